@@ -1,0 +1,506 @@
+package codec
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bytedance/sonic/ast"
+)
+
+// rootEdit is the node of the document itself in Object.edits.
+const rootEdit = 1
+
+// An edit is a node in the tree of what edits touched. Its children lie over
+// its text; a container without changes of its own is a node only because
+// something below it was changed.
+type edit struct {
+	name  string // the member's name in plain text
+	index int32  // the element's index; siblings in an array are sorted by it
+	set   bool   // text is no longer was
+	was   string // begins with what was in the parent's text, "" if it was not in there
+	text  string // begins with what is there now, children not laid over, "" if removed
+	child int32  // the first child
+	last  int32  // the last child
+	next  int32  // the next sibling
+
+	length int32 // of an array, appended elements included, -1 if not counted yet
+}
+
+// A finger is at the element of an array that an edit touched last.
+type finger struct {
+	items
+	array int32 // the array's node
+	at    int   // the element's index
+}
+
+// EditError says which edit could not be made, and why. It is a fault of the
+// caller, not of the document's sender.
+type EditError struct {
+	Pointer string // where, as a JSON Pointer (RFC 6901)
+	Reason  string
+}
+
+func (e *EditError) Error() string {
+	return fmt.Sprintf("cannot edit %s: %s", e.Pointer, e.Reason)
+}
+
+// Set makes json the value at path: a member of an object, which is added if
+// it is not there, or an existing element of an array. What the path goes
+// through must exist; EnsureObject makes it. json must be valid JSON text, and
+// the caller must not change what it views until the Object is reset.
+func (o *Object) Set(json string, path ...string) {
+	if !o.checkJSON(json, path) {
+		return
+	}
+	parent, ok := o.touchParent(path)
+	if !ok {
+		return
+	}
+	n := o.touchChild(parent, path[len(path)-1])
+	if n == 0 {
+		o.refuse(path, "the array is shorter than that, use Append")
+		return
+	}
+	o.replace(n, json)
+}
+
+// SetString makes the string s the value at path, as Set does.
+func (o *Object) SetString(s string, path ...string) {
+	o.Set(o.quote(s), path...)
+}
+
+// Append adds json at the end of the array at path. An array that is missing
+// or null is made, in a parent that must exist. For json see Set.
+func (o *Object) Append(json string, path ...string) {
+	if !o.checkJSON(json, path) {
+		return
+	}
+	n, ok := o.touchArray(path)
+	if !ok {
+		return
+	}
+	o.addEdit(n, edit{index: o.edits[n].length, set: true, text: json, length: -1})
+	o.edits[n].length++
+}
+
+// AppendString adds the string s at the end of the array at path, as Append
+// does.
+func (o *Object) AppendString(s string, path ...string) {
+	o.Append(o.quote(s), path...)
+}
+
+// Add does what the operation "add" of RFC 6902 section 4.1 does: it sets a
+// member, or inserts json into an array before the element that the last token
+// names; "-" appends.
+func (o *Object) Add(json string, path ...string) {
+	if !o.checkJSON(json, path) {
+		return
+	}
+	parent, ok := o.touchParent(path)
+	if !ok {
+		return
+	}
+	token := path[len(path)-1]
+	if o.valueOf(parent).Kind() != KindArray {
+		o.replace(o.touchChild(parent, token), json)
+		return
+	}
+	if token == "-" {
+		o.Append(json, path[:len(path)-1]...)
+		return
+	}
+	at := parseIndex(token)
+	if at < 0 || at > o.count(parent) {
+		o.refuse(path, "no such index in the array")
+		return
+	}
+	o.rewriteArray(parent, at, at, json)
+}
+
+// Remove removes the member or element at path. Nothing happens when there is
+// none.
+func (o *Object) Remove(path ...string) {
+	if !o.Get(path...).Exists() {
+		return
+	}
+	parent, ok := o.touchParent(path)
+	if !ok {
+		return
+	}
+	token := path[len(path)-1]
+	if o.valueOf(parent).Kind() == KindArray {
+		at := parseIndex(token)
+		o.rewriteArray(parent, at, at+1, "")
+		return
+	}
+	o.replace(o.touchChild(parent, token), "")
+}
+
+// EnsureObject makes sure that there is an object at path, and at everything
+// the path goes through below the root: what is missing or null becomes an
+// empty object.
+func (o *Object) EnsureObject(path ...string) {
+	for i := range path {
+		v := o.Get(path[:i+1]...)
+		if v.Exists() && !v.IsNull() {
+			continue
+		}
+		o.Set("{}", path[:i+1]...)
+	}
+	if o.err == nil && o.Get(path...).Kind() != KindObject {
+		o.refuse(path, "not an object")
+	}
+}
+
+// Edit is one place where the document was edited.
+type Edit struct {
+	Pointer string // escaped JSON Pointer; valid until the iteration goes on
+	Before  Value  // as it came; missing if it was added
+	After   Value  // as it is now; missing if it was removed
+}
+
+// Edits iterates over the topmost places that were edited, parents before
+// children and array elements by index. An edit may have changed nothing:
+// Before and After tell.
+func (o *Object) Edits() iter.Seq[Edit] {
+	return func(yield func(Edit) bool) {
+		if len(o.edits) > 0 {
+			o.pointer = o.pointer[:0]
+			o.walkEdits(rootEdit, yield)
+		}
+	}
+}
+
+// walkEdits yields the edits below parent, whose pointer is in o.pointer.
+func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
+	at := len(o.pointer)
+	inArray := o.valueOf(parent).Kind() == KindArray
+	for n := o.edits[parent].child; n != 0; n = o.edits[n].next {
+		e := &o.edits[n]
+		o.pointer = append(o.pointer[:at], '/')
+		if inArray {
+			o.pointer = strconv.AppendInt(o.pointer, int64(e.index), 10)
+		} else {
+			o.pointer = AppendPointerToken(o.pointer, e.name)
+		}
+		if !e.set {
+			if !o.walkEdits(n, yield) {
+				return false
+			}
+			continue
+		}
+		before := Value{object: o, text: e.was}
+		if !yield(Edit{Pointer: stringOf(o.pointer), Before: before, After: o.valueOf(n)}) {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendPointerToken appends a reference token to a JSON Pointer, escaped as
+// RFC 6901 section 3 has it, without the slash before it.
+func AppendPointerToken(dst []byte, token string) []byte {
+	for i := 0; i < len(token); i++ {
+		switch c := token[i]; c {
+		case '~':
+			dst = append(dst, "~0"...)
+		case '/':
+			dst = append(dst, "~1"...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// AppendPath appends the path that a JSON Pointer stands for, its escapes
+// undone. ok is false when pointer is not empty and does not begin with a
+// slash, or when an escape in it is none of RFC 6901.
+func AppendPath(dst []string, pointer string) (path []string, ok bool) {
+	if pointer == "" {
+		return dst, true
+	}
+	if pointer[0] != '/' {
+		return dst, false
+	}
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		if strings.Contains(token, "~") {
+			rest := strings.NewReplacer("~0", "", "~1", "").Replace(token)
+			if strings.Contains(rest, "~") {
+				return dst, false
+			}
+			token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		}
+		dst = append(dst, token)
+	}
+	return dst, true
+}
+
+// valueOf returns the value at a node.
+func (o *Object) valueOf(n int32) Value {
+	v := Value{object: o, text: o.edits[n].text}
+	if o.edits[n].child != 0 {
+		v.edit = n
+	}
+	return v
+}
+
+// firstEdit returns the first node below n, 0 if there is none.
+func (o *Object) firstEdit(n int32) int32 {
+	if n == 0 {
+		return 0
+	}
+	return o.edits[n].child
+}
+
+// childEdit returns the node for a token below n, 0 if there is none.
+func (o *Object) childEdit(n int32, token string) int32 {
+	if n == 0 || o.edits[n].text == "" {
+		return 0
+	}
+	if o.edits[n].text[0] == '[' {
+		return o.editOfIndex(n, parseIndex(token))
+	}
+	return o.editOfName(n, token)
+}
+
+func (o *Object) editOfName(n int32, name string) int32 {
+	child := o.firstEdit(n)
+	for child != 0 && o.edits[child].name != name {
+		child = o.edits[child].next
+	}
+	return child
+}
+
+func (o *Object) editOfIndex(n int32, index int) int32 {
+	if last := o.edits[n].last; last == 0 || int(o.edits[last].index) < index {
+		return 0 // the common case of edits made in order
+	}
+	child := o.firstEdit(n)
+	for child != 0 && int(o.edits[child].index) < index {
+		child = o.edits[child].next
+	}
+	if child == 0 || int(o.edits[child].index) != index {
+		return 0
+	}
+	return child
+}
+
+// touchParent returns the node of the container that path's last token is in,
+// making nodes on the way; ok is false, with the reason recorded, when there
+// is no such container.
+func (o *Object) touchParent(path []string) (n int32, ok bool) {
+	if o.err != nil {
+		return 0, false
+	}
+	if len(path) == 0 {
+		o.refuse(path, "cannot replace or remove the whole document")
+		return 0, false
+	}
+	if len(o.edits) == 0 {
+		o.edits = append(o.edits, edit{}, edit{was: o.text, text: o.text, length: -1})
+	}
+	n = rootEdit
+	for i, token := range path {
+		if kind := o.valueOf(n).Kind(); kind != KindObject && kind != KindArray {
+			o.refuse(path[:i], "neither an object nor an array")
+			return 0, false
+		}
+		if i == len(path)-1 {
+			break
+		}
+		if n = o.touchChild(n, token); n == 0 {
+			o.refuse(path[:i+1], "no such element")
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// touchChild returns the node for a token below n, making it; 0 when n is an
+// array that has no such element.
+func (o *Object) touchChild(n int32, token string) int32 {
+	text := o.edits[n].text
+	if text[0] == '[' {
+		return o.touchElement(n, parseIndex(token))
+	}
+	if child := o.editOfName(n, token); child != 0 {
+		return child
+	}
+	was := Value{object: o, text: text}.child(token).text
+	return o.addEdit(n, edit{name: token, was: was, text: was, length: -1})
+}
+
+func (o *Object) touchElement(n int32, index int) int32 {
+	if index < 0 {
+		return 0
+	}
+	if child := o.editOfIndex(n, index); child != 0 {
+		return child
+	}
+	// Edits of one element after the other must not each begin at the first.
+	near := &o.near
+	if near.array != n || near.at > index {
+		*near = finger{items: Value{object: o, text: o.edits[n].text}.items(), array: n, at: -1}
+	}
+	for near.at < index {
+		if _, ok := near.next(); !ok {
+			*near = finger{}
+			return 0
+		}
+		near.at++
+	}
+	was := near.value().text
+	return o.addEdit(n, edit{index: int32(index), was: was, text: was, length: -1})
+}
+
+// touchArray returns the node of the array at path, made if it is missing or
+// null, with its length counted.
+func (o *Object) touchArray(path []string) (n int32, ok bool) {
+	parent, ok := o.touchParent(path)
+	if !ok {
+		return 0, false
+	}
+	if n = o.touchChild(parent, path[len(path)-1]); n == 0 {
+		o.refuse(path, "no such element")
+		return 0, false
+	}
+	switch o.valueOf(n).Kind() {
+	case KindMissing, KindNull:
+		o.replace(n, "[]")
+	case KindArray:
+	default:
+		o.refuse(path, "not an array")
+		return 0, false
+	}
+	o.count(n)
+	return n, o.err == nil
+}
+
+// count returns how many elements the array at n has.
+func (o *Object) count(n int32) int {
+	if o.edits[n].length < 0 {
+		o.edits[n].length = int32(o.valueOf(n).Len())
+	}
+	return int(o.edits[n].length)
+}
+
+// replace makes json the text at n, "" to remove it.
+func (o *Object) replace(n int32, json string) {
+	if o.near.array == n {
+		o.near = finger{}
+	}
+	e := &o.edits[n]
+	*e = edit{name: e.name, index: e.index, was: e.was, next: e.next, set: true, text: json, length: -1}
+}
+
+// rewriteArray replaces the elements from index from up to index to of the
+// array at n by json, if that is not empty. Every later index changes, so the
+// array gets a new text.
+func (o *Object) rewriteArray(n int32, from, to int, json string) {
+	if n == rootEdit {
+		o.refuse(nil, "cannot insert into or remove from an array that is the document itself")
+		return
+	}
+	v := o.valueOf(n)
+	start := len(o.arena)
+	o.arena = append(o.arena, '[')
+	put := func() {
+		if len(o.arena) > start+1 {
+			o.arena = append(o.arena, ',')
+		}
+	}
+	for i, element := range v.Elements() {
+		if i == from && json != "" {
+			put()
+			o.arena = append(o.arena, json...)
+		}
+		if i < from || i >= to {
+			put()
+			o.arena = element.AppendJSON(o.arena)
+		}
+	}
+	if json != "" && from == o.count(n) {
+		put()
+		o.arena = append(o.arena, json...)
+	}
+	o.arena = append(o.arena, ']')
+	o.replace(n, stringOf(o.arena[start:]))
+}
+
+// addEdit adds a node below parent. Children of arrays stay sorted.
+func (o *Object) addEdit(parent int32, e edit) int32 {
+	n := int32(len(o.edits))
+	p := &o.edits[parent]
+	switch {
+	case p.child == 0:
+		p.child, p.last = n, n
+	case p.text[0] == '{' || o.edits[p.last].index < e.index:
+		o.edits[p.last].next = n
+		p.last = n
+	case o.edits[p.child].index > e.index:
+		e.next = p.child
+		p.child = n
+	default:
+		before := p.child
+		for o.edits[o.edits[before].next].index < e.index {
+			before = o.edits[before].next
+		}
+		e.next = o.edits[before].next
+		o.edits[before].next = n
+	}
+	o.edits = append(o.edits, e)
+	return n
+}
+
+// quote returns the JSON string for s, in the arena.
+func (o *Object) quote(s string) string {
+	start := len(o.arena)
+	o.arena = AppendString(o.arena, s)
+	return stringOf(o.arena[start:])
+}
+
+// checkJSON refuses a new value that is not JSON: such a patch would fail the
+// user's request whatever the failure policy. Nesting deeper than sonic's
+// 4096 is refused as well.
+func (o *Object) checkJSON(json string, path []string) bool {
+	if isPlainString(json) {
+		return true
+	}
+	s := ast.NewSearcher(json)
+	var err error
+	if o.node, err = s.GetByPath(); err == nil {
+		if raw, _ := o.node.Raw(); len(raw) == len(json) {
+			return true
+		}
+	}
+	o.refuse(path, "the new value is not valid JSON")
+	return false
+}
+
+// isPlainString reports whether json is a string of ASCII without escapes.
+func isPlainString(json string) bool {
+	if len(json) < 2 || json[0] != '"' || json[len(json)-1] != '"' {
+		return false
+	}
+	for i := 1; i < len(json)-1; i++ {
+		if c := json[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *Object) refuse(path []string, reason string) {
+	if o.err != nil {
+		return
+	}
+	var pointer []byte
+	for _, token := range path {
+		pointer = AppendPointerToken(append(pointer, '/'), token)
+	}
+	o.err = &EditError{Pointer: strconv.Quote(string(pointer)), Reason: reason}
+}

@@ -1,0 +1,195 @@
+package codec
+
+// index remembers where the members and elements of the document are, as far
+// as reads went, so that ten plugins that each ask for a few members of spec
+// scan it once. It grows only by what a read passes over anyway.
+type index struct {
+	shapes [shapesMax]shape
+	items  []item // items[0] is unused
+}
+
+const (
+	// shapesMax is how many objects and arrays are remembered at a time: those
+	// of a Pod that plugins look into, with room for collisions.
+	shapesMax  = 1 << shapesBits
+	shapesBits = 6
+
+	// itemsMax is how many members and elements are remembered. Looking
+	// through those of one object is linear: beyond this, scanning again is no
+	// worse, and takes no memory.
+	itemsMax = 1024
+)
+
+// A shape is an object or array of the document, as far as it was scanned.
+type shape struct {
+	at    int32 // where its bracket opens, plus one: zero is an unused shape
+	first int32 // its items, a list
+	last  int32
+	ends  int32 // behind its closing bracket, 0 if scanning did not get there
+}
+
+// An item is a member or element that scanning passed.
+type item struct {
+	name  string // as it is written; empty for elements
+	start int32  // where its value begins
+	end   int32  // where its value ends, 0 if not looked for yet
+	next  int32
+}
+
+func (x *index) reset() {
+	if len(x.items) == 0 {
+		return
+	}
+	clear(x.items)
+	x.items = x.items[:0]
+	clear(x.shapes[:])
+}
+
+// slot returns where the shape of what opens at pos is, if it is there.
+// Fibonacci hashing: like objects in an array begin at even distances.
+func (x *index) slot(pos int) *shape {
+	return &x.shapes[uint32(pos)*2654435769>>(32-shapesBits)]
+}
+
+// shapeAt returns the shape of what opens at pos. Another one may have taken
+// its place meanwhile: then it starts anew.
+func (x *index) shapeAt(pos int) *shape {
+	s := x.slot(pos)
+	if s.at != int32(pos)+1 {
+		*s = shape{at: int32(pos) + 1}
+	}
+	return s
+}
+
+// add appends an item to s and returns its place, 0 if the index is full.
+func (x *index) add(s *shape, i item) int32 {
+	if len(x.items) == 0 {
+		x.items = append(x.items, item{})
+	}
+	if len(x.items) > itemsMax {
+		return 0
+	}
+	n := int32(len(x.items))
+	x.items = append(x.items, i)
+	if s.last == 0 {
+		s.first = n
+	} else {
+		x.items[s.last].next = n
+	}
+	s.last = n
+	return n
+}
+
+// items steps over the members of an object or the elements of an array: those
+// in the index first, then those that scanning finds.
+type items struct {
+	cursor
+	opens  int   // where the bracket opens
+	start  int   // where the current item's value begins, 0 before the first
+	known  int32 // the current item's place in the index, 0 if it is not in there
+	shaped bool  // text is the document, which has an index
+}
+
+// items returns the items of the object or array that v is.
+func (v Value) items() items {
+	text, opens := v.text, 0
+	at := offsetIn(v.object.text, v.text)
+	if at >= 0 {
+		text, opens = v.object.text, at
+	}
+	return items{cursor: v.object.enter(text, opens), opens: opens, shaped: at >= 0}
+}
+
+// value returns the current item's value.
+func (it *items) value() Value { return Value{object: it.object, text: it.text[it.start:]} }
+
+// next moves to the next item and returns its name as it is written, "" for
+// elements. At the end, or at a syntax error, ok is false.
+func (it *items) next() (name string, ok bool) {
+	x := &it.object.index
+	var s *shape
+	if it.shaped {
+		s = x.shapeAt(it.opens)
+		n := s.first
+		if it.start != 0 {
+			n = x.next(it.known)
+		}
+		if n != 0 {
+			it.known, it.start = n, int(x.items[n].start)
+			return x.items[n].name, true
+		}
+		if it.known != s.last {
+			s = nil // the shape was taken and begun anew: scan without it
+		} else if s.ends != 0 {
+			return "", false
+		}
+	}
+	name, ok = it.scan()
+	switch {
+	case s == nil:
+		it.known = 0
+	case ok:
+		it.known = x.add(s, item{name: name, start: int32(it.start)})
+		it.shaped = it.known != 0
+	default:
+		if it.object.err == nil {
+			s.ends = int32(it.pos)
+		}
+	}
+	return name, ok
+}
+
+// next returns the item behind n, 0 if there is none in the index.
+func (x *index) next(n int32) int32 {
+	if n == 0 {
+		return 0
+	}
+	return x.items[n].next
+}
+
+// scan finds the next item in the text.
+func (it *items) scan() (name string, ok bool) {
+	if it.start != 0 {
+		if it.pos, it.first = it.end(), false; it.pos < 0 {
+			return "", false
+		}
+	}
+	if it.text[it.opens] == '[' {
+		ok = it.element()
+	} else {
+		name, ok = it.member()
+	}
+	if ok && it.pos >= len(it.text) {
+		ok = it.fail("a value")
+	}
+	it.start = it.pos
+	return name, ok
+}
+
+// end returns where the current item's value ends, or -1 at a syntax error.
+func (it *items) end() int {
+	x := &it.object.index
+	if it.known == 0 {
+		return it.object.skipValue(it.text, it.start)
+	}
+	if end := x.items[it.known].end; end != 0 {
+		return int(end)
+	}
+	end := x.endAt(it.start)
+	if end == 0 {
+		if end = it.object.skipValue(it.text, it.start); end < 0 {
+			return -1
+		}
+	}
+	x.items[it.known].end = int32(end)
+	return end
+}
+
+// endAt returns where what opens at pos ends if it was scanned to its end, 0
+// otherwise.
+func (x *index) endAt(pos int) int {
+	if s := x.slot(pos); s.at == int32(pos)+1 {
+		return int(s.ends)
+	}
+	return 0
+}

@@ -1,0 +1,144 @@
+package codec
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bytedance/sonic/ast"
+	"github.com/bytedance/sonic/unquote"
+	"unicode/utf8"
+)
+
+// arenaBytesMax is how much memory each arena of an Object keeps for its next
+// use. A plugin's edits to a Pod take a few hundred bytes; one request that
+// rewrites a large array must not cost that much for as long as the process
+// lives.
+const arenaBytesMax = 64 << 10
+
+// Object is one JSON document, read lazily from the bytes it came in, with the
+// edits made to it. The document itself is never written to or copied: edits
+// lie over it, and reads see them. The zero Object is an empty document; Reset
+// gives it bytes.
+//
+// An Object may be reset and used again, which is how it reaches zero
+// allocations. It must not be used by two goroutines at once, even for
+// reading.
+type Object struct {
+	text  string // the document, without white space around it
+	err   error  // the first fault met
+	edits []edit // a tree; edits[0] is unused and edits[1] the root
+	plain []byte // arena of strings read with their escapes undone
+	arena []byte // arena of JSON text made by edits
+	node  ast.Node
+
+	index   index
+	near    finger // where edits in arrays are
+	pointer []byte // where Edits is
+}
+
+// SyntaxError says where text that was read is not JSON.
+type SyntaxError struct {
+	Offset int    // bytes from the start of the document
+	Want   string // what would have been right there
+	Got    string // what stands there, a few bytes of it
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("invalid JSON at byte %d: got %s, want %s", e.Offset, e.Got, e.Want)
+}
+
+// Reset makes o the document raw, without edits and without an error. o keeps
+// raw until the next Reset; the caller must not change raw until then.
+func (o *Object) Reset(raw []byte) { o.reset(stringOf(raw)) }
+
+func (o *Object) reset(text string) {
+	o.err = nil
+	o.node = ast.Node{}
+	o.index.reset()
+	o.near = finger{}
+	clear(o.edits)
+	o.edits = o.edits[:0]
+	o.plain = resetArena(o.plain)
+	o.arena = resetArena(o.arena)
+	start := skipSpace(text, 0)
+	end := len(text)
+	for end > start && isSpace(text[end-1]) {
+		end--
+	}
+	o.text = text[start:end]
+}
+
+func resetArena(b []byte) []byte {
+	poison(b)
+	if cap(b) > arenaBytesMax {
+		return nil
+	}
+	return b[:0]
+}
+
+// Root returns the whole document.
+func (o *Object) Root() Value {
+	if len(o.edits) > 0 {
+		return o.valueOf(rootEdit)
+	}
+	return Value{object: o, text: o.text}
+}
+
+// Get returns the value at a path, as Value.Get does.
+func (o *Object) Get(path ...string) Value { return o.Root().Get(path...) }
+
+// Err returns the first fault met: a *SyntaxError when text that was read is
+// not JSON, an *EditError when an edit could not be made. Reads and edits go
+// on after a fault, as missing values and no-ops.
+func (o *Object) Err() error { return o.err }
+
+// fail records a syntax error at text[pos], unless one is recorded already,
+// and returns -1.
+func (o *Object) fail(text string, pos int, want string) int {
+	if o.err != nil {
+		return -1
+	}
+	got := "the end of the text"
+	if pos < len(text) {
+		got = fmt.Sprintf("%q", text[pos:min(pos+16, len(text))])
+	}
+	offset := offsetIn(o.text, text)
+	if offset >= 0 {
+		offset += pos
+	}
+	o.err = &SyntaxError{Offset: offset, Want: want, Got: got}
+	return -1
+}
+
+// unescape returns the plain text of a string, given what stands between its
+// quotes. It is a view of raw unless there are escapes in it.
+func (o *Object) unescape(raw string) string {
+	escaped, ascii := false, true
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '\\':
+			escaped = true
+		case c >= utf8.RuneSelf:
+			ascii = false
+		case c < ' ':
+			o.fail(raw, i, "no control character in a string")
+			return ""
+		}
+	}
+	if !ascii && !utf8.ValidString(raw) {
+		o.fail(raw, 0, "a string in UTF-8")
+		return ""
+	}
+	if !escaped {
+		return raw
+	}
+	start := len(o.plain)
+	o.plain = append(o.plain, raw...) // as long as the result can get
+	plain := o.plain[start:start:len(o.plain)]
+	if code := unquote.IntoBytes(raw, &plain); code != 0 {
+		o.fail(raw, strings.IndexByte(raw, '\\'), "valid escapes in a string")
+		return ""
+	}
+	o.plain = o.plain[:start+len(plain)]
+	return stringOf(plain)
+}

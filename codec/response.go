@@ -1,0 +1,209 @@
+package codec
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// warningRunesMax is how many characters kube-apiserver lets all warnings of
+// an API request have together; beyond it, it truncates each to 256
+// (k8s.io/apiserver pkg/endpoints/filters/warning.go).
+const warningRunesMax = 4096
+
+// Response is the answer to a review.
+type Response struct {
+	// Allowed says whether the request may proceed.
+	Allowed bool
+	// Status says why not. It is not sent when the request is allowed.
+	Status Status
+	// Patch is a JSON Patch (RFC 6902), empty for none. It is sent only when
+	// the request is allowed; to the validating endpoint it must be empty.
+	Patch []byte
+
+	warnings     []string
+	warningRunes int
+	annotations  []annotation
+}
+
+type annotation struct{ key, value string }
+
+// Status is the part of metav1.Status that reaches the user of a denied
+// request.
+type Status struct {
+	Code    int32 // HTTP status; kube-apiserver makes 400 of anything below 400
+	Message string
+	Reason  string // a metav1.StatusReason, "" for unknown
+	Details Details
+}
+
+// Details is metav1.StatusDetails.
+type Details struct {
+	Name, Group, Kind, UID string
+	Causes                 []Cause
+	RetryAfterSeconds      int32 // becomes the user's Retry-After header
+}
+
+// Cause is metav1.StatusCause.
+type Cause struct{ Type, Message, Field string }
+
+func (r *Response) reset() {
+	clear(r.warnings)
+	clear(r.annotations)
+	patch := resetArena(r.Patch)
+	*r = Response{Patch: patch, warnings: r.warnings[:0], annotations: r.annotations[:0]}
+}
+
+// Warn adds a warning that kubectl shows to the user. Control characters,
+// for which kube-apiserver drops a warning, become spaces; a warning that was
+// given before is dropped, and so is what would make all warnings longer than
+// 4096 characters.
+func (r *Response) Warn(text string) {
+	text = strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, text))
+	left := warningRunesMax - r.warningRunes
+	if n := utf8.RuneCountInString(text); n > left {
+		text = string([]rune(text)[:left])
+	}
+	if text == "" || slices.Contains(r.warnings, text) {
+		return
+	}
+	r.warningRunes += utf8.RuneCountInString(text)
+	r.warnings = append(r.warnings, text)
+}
+
+// Warnings returns the warnings added so far. It is valid until the Review is
+// released.
+func (r *Response) Warnings() []string { return r.warnings }
+
+// annotationKey is what kube-apiserver accepts behind the webhook's name and a
+// slash (k8s.io/apimachinery pkg/util/validation IsQualifiedName).
+var annotationKey = regexp.MustCompile(`^([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`)
+
+// Annotate adds an audit annotation. kube-apiserver puts the webhook's name
+// and a slash before the key and drops, with no word to the caller, what is no
+// valid key then; here it is an error. A key given twice keeps the first
+// value, as there.
+func (r *Response) Annotate(key, value string) error {
+	if !annotationKey.MatchString(key) {
+		return fmt.Errorf("cannot add audit annotation %q: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends", key)
+	}
+	for _, a := range r.annotations {
+		if a.key == key {
+			return nil
+		}
+	}
+	r.annotations = append(r.annotations, annotation{key, value})
+	return nil
+}
+
+// AppendResponse appends the AdmissionReview that answers r, in the API
+// version of the request (k8s.io/api/admission/v1 AdmissionResponse).
+func (r *Review) AppendResponse(dst []byte) []byte {
+	dst = append(dst, `{"kind":"AdmissionReview","apiVersion":"`...)
+	dst = append(dst, r.apiVersion...)
+	dst = append(dst, `","response":{"uid":`...)
+	dst = AppendString(dst, r.UID())
+	a := &r.Response
+	dst = append(dst, `,"allowed":`...)
+	dst = strconv.AppendBool(dst, a.Allowed)
+	if !a.Allowed {
+		dst = append(dst, `,"status":`...)
+		dst = a.Status.AppendJSON(dst)
+	}
+	if a.Allowed && len(a.Patch) > 0 {
+		dst = append(dst, `,"patch":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, a.Patch)
+		dst = append(dst, `","patchType":"JSONPatch"`...)
+	}
+	if len(a.annotations) > 0 {
+		dst = append(dst, `,"auditAnnotations":{`...)
+		for i, annotation := range a.annotations {
+			dst = appendMember(dst, i == 0, annotation.key, annotation.value)
+		}
+		dst = append(dst, '}')
+	}
+	if len(a.warnings) > 0 {
+		dst = append(dst, `,"warnings":[`...)
+		for i, warning := range a.warnings {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendString(dst, warning)
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, "}}"...)
+}
+
+// AppendJSON appends s as a metav1.Status of status "Failure", without kind
+// and apiVersion.
+func (s *Status) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"metadata":{},"status":"Failure"`...)
+	dst = appendOptional(dst, "message", s.Message)
+	dst = appendOptional(dst, "reason", s.Reason)
+	d := &s.Details
+	if d.Name != "" || d.Group != "" || d.Kind != "" || d.UID != "" || len(d.Causes) > 0 || d.RetryAfterSeconds != 0 {
+		dst = append(dst, `,"details":`...)
+		dst = d.appendJSON(dst)
+	}
+	dst = append(dst, `,"code":`...)
+	dst = strconv.AppendInt(dst, int64(s.Code), 10)
+	return append(dst, '}')
+}
+
+func (d *Details) appendJSON(dst []byte) []byte {
+	start := len(dst)
+	dst = appendOptional(dst, "name", d.Name)
+	dst = appendOptional(dst, "group", d.Group)
+	dst = appendOptional(dst, "kind", d.Kind)
+	dst = appendOptional(dst, "uid", d.UID)
+	for i := range d.Causes {
+		if i == 0 {
+			dst = append(dst, `,"causes":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = d.Causes[i].appendJSON(dst)
+		if i == len(d.Causes)-1 {
+			dst = append(dst, ']')
+		}
+	}
+	if d.RetryAfterSeconds != 0 {
+		dst = append(dst, `,"retryAfterSeconds":`...)
+		dst = strconv.AppendInt(dst, int64(d.RetryAfterSeconds), 10)
+	}
+	dst[start] = '{' // in place of the first comma
+	return append(dst, '}')
+}
+
+func (c *Cause) appendJSON(dst []byte) []byte {
+	dst = appendMember(append(dst, '{'), true, "reason", c.Type)
+	dst = appendOptional(dst, "message", c.Message)
+	dst = appendOptional(dst, "field", c.Field)
+	return append(dst, '}')
+}
+
+func appendMember(dst []byte, first bool, name, value string) []byte {
+	if !first {
+		dst = append(dst, ',')
+	}
+	dst = AppendString(dst, name)
+	return AppendString(append(dst, ':'), value)
+}
+
+func appendOptional(dst []byte, name, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	return appendMember(dst, false, name, value)
+}

@@ -1,0 +1,427 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// The API versions of AdmissionReview that kube-apiserver sends.
+const (
+	APIVersionV1      = "admission.k8s.io/v1"
+	APIVersionV1beta1 = "admission.k8s.io/v1beta1"
+)
+
+const kindAdmissionReview = "AdmissionReview"
+
+// Operation is what the API request does, as AdmissionRequest has it.
+type Operation string
+
+// The operations that reach admission (k8s.io/api/admission/v1 types.go).
+const (
+	Create  Operation = "CREATE"
+	Update  Operation = "UPDATE"
+	Delete  Operation = "DELETE"
+	Connect Operation = "CONNECT"
+)
+
+// GroupVersionKind names a kind, as metav1.GroupVersionKind.
+type GroupVersionKind struct{ Group, Version, Kind string }
+
+// GroupVersionResource names a resource, as metav1.GroupVersionResource.
+type GroupVersionResource struct{ Group, Version, Resource string }
+
+// Review is an AdmissionReview: a request, read lazily from the bytes of an
+// HTTP body, and the Response being made to it. Acquire gives one, Release
+// takes it back. It must not be used by two goroutines at once.
+type Review struct {
+	// Object, OldObject and Options are the request's fields of these names.
+	// They are empty documents where the request has null or nothing. Edits to
+	// Object become the patch.
+	Object    Object
+	OldObject Object
+	Options   Object
+
+	// Response is what will be answered. Decode empties it.
+	Response Response
+
+	envelope   Object
+	apiVersion string
+	fields     [fieldCount]string // the JSON text of the request's fields
+}
+
+// A field is one of AdmissionRequest's, in the order of kube-apiserver's
+// encoding (k8s.io/api/admission/v1 types.go).
+type field uint8
+
+const (
+	fieldUID field = iota
+	fieldKind
+	fieldResource
+	fieldSubResource
+	fieldRequestKind
+	fieldRequestResource
+	fieldRequestSubResource
+	fieldName
+	fieldNamespace
+	fieldOperation
+	fieldUserInfo
+	fieldObject
+	fieldOldObject
+	fieldDryRun
+	fieldOptions
+	fieldCount
+)
+
+var fieldNames = [fieldCount]string{
+	"uid", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource",
+	"name", "namespace", "operation", "userInfo", "object", "oldObject", "dryRun", "options",
+}
+
+// fieldKinds are what the fields must be, unless they are null.
+var fieldKinds = [fieldCount]Kind{
+	fieldUID: KindString, fieldKind: KindObject, fieldResource: KindObject, fieldSubResource: KindString,
+	fieldRequestKind: KindObject, fieldRequestResource: KindObject, fieldRequestSubResource: KindString,
+	fieldName: KindString, fieldNamespace: KindString, fieldOperation: KindString, fieldUserInfo: KindObject,
+	fieldObject: KindObject, fieldOldObject: KindObject, fieldDryRun: KindBool, fieldOptions: KindObject,
+}
+
+var reviews = sync.Pool{New: func() any { return new(Review) }}
+
+// Acquire returns an empty Review. Call Release in the same function.
+func Acquire() *Review { return reviews.Get().(*Review) }
+
+// Release gives r back. Nothing read from it may be used afterwards.
+func (r *Review) Release() {
+	r.reset()
+	reviews.Put(r)
+}
+
+func (r *Review) reset() {
+	r.envelope.reset("")
+	r.Object.reset("")
+	r.OldObject.reset("")
+	r.Options.reset("")
+	r.Response.reset()
+	r.apiVersion = ""
+	clear(r.fields[:])
+}
+
+// Decode makes r the AdmissionReview in body. It scans the envelope once and
+// skips over the objects in it. r keeps body, which must not change until r is
+// released.
+//
+// An error says why body is no AdmissionReview that can be answered: not JSON,
+// another kind or API version, no request, no uid, or a field of a wrong type.
+func (r *Review) Decode(body []byte) error {
+	if r.envelope.text != "" { // not fresh from Acquire
+		r.reset()
+	}
+	r.envelope.reset(stringOf(body))
+	if err := r.scan(); err != nil {
+		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
+	}
+	r.Object.text = r.fields[fieldObject]
+	r.OldObject.text = r.fields[fieldOldObject]
+	r.Options.text = r.fields[fieldOptions]
+	return nil
+}
+
+func (r *Review) scan() error {
+	o := &r.envelope
+	if len(o.text) == 0 {
+		return errors.New("the body is empty")
+	}
+	if o.text[0] != '{' {
+		o.fail(o.text, 0, "an object")
+		return o.err
+	}
+	var apiVersion, kind, request string
+	c := o.enter(o.text, 0)
+	for {
+		name, ok := c.member()
+		if !ok {
+			break
+		}
+		switch {
+		case o.nameIs(name, "request"):
+			request, ok = r.scanRequest(&c)
+		case o.nameIs(name, "apiVersion"):
+			apiVersion, ok = c.value()
+		case o.nameIs(name, "kind"):
+			kind, ok = c.value()
+		default:
+			_, ok = c.value()
+		}
+		if !ok {
+			break
+		}
+	}
+	if o.err == nil && c.pos != len(o.text) {
+		c.fail("nothing behind the object")
+	}
+	if o.err != nil {
+		return o.err
+	}
+	return r.check(apiVersion, kind, request)
+}
+
+// scanRequest notes where the fields of the request at c are. It returns a
+// text that is empty or null when there is no request.
+func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
+	if c.pos >= len(c.text) || c.text[c.pos] != '{' {
+		return c.value()
+	}
+	clear(r.fields[:])
+	start := c.pos
+	in := r.envelope.enter(c.text, c.pos)
+	next := field(0)
+	for {
+		f, ok := in.predicted(next)
+		if !ok {
+			name, ok := in.member()
+			if !ok {
+				break
+			}
+			f = r.fieldNamed(name)
+		}
+		value, ok := r.repeated(f, in.text[in.pos:])
+		if ok {
+			in.pos += len(value)
+		} else if value, ok = in.value(); !ok {
+			return "", false
+		}
+		if f < fieldCount {
+			r.fields[f] = value
+			next = f + 1
+		}
+	}
+	c.pos = in.pos
+	return c.text[start:in.pos], r.envelope.err == nil
+}
+
+// predicted moves to the value of one of the fields that kube-apiserver writes
+// next, in its order and without white space: one comparison stands for the
+// comma, the name and the colon.
+func (c *cursor) predicted(next field) (f field, ok bool) {
+	rest := c.text[c.pos:]
+	if c.first || len(rest) == 0 {
+		return 0, false
+	}
+	for f = next; f < min(next+4, fieldCount); f++ {
+		if begin := fieldBegins[f]; strings.HasPrefix(rest, begin) && len(rest) > len(begin) && rest[len(begin)] > ' ' {
+			c.pos += len(begin)
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// fieldBegins are the texts between one field's value and the next.
+var fieldBegins = func() (begins [fieldCount]string) {
+	for f, name := range fieldNames {
+		begins[f] = `,"` + name + `":`
+	}
+	return begins
+}()
+
+// repeated returns the value that rest begins with if it is the same as that
+// of the field it nearly always repeats: requestKind that of kind, and
+// requestResource that of resource. Comparing is cheaper than skipping.
+func (r *Review) repeated(f field, rest string) (value string, ok bool) {
+	switch f {
+	case fieldRequestKind:
+		value = r.fields[fieldKind]
+	case fieldRequestResource:
+		value = r.fields[fieldResource]
+	}
+	return value, len(value) > 0 && value[0] == '{' && strings.HasPrefix(rest, value)
+}
+
+// fieldNamed returns the field of that name, as it is written, or fieldCount
+// for unknown ones.
+func (r *Review) fieldNamed(name string) field {
+	switch name {
+	case "uid":
+		return fieldUID
+	case "kind":
+		return fieldKind
+	case "resource":
+		return fieldResource
+	case "subResource":
+		return fieldSubResource
+	case "requestKind":
+		return fieldRequestKind
+	case "requestResource":
+		return fieldRequestResource
+	case "requestSubResource":
+		return fieldRequestSubResource
+	case "name":
+		return fieldName
+	case "namespace":
+		return fieldNamespace
+	case "operation":
+		return fieldOperation
+	case "userInfo":
+		return fieldUserInfo
+	case "object":
+		return fieldObject
+	case "oldObject":
+		return fieldOldObject
+	case "dryRun":
+		return fieldDryRun
+	case "options":
+		return fieldOptions
+	}
+	if strings.IndexByte(name, '\\') >= 0 {
+		if plain := r.envelope.unescape(name); len(plain) < len(name) {
+			return r.fieldNamed(plain)
+		}
+	}
+	return fieldCount
+}
+
+// check says what is wrong with the envelope.
+func (r *Review) check(apiVersion, kind, request string) error {
+	o := &r.envelope
+	if v := (Value{object: o, text: kind}); !v.EqualString(kindAdmissionReview) {
+		return fmt.Errorf("kind: got %s, want %q", orNothing(kind), kindAdmissionReview)
+	}
+	switch v := (Value{object: o, text: apiVersion}); {
+	case v.EqualString(APIVersionV1):
+		r.apiVersion = APIVersionV1
+	case v.EqualString(APIVersionV1beta1):
+		r.apiVersion = APIVersionV1beta1
+	default:
+		return fmt.Errorf("apiVersion: got %s, want %q or %q", orNothing(apiVersion), APIVersionV1, APIVersionV1beta1)
+	}
+	switch (Value{text: request}).Kind() {
+	case KindObject:
+	case KindMissing, KindNull:
+		return errors.New("request: got nothing, want an AdmissionRequest")
+	default:
+		return fmt.Errorf("request: got %s, want an AdmissionRequest", orNothing(request))
+	}
+	for f, text := range r.fields {
+		switch (Value{text: text}).Kind() {
+		case fieldKinds[f], KindMissing:
+		case KindNull:
+			r.fields[f] = ""
+		default:
+			return fmt.Errorf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
+		}
+	}
+	if r.UID() == "" && o.err == nil {
+		return errors.New("request.uid: got nothing, want the request's unique identifier")
+	}
+	return o.err
+}
+
+// orNothing makes a piece of a document fit for an error message.
+func orNothing(text string) string {
+	const shown = 64
+	if text == "" {
+		return "nothing"
+	}
+	if len(text) > shown {
+		text = text[:shown] + "..."
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// Err returns the first fault that reading the request or editing its Object
+// met: a *SyntaxError or an *EditError.
+func (r *Review) Err() error {
+	for _, part := range [...]struct {
+		name string
+		err  error
+	}{
+		{"AdmissionReview", r.envelope.err},
+		{"request.object", r.Object.err},
+		{"request.oldObject", r.OldObject.err},
+		{"request.options", r.Options.err},
+	} {
+		if part.err != nil {
+			return fmt.Errorf("%s: %w", part.name, part.err)
+		}
+	}
+	return nil
+}
+
+func (r *Review) value(f field) Value { return Value{object: &r.envelope, text: r.fields[f]} }
+
+// APIVersion returns APIVersionV1 or APIVersionV1beta1.
+func (r *Review) APIVersion() string { return r.apiVersion }
+
+// UID identifies this call; a retry of it has the same. The answer repeats it.
+func (r *Review) UID() string { return r.value(fieldUID).String() }
+
+// Kind is the kind of Object, after conversion to what the webhook matched.
+func (r *Review) Kind() GroupVersionKind { return r.value(fieldKind).groupVersionKind() }
+
+// Resource is the resource that the webhook matched.
+func (r *Review) Resource() GroupVersionResource {
+	return r.value(fieldResource).groupVersionResource()
+}
+
+// SubResource is the subresource requested, "" for none.
+func (r *Review) SubResource() string { return r.value(fieldSubResource).String() }
+
+// RequestKind is the kind of the original API request.
+func (r *Review) RequestKind() GroupVersionKind { return r.value(fieldRequestKind).groupVersionKind() }
+
+// RequestResource is the resource of the original API request.
+func (r *Review) RequestResource() GroupVersionResource {
+	return r.value(fieldRequestResource).groupVersionResource()
+}
+
+// RequestSubResource is the subresource of the original API request.
+func (r *Review) RequestSubResource() string { return r.value(fieldRequestSubResource).String() }
+
+// Name is the object's name, "" where the API server is yet to generate it and
+// for the deletion of a collection.
+func (r *Review) Name() string { return r.value(fieldName).String() }
+
+// Namespace is the request's namespace, "" for cluster-scoped resources. For
+// namespaces it equals the name.
+func (r *Review) Namespace() string { return r.value(fieldNamespace).String() }
+
+// Operation is what the request does.
+func (r *Review) Operation() Operation { return Operation(r.value(fieldOperation).String()) }
+
+// DryRun reports whether nothing will be persisted.
+func (r *Review) DryRun() bool { return r.value(fieldDryRun).Bool() }
+
+// UserInfo is who makes the API request: username, uid, groups and extra, as
+// authentication.k8s.io/v1 UserInfo has them.
+func (r *Review) UserInfo() Value { return r.value(fieldUserInfo) }
+
+// Username is the name in UserInfo.
+func (r *Review) Username() string { return r.UserInfo().Get("username").String() }
+
+func (v Value) groupVersionKind() (k GroupVersionKind) {
+	k.Group, k.Version, k.Kind = v.groupVersion("kind")
+	return k
+}
+
+func (v Value) groupVersionResource() (g GroupVersionResource) {
+	g.Group, g.Version, g.Resource = v.groupVersion("resource")
+	return g
+}
+
+// groupVersion reads the strings "group", "version" and the one named last in
+// one pass.
+func (v Value) groupVersion(last string) (group, version, name string) {
+	for member, value := range v.Members() {
+		switch member {
+		case "group":
+			group = value.String()
+		case "version":
+			version = value.String()
+		case last:
+			name = value.String()
+		}
+	}
+	return group, version, name
+}

@@ -1,0 +1,207 @@
+package codec
+
+import (
+	"strings"
+
+	"github.com/bytedance/sonic/ast"
+)
+
+// This file finds where JSON values begin and end. It checks only what it has
+// to look at: punctuation between members and elements, quotes, and the first
+// bytes of scalars. What lies inside a skipped object or array is passed over
+// by sonic's native code, which counts brackets outside strings and validates
+// nothing.
+
+// skipSpace returns the offset of the first byte at or after pos that is not
+// JSON white space (RFC 8259 section 2), or len(text).
+func skipSpace(text string, pos int) int {
+	for pos < len(text) && text[pos] <= ' ' && isSpace(text[pos]) {
+		pos++
+	}
+	return pos
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r'
+}
+
+// skipString returns the offset behind the string that opens at pos, or -1
+// when it has no end. It does not look for control characters or bad escapes.
+func skipString(text string, pos int) int {
+	start := pos + 1
+	for end := start; ; end++ {
+		i := strings.IndexByte(text[end:], '"')
+		if i < 0 {
+			return -1
+		}
+		end += i
+		if !isEscaped(text, start, end) {
+			return end + 1
+		}
+	}
+}
+
+// isEscaped reports whether an odd number of backslashes stands right before
+// end, looking back no further than start.
+func isEscaped(text string, start, end int) bool {
+	n := 0
+	for i := end - 1; i >= start && text[i] == '\\'; i-- {
+		n++
+	}
+	return n%2 == 1
+}
+
+// skipValue returns the offset behind the value that begins at pos, or -1 with
+// the fault recorded in o.
+func (o *Object) skipValue(text string, pos int) int {
+	if pos >= len(text) {
+		return o.fail(text, pos, "a value")
+	}
+	end := -1
+	switch text[pos] {
+	case '"':
+		end = skipString(text, pos)
+	case '{', '[':
+		end = o.skipComposite(text, pos)
+	default:
+		end = skipScalar(text, pos)
+	}
+	if end < 0 {
+		return o.fail(text, pos, "a complete value")
+	}
+	return end
+}
+
+// skipComposite returns the offset behind the object or array that opens at
+// pos, or -1 when it has no end.
+func (o *Object) skipComposite(text string, pos int) int {
+	if end := pos + 2; end <= len(text) && text[end-1] == text[pos]+2 { // "{}" or "[]"
+		return end
+	}
+	s := ast.NewSearcher(text[pos:])
+	s.ValidateJSON = false
+	var err error
+	// An empty path finds the value itself. The node lies in o because Raw
+	// moves its receiver to the heap.
+	if o.node, err = s.GetByPath(); err != nil {
+		return -1
+	}
+	raw, err := o.node.Raw()
+	if err != nil {
+		return -1
+	}
+	return pos + len(raw)
+}
+
+// skipScalar returns the offset behind the literal or number that begins at
+// pos, or -1 when none does. A number is a run of the bytes numbers are made
+// of; whether they make one is for whoever reads it.
+func skipScalar(text string, pos int) int {
+	for _, literal := range [...]string{"true", "false", "null"} {
+		if strings.HasPrefix(text[pos:], literal) {
+			return pos + len(literal)
+		}
+	}
+	end := pos
+	for end < len(text) && isNumberByte(text[end]) {
+		end++
+	}
+	if end == pos {
+		return -1
+	}
+	return end
+}
+
+func isNumberByte(c byte) bool {
+	return '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+// A cursor steps over the members of an object or the elements of an array.
+// The caller moves pos behind each value before it asks for the next one.
+type cursor struct {
+	object *Object
+	text   string
+	pos    int
+	first  bool
+}
+
+// enter returns a cursor inside the object or array that opens at pos.
+func (o *Object) enter(text string, pos int) cursor {
+	return cursor{object: o, text: text, pos: pos + 1, first: true}
+}
+
+// element moves to the next element and reports whether there is one.
+// Afterwards pos is where its value begins, or behind the closing bracket.
+func (c *cursor) element() bool { return c.step(']') }
+
+// member moves to the next member and returns its name as it is written,
+// without the quotes. Afterwards pos is where its value begins, or behind the
+// closing brace.
+func (c *cursor) member() (name string, ok bool) {
+	if !c.step('}') {
+		return "", false
+	}
+	start := c.pos
+	if c.text[start] != '"' {
+		return "", c.fail("a member name in quotes")
+	}
+	end := skipString(c.text, start)
+	if end < 0 {
+		return "", c.fail("a complete member name")
+	}
+	c.pos = skipSpace(c.text, end)
+	if c.pos >= len(c.text) || c.text[c.pos] != ':' {
+		return "", c.fail("':' behind a member name")
+	}
+	c.pos = skipSpace(c.text, c.pos+1)
+	return c.text[start+1 : end-1], true
+}
+
+// step passes over the comma before an item, or the closing bracket.
+func (c *cursor) step(closing byte) bool {
+	c.pos = skipSpace(c.text, c.pos)
+	if c.pos >= len(c.text) {
+		return c.fail("',' or a closing bracket")
+	}
+	switch b := c.text[c.pos]; {
+	case b == closing:
+		c.pos++
+		return false
+	case c.first:
+		c.first = false
+		return true
+	case b != ',':
+		return c.fail("',' or a closing bracket")
+	}
+	c.pos = skipSpace(c.text, c.pos+1)
+	if c.pos >= len(c.text) || c.text[c.pos] == closing {
+		return c.fail("an item behind ','")
+	}
+	return true
+}
+
+// value returns the text of the value at pos and moves behind it; ok is false,
+// with the fault recorded, when the value has no end.
+func (c *cursor) value() (text string, ok bool) {
+	end := c.object.skipValue(c.text, c.pos)
+	if end < 0 {
+		return "", false
+	}
+	text = c.text[c.pos:end]
+	c.pos = end
+	return text, true
+}
+
+func (c *cursor) fail(want string) bool {
+	c.object.fail(c.text, c.pos, want)
+	return false
+}
+
+// nameIs compares a member name as it is written with one in plain text. An
+// escaped name is longer than what it stands for.
+func (o *Object) nameIs(raw, name string) bool {
+	if len(raw) <= len(name) {
+		return raw == name && strings.IndexByte(raw, '\\') < 0
+	}
+	return strings.IndexByte(raw, '\\') >= 0 && o.unescape(raw) == name
+}

@@ -1,0 +1,21 @@
+package codec
+
+import "unsafe"
+
+// stringOf views b as a string without copying. The bytes must not change
+// while the string is in use, which is what the ownership contract in doc.go
+// promises for request bodies and for arenas.
+func stringOf(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// offsetIn returns where part begins within whole, or -1 when part is no view
+// of whole.
+func offsetIn(whole, part string) int {
+	start := uintptr(unsafe.Pointer(unsafe.StringData(whole)))
+	at := uintptr(unsafe.Pointer(unsafe.StringData(part)))
+	if at < start || at > start+uintptr(len(whole)) {
+		return -1
+	}
+	return int(at - start)
+}

@@ -1,0 +1,181 @@
+// Package diff makes JSON Patches (RFC 6902) from what was changed.
+//
+// AppendPatch looks only at the places where an object was edited, so its cost
+// grows with what was touched and not with the object. Typed takes the change
+// of a Go value over into an object, and Documents compares two whole
+// documents; both go through wI2L/jsondiff, cost tens of times more, and are
+// for code that cannot say what it changed.
+//
+// A patch made here applies to the object as the API server sent it: parents
+// are created before what is in them, edits that changed nothing leave
+// nothing, and appending to an array is an "add", not a replacement.
+package diff
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const (
+	// comparedMax is how many members or elements an object or array that was
+	// set as a whole may have for its parts to be compared. Looking up members
+	// takes time quadratic in their number; beyond this the patch replaces the
+	// whole, which is as correct and only longer.
+	comparedMax = 256
+
+	// depthMax is how deep parts are compared, for the same reason and to
+	// bound recursion. Kubernetes' own types nest some 15 deep.
+	depthMax = 64
+)
+
+// A differ holds the memory of one comparison.
+type differ struct {
+	patch   []byte
+	pointer []byte
+	values  []codec.Value // elements being compared, a stack of slices
+}
+
+var differs = sync.Pool{New: func() any { return new(differ) }}
+
+// AppendPatch appends the JSON Patch that makes what o is from what it came
+// as. It appends nothing when nothing changed.
+func AppendPatch(dst []byte, o *codec.Object) []byte {
+	d := differs.Get().(*differ)
+	d.patch = append(dst, '[')
+	for edit := range o.Edits() {
+		d.pointer = append(d.pointer[:0], edit.Pointer...)
+		d.compare(edit.Before, edit.After, 0)
+	}
+	patch := d.patch
+	d.patch = nil
+	clear(d.values[:cap(d.values)])
+	differs.Put(d)
+	if len(patch) == len(dst)+1 {
+		return dst
+	}
+	patch[len(patch)-1] = ']' // in place of the last comma
+	return patch
+}
+
+// compare appends the operations, each with a comma behind it, that make after
+// of before at d.pointer.
+func (d *differ) compare(before, after codec.Value, depth int) {
+	switch kind := after.Kind(); {
+	case !before.Exists() && !after.Exists():
+	case !before.Exists():
+		d.operation("add", after)
+	case !after.Exists():
+		d.operation("remove", after)
+	case same(before, after):
+	case kind != before.Kind() || depth == depthMax:
+		d.operation("replace", after)
+	case kind == codec.KindObject:
+		d.shorter(after, func() bool { return d.compareMembers(before, after, depth+1) })
+	case kind == codec.KindArray:
+		d.shorter(after, func() bool { return d.compareElements(before, after, depth+1) })
+	default:
+		d.operation("replace", after)
+	}
+}
+
+// same reports whether two values are the same without looking into objects
+// and arrays with different texts.
+func same(a, b codec.Value) bool {
+	if a.Kind() == codec.KindString && b.Kind() == codec.KindString {
+		return a.JSON() == b.JSON() || a.EqualString(b.String())
+	}
+	return a.JSON() == b.JSON()
+}
+
+// shorter keeps what parts appends, unless it gives up or replacing the whole
+// by after takes fewer bytes.
+func (d *differ) shorter(after codec.Value, parts func() bool) {
+	start := len(d.patch)
+	done := parts()
+	whole := len(d.patch)
+	if done && whole == start {
+		return
+	}
+	d.operation("replace", after)
+	if done && whole-start <= len(d.patch)-whole {
+		d.patch = d.patch[:whole]
+		return
+	}
+	d.patch = append(d.patch[:start], d.patch[whole:]...)
+}
+
+func (d *differ) compareMembers(before, after codec.Value, depth int) bool {
+	if before.Len() > comparedMax || after.Len() > comparedMax {
+		return false
+	}
+	at := len(d.pointer)
+	for name, member := range before.Members() {
+		if !after.Get(name).Exists() {
+			d.pointer = codec.AppendPointerToken(append(d.pointer[:at], '/'), name)
+			d.operation("remove", member)
+		}
+	}
+	for name, member := range after.Members() {
+		d.pointer = codec.AppendPointerToken(append(d.pointer[:at], '/'), name)
+		d.compare(before.Get(name), member, depth)
+	}
+	d.pointer = d.pointer[:at]
+	return true
+}
+
+// compareElements passes over the elements that are the same at both ends and
+// pairs those between; what is left over was added or removed.
+func (d *differ) compareElements(before, after codec.Value, depth int) bool {
+	bottom := len(d.values)
+	defer func() { d.values = d.values[:bottom] }()
+	for _, element := range before.Elements() {
+		d.values = append(d.values, element)
+	}
+	middle := len(d.values)
+	for _, element := range after.Elements() {
+		d.values = append(d.values, element)
+	}
+	old, now := d.values[bottom:middle:middle], d.values[middle:]
+	if len(old) > comparedMax || len(now) > comparedMax {
+		return false
+	}
+	first := 0
+	for first < min(len(old), len(now)) && same(old[first], now[first]) {
+		first++
+	}
+	for len(old) > first && len(now) > first && same(old[len(old)-1], now[len(now)-1]) {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	at := len(d.pointer)
+	index := func(i int) { d.pointer = strconv.AppendInt(append(d.pointer[:at], '/'), int64(i), 10) }
+	paired := min(len(old), len(now))
+	for i := first; i < paired; i++ {
+		index(i)
+		d.compare(old[i], now[i], depth)
+	}
+	for i := len(old) - 1; i >= paired; i-- { // from the end: indexes stay what they are
+		index(i)
+		d.operation("remove", old[i])
+	}
+	for i := paired; i < len(now); i++ {
+		index(i)
+		d.operation("add", now[i])
+	}
+	d.pointer = d.pointer[:at]
+	return true
+}
+
+// operation appends one operation at d.pointer, with a comma behind it.
+func (d *differ) operation(op string, value codec.Value) {
+	d.patch = append(d.patch, `{"op":"`...)
+	d.patch = append(d.patch, op...)
+	d.patch = append(d.patch, `","path":`...)
+	d.patch = codec.AppendString(d.patch, string(d.pointer))
+	if op != "remove" {
+		d.patch = append(d.patch, `,"value":`...)
+		d.patch = value.AppendJSON(d.patch)
+	}
+	d.patch = append(d.patch, "},"...)
+}
