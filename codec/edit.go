@@ -64,7 +64,9 @@ func (o *Object) Set(json string, path ...string) {
 		o.refuse(path, "the array is shorter than that, use Append")
 		return
 	}
-	o.replace(n, json)
+	if o.valueOf(n).JSON() != json {
+		o.replace(n, json)
+	}
 }
 
 // SetString makes the string s the value at path, as Set does.
@@ -84,6 +86,7 @@ func (o *Object) Append(json string, path ...string) {
 	}
 	o.addEdit(n, edit{index: o.edits[n].length, set: true, text: json, length: -1})
 	o.edits[n].length++
+	o.changes++
 }
 
 // AppendString adds the string s at the end of the array at path, as Append
@@ -154,6 +157,9 @@ func (o *Object) EnsureObject(path ...string) {
 		o.refuse(path, "not an object")
 	}
 }
+
+// Changes returns how many edits changed something since the Object was reset.
+func (o *Object) Changes() int { return o.changes }
 
 // Edit is one place where the document was edited.
 type Edit struct {
@@ -390,6 +396,7 @@ func (o *Object) count(n int32) int {
 
 // replace makes json the text at n, "" to remove it.
 func (o *Object) replace(n int32, json string) {
+	o.changes++
 	if o.near.array == n {
 		o.near = finger{}
 	}

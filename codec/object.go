@@ -33,6 +33,7 @@ type Object struct {
 
 	index   index
 	near    finger // where edits in arrays are
+	changes int
 	pointer []byte // where Edits is
 }
 
@@ -53,6 +54,7 @@ func (o *Object) Reset(raw []byte) { o.reset(stringOf(raw)) }
 
 func (o *Object) reset(text string) {
 	o.err = nil
+	o.changes = 0
 	o.node = ast.Node{}
 	o.index.reset()
 	o.near = finger{}

@@ -14,6 +14,7 @@ package diff
 import (
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -167,12 +168,24 @@ func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 	return true
 }
 
+// appendPointer appends a pointer as a JSON string.
+func appendPointer(dst, pointer []byte) []byte {
+	for _, c := range pointer {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return codec.AppendString(dst, string(pointer))
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, pointer...)
+	return append(dst, '"')
+}
+
 // operation appends one operation at d.pointer, with a comma behind it.
 func (d *differ) operation(op string, value codec.Value) {
 	d.patch = append(d.patch, `{"op":"`...)
 	d.patch = append(d.patch, op...)
 	d.patch = append(d.patch, `","path":`...)
-	d.patch = codec.AppendString(d.patch, string(d.pointer))
+	d.patch = appendPointer(d.patch, d.pointer)
 	if op != "remove" {
 		d.patch = append(d.patch, `,"value":`...)
 		d.patch = value.AppendJSON(d.patch)

@@ -1,0 +1,90 @@
+// Package alwayspullimages is the admission plugin AlwaysPullImages.
+//
+// It makes every new Pod pull its images each time it starts. Without it, an
+// image that is on a node can be used by every pod that gets there and knows
+// its name, without credentials for the registry; in a cluster with several
+// tenants one wants it on.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/alwayspullimages v1.36.3.
+package alwayspullimages
+
+import (
+	"context"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const pullAlways = "Always"
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:      "AlwaysPullImages",
+		Summary:   "sets the image pull policy of every container and image volume to Always",
+		Rules:     []handlers.Rule{handlers.PodsCreateUpdate()},
+		Mutates:   true,
+		Validates: true,
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit, Validate: validate}, nil
+		},
+	}
+}
+
+func admit(_ context.Context, review *codec.Review) handlers.Result {
+	if isUpdateWithoutNewImages(review) {
+		return handlers.Allowed()
+	}
+	spec := review.Object.Get("spec")
+	for _, list := range handlers.ContainerLists {
+		for i := range spec.Get(list).Elements() {
+			review.Object.Set(`"Always"`, "spec", list, codec.Index(i), "imagePullPolicy")
+		}
+	}
+	for i, volume := range spec.Get("volumes").Elements() {
+		if isObject(volume.Get("image")) {
+			review.Object.Set(`"Always"`, "spec", "volumes", codec.Index(i), "image", "pullPolicy")
+		}
+	}
+	return handlers.Allowed()
+}
+
+func validate(_ context.Context, review *codec.Review) handlers.Result {
+	if isUpdateWithoutNewImages(review) {
+		return handlers.Allowed()
+	}
+	var denials []error
+	check := func(policy codec.Value, at func() *field.Path) {
+		if !policy.EqualString(pullAlways) {
+			denials = append(denials, handlers.Forbidden(review,
+				field.NotSupported(at(), policy.String(), []string{pullAlways})))
+		}
+	}
+	for container := range handlers.Containers(review.Object.Get("spec")) {
+		check(container.Get("imagePullPolicy"), func() *field.Path { return container.Path().Child("imagePullPolicy") })
+	}
+	for i, volume := range review.Object.Get("spec", "volumes").Elements() {
+		if image := volume.Get("image"); isObject(image) {
+			check(image.Get("pullPolicy"), func() *field.Path {
+				return field.NewPath("spec", "volumes").Index(i).Child("image", "pullPolicy")
+			})
+		}
+	}
+	if len(denials) > 0 {
+		// The in-tree plugin returns an aggregate, which has no status.
+		return handlers.Denied(utilerrors.NewAggregate(denials))
+	}
+	return handlers.Allowed()
+}
+
+func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
+
+// isUpdateWithoutNewImages reports whether an update leaves the pod with
+// images it had before: then its policies are not this plugin's business.
+func isUpdateWithoutNewImages(review *codec.Review) bool {
+	return review.Operation() == codec.Update &&
+		handlers.UsesOnlyImagesOf(review.Object.Get("spec"), review.OldObject.Get("spec"))
+}

@@ -1,0 +1,126 @@
+// Package handlers holds what an admission plugin is: the contract it keeps,
+// the rules that say which reviews it gets, and the chain that runs plugins in
+// order on one review.
+//
+// A plugin is a folder below this one and a line in the table of package
+// plugins. README.md beside this file shows how to write one.
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Plugin describes an admission plugin: a line of the table.
+type Plugin struct {
+	// Name is the name kube-apiserver knows the plugin by.
+	Name string
+	// Summary says in one line what the plugin does.
+	Summary string
+	// Rules say which reviews the plugin gets. It never sees others.
+	Rules []Rule
+	// Mutates and Validates say which of Handler's functions New gives.
+	Mutates, Validates bool
+	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
+	// otherwise.
+	OnByDefault bool
+	// LastRelease is the last Kubernetes minor release that had the plugin,
+	// empty if v1.36 has it.
+	LastRelease string
+	// New makes a handler from the plugin's own configuration file, nil if
+	// there is none. The error says what is wrong with the configuration.
+	New func(config []byte) (Handler, error)
+}
+
+// Handler is a plugin made ready. Its functions are called by many goroutines
+// at once. They must not keep the review or anything read from it, and must
+// not use ctx after they return; ctx ends when the answer would come too late.
+type Handler struct {
+	// Admit may change review.Object, and may deny. It is called before any
+	// Validate. It must come to the same result when it is called again on what
+	// it made. Nil if the plugin does not mutate.
+	Admit func(ctx context.Context, review *codec.Review) Result
+	// Validate may deny. Nil if the plugin does not validate.
+	Validate func(ctx context.Context, review *codec.Review) Result
+}
+
+// Result is what a plugin says to a review. The zero Result allows it.
+type Result struct {
+	// Denial is the status the user gets; nil if the plugin does not deny.
+	Denial *codec.Status
+	// Err says that the plugin could not come to a decision. It is no denial:
+	// the plugin's failure policy decides.
+	Err error
+}
+
+// Allowed has nothing against the request.
+func Allowed() Result { return Result{} }
+
+// Denied denies the request with the metav1.Status of err. An error without a
+// status becomes what kube-apiserver makes of it when an in-tree plugin
+// returns one: code 500 with err's text and no reason (k8s.io/apiserver
+// pkg/endpoints/handlers/responsewriters/status.go).
+func Denied(err error) Result {
+	var withStatus apierrors.APIStatus
+	if !errors.As(err, &withStatus) {
+		return Result{Denial: &codec.Status{Code: http.StatusInternalServerError, Message: err.Error()}}
+	}
+	return Result{Denial: statusOf(withStatus.Status())}
+}
+
+// Errored says that the plugin failed.
+func Errored(err error) Result { return Result{Err: err} }
+
+func statusOf(s metav1.Status) *codec.Status {
+	status := &codec.Status{Code: s.Code, Message: s.Message, Reason: string(s.Reason)}
+	if d := s.Details; d != nil {
+		status.Details = codec.Details{
+			Name: d.Name, Group: d.Group, Kind: d.Kind, UID: string(d.UID), RetryAfterSeconds: d.RetryAfterSeconds,
+		}
+		for _, cause := range d.Causes {
+			status.Details.Causes = append(status.Details.Causes,
+				codec.Cause{Type: string(cause.Type), Message: cause.Message, Field: cause.Field})
+		}
+	}
+	return status
+}
+
+// Forbidden returns the error with which in-tree plugins deny: code 403,
+// reason Forbidden, and a message that names the resource and the object
+// (k8s.io/apiserver pkg/admission/errors.go NewForbidden).
+func Forbidden(review *codec.Review, err error) error {
+	if apierrors.IsForbidden(err) {
+		return err
+	}
+	resource := review.Resource()
+	return apierrors.NewForbidden(
+		schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, objectName(review), err)
+}
+
+// objectName is the name NewForbidden shows (extractResourceName there): that
+// of the request, or the one that the object has or is going to get.
+func objectName(review *codec.Review) string {
+	if name := review.Name(); name != "" {
+		return name
+	}
+	if !review.Object.Root().Exists() {
+		return "Unknown"
+	}
+	metadata := review.Object.Get("metadata")
+	if metadata.Kind() != codec.KindObject {
+		return "Unknown/errorGettingName"
+	}
+	for _, field := range [...]string{"name", "generateName"} {
+		if name := metadata.Get(field).String(); name != "" {
+			return name
+		}
+	}
+	return "Unknown"
+}

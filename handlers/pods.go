@@ -1,0 +1,63 @@
+package handlers
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// ContainerLists are the fields of a PodSpec with containers, in the order in
+// which Kubernetes visits them (k8s.io/kubernetes pkg/apis/core/pods
+// VisitContainersWithPath).
+var ContainerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
+
+// Container is a container of a Pod and where it is.
+type Container struct {
+	codec.Value
+	List  string
+	Index int
+}
+
+// Path is where the container is, as Kubernetes' messages show it.
+func (c Container) Path() *field.Path {
+	return field.NewPath("spec", c.List).Index(c.Index)
+}
+
+// Containers iterates over all containers of a PodSpec.
+func Containers(spec codec.Value) iter.Seq[Container] {
+	return func(yield func(Container) bool) { yieldContainers(spec, yield) }
+}
+
+func yieldContainers(spec codec.Value, yield func(Container) bool) {
+	for _, list := range ContainerLists {
+		for i, container := range spec.Get(list).Elements() {
+			if !yield(Container{Value: container, List: list, Index: i}) {
+				return
+			}
+		}
+	}
+}
+
+// UsesOnlyImagesOf reports whether every image in spec is in the PodSpec was.
+func UsesOnlyImagesOf(spec, was codec.Value) bool {
+	var known map[string]bool
+	for container := range Containers(spec) {
+		image := container.Get("image").String()
+		// An update nearly always leaves the images where they were.
+		if was.Get(container.List, codec.Index(container.Index), "image").EqualString(image) {
+			continue
+		}
+		if known == nil {
+			known = make(map[string]bool)
+			for old := range Containers(was) {
+				known[old.Get("image").String()] = true
+			}
+		}
+		if !known[image] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package handlers
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Rule selects reviews as a rule of a webhook configuration does
+// (k8s.io/api/admissionregistration/v1 RuleWithOperations). "*" in a list
+// stands for everything; "*" in Resources for every resource but no
+// subresource, "*/*" for both, "pods/*" for the subresources of pods and
+// "*/scale" for that subresource of everything.
+type Rule struct {
+	Operations []codec.Operation
+	Groups     []string
+	Versions   []string
+	Resources  []string
+}
+
+// AnyOperation matches every operation.
+const AnyOperation codec.Operation = "*"
+
+// Attributes are what rules look at, read from a review once.
+type Attributes struct {
+	Operation   codec.Operation
+	Resource    codec.GroupVersionResource
+	SubResource string
+}
+
+// AttributesOf reads what rules look at.
+func AttributesOf(review *codec.Review) Attributes {
+	return Attributes{
+		Operation:   review.Operation(),
+		Resource:    review.Resource(),
+		SubResource: review.SubResource(),
+	}
+}
+
+// Matches reports whether the rule selects reviews with these attributes
+// (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules).
+func (r *Rule) Matches(a *Attributes) bool {
+	return (slices.Contains(r.Operations, a.Operation) || slices.Contains(r.Operations, AnyOperation)) &&
+		has(r.Groups, a.Resource.Group) &&
+		has(r.Versions, a.Resource.Version) &&
+		slices.ContainsFunc(r.Resources, func(pattern string) bool { return matchesResource(pattern, a) })
+}
+
+func has(list []string, s string) bool {
+	return slices.Contains(list, s) || slices.Contains(list, "*")
+}
+
+func matchesResource(pattern string, a *Attributes) bool {
+	resource, sub, _ := strings.Cut(pattern, "/")
+	return (resource == "*" || resource == a.Resource.Resource) && (sub == "*" || sub == a.SubResource)
+}
+
+// Any returns the rule that selects every review.
+func Any() Rule {
+	return Rule{
+		Operations: []codec.Operation{AnyOperation},
+		Groups:     []string{"*"},
+		Versions:   []string{"*"},
+		Resources:  []string{"*/*"},
+	}
+}
+
+// PodsCreateUpdate returns the rule of most plugins about pods: their creation
+// and update, without subresources.
+func PodsCreateUpdate() Rule {
+	return Rule{
+		Operations: []codec.Operation{codec.Create, codec.Update},
+		Groups:     []string{""},
+		Versions:   []string{"v1"},
+		Resources:  []string{"pods"},
+	}
+}
