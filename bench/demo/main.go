@@ -1,0 +1,242 @@
+// Command demo shows fastadmit at work: it starts the binary as a user would,
+// sends it every recorded review over HTTPS as kube-apiserver does (mutating
+// first, then validating the patched object), and prints what was decided and
+// how fast.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+)
+
+const (
+	// timedRounds is how often the recordings are replayed for the latency line.
+	timedRounds = 20
+
+	// startMax bounds the wait for the server's ready line.
+	startMax = 20 * time.Second
+)
+
+// enabled are all plugins but the two that decide everything.
+var enabled = []string{
+	"SecurityContextDeny", "LimitPodHardAntiAffinityTopology", "AlwaysPullImages", "DefaultTolerationSeconds",
+	"EventRateLimit", "ExtendedResourceToleration", "StorageObjectInUseProtection", "DenyServiceExternalIPs",
+}
+
+// admissionConfiguration lets two events a namespace through at once, so that
+// the demo shows some being refused.
+const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits:
+    - {type: Namespace, qps: 1, burst: 2}
+`
+
+func main() {
+	binary := flag.String("binary", "bin/fastadmit", "the fastadmit to start")
+	flag.Parse()
+	if err := run(*binary); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(binary string) error {
+	dir, err := os.MkdirTemp("", "fastadmit-demo")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	server, err := start(binary, dir)
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	client, err := newClient(server.address, server.fingerprint)
+	if err != nil {
+		return err
+	}
+	if err := show(client); err != nil {
+		return err
+	}
+	if err := measure(client); err != nil {
+		return err
+	}
+	if err := server.stop(); err != nil {
+		return err
+	}
+	fmt.Println("The server finished what was in flight and exited with 0 on SIGTERM.")
+	return nil
+}
+
+// A process is the server under demonstration.
+type process struct {
+	cmd         *exec.Cmd
+	address     string // "127.0.0.1:12345"
+	fingerprint string // sha256 of its certificate, in hex
+}
+
+var readyLine = regexp.MustCompile(`serving on https://(\S+), .*sha256 ([0-9a-f]{64})`)
+
+// start runs "fastadmit serve" on loopback and waits for its ready line.
+func start(binary, dir string) (*process, error) {
+	configFile := filepath.Join(dir, "admission.yaml")
+	if err := os.WriteFile(configFile, []byte(admissionConfiguration), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary, "serve",
+		"--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+		"--enable-admission-plugins="+strings.Join(enabled, ","),
+		"--admission-control-config-file="+configFile)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println("$", strings.ReplaceAll(strings.Join(cmd.Args, " "), dir+"/", ""))
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd}
+	timer := time.AfterFunc(startMax, p.kill)
+	defer timer.Stop()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	fmt.Print(line, "\n")
+	ready := readyLine.FindStringSubmatch(line)
+	if ready == nil {
+		p.kill()
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("%s did not start: got %q (%v) and said %s", binary, line, err, said)
+	}
+	p.address, p.fingerprint = ready[1], ready[2]
+	return p, nil
+}
+
+func (p *process) kill() { _ = p.cmd.Process.Kill() }
+
+// stop asks the server to finish and waits until it did.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("the server did not finish in order: %w", err)
+	}
+	return nil
+}
+
+// A row is a line of the table: all reviews of a resource and operation.
+type row struct {
+	what                     string
+	reviews, patched, denied int
+	example                  string
+}
+
+// show sends every recording once and prints the table of decisions.
+func show(client *client) error {
+	rows := make(map[string]*row)
+	for _, name := range corpus.Names() {
+		what, _, _ := strings.Cut(name, "-v1")
+		r := rows[what]
+		if r == nil {
+			r = &row{what: what}
+			rows[what] = r
+		}
+		decision, err := client.admit(context.Background(), corpus.MustRead(name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r.add(decision)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "RECORDED REVIEWS\tSENT\tALLOWED\tPATCHED\tDENIED\tEXAMPLE")
+	total := row{what: "total"}
+	names := make([]string, 0, len(rows))
+	for name := range rows {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r := rows[name]
+		r.print(w)
+		total.reviews += r.reviews
+		total.patched += r.patched
+		total.denied += r.denied
+	}
+	total.print(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if total.patched == 0 || total.denied == 0 || total.denied == total.reviews {
+		return errors.New("the decisions are not what the recordings call for")
+	}
+	return nil
+}
+
+func (r *row) add(d decision) {
+	r.reviews++
+	switch {
+	case !d.allowed:
+		r.denied++
+		r.example = d.message
+	case d.patch != "":
+		r.patched++
+		if r.denied == 0 {
+			r.example = d.patch
+		}
+	}
+}
+
+func (r *row) print(w *tabwriter.Writer) {
+	const width = 90
+	example := r.example
+	if len(example) > width {
+		example = example[:width] + "..."
+	}
+	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", r.what, r.reviews, r.reviews-r.denied, r.patched, r.denied, example)
+}
+
+// measure replays the recordings on one connection and prints how long the
+// answers took.
+func measure(client *client) error {
+	var took []time.Duration
+	begin := time.Now()
+	for range timedRounds {
+		for _, name := range corpus.Names() {
+			start := time.Now()
+			if _, err := client.post(context.Background(), "/mutate", corpus.MustRead(name)); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			took = append(took, time.Since(start))
+		}
+	}
+	elapsed := time.Since(begin)
+	slices.Sort(took)
+	at := func(quantile float64) time.Duration { return took[int(quantile*float64(len(took)-1))] }
+	fmt.Printf("\n%d mutating calls one after the other in %s: p50 %s, p99 %s, max %s (client, TLS and loopback included)\n",
+		len(took), elapsed.Round(time.Millisecond), at(0.5), at(0.99), at(1))
+	return nil
+}
