@@ -1,0 +1,103 @@
+// Package app is the fastadmit command: its subcommands and the server. It can
+// be imported, so that anybody can build a binary with plugins of their own:
+//
+//	func main() {
+//		os.Exit(app.Execute(app.NewCommand(app.WithPlugin(myplugin.Plugin()))))
+//	}
+package app
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// Exit codes of the command.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Option changes the command that NewCommand makes.
+type Option func(*options)
+
+type options struct {
+	own     []handlers.Plugin
+	inTree  plugins.Options
+	version string
+}
+
+// WithPlugin adds a plugin. Plugins added run behind those of the table, in
+// the order in which they were added.
+func WithPlugin(plugin handlers.Plugin) Option {
+	return func(o *options) { o.own = append(o.own, plugin) }
+}
+
+// WithVersion sets the version that is shown; without it, the one of the
+// module that the binary was built from.
+func WithVersion(version string) Option {
+	return func(o *options) { o.version = version }
+}
+
+// table returns all plugins in the order in which they run.
+func (o *options) table() []handlers.Plugin {
+	return append(plugins.InTree(o.inTree), o.own...)
+}
+
+// NewCommand returns the fastadmit command.
+func NewCommand(opts ...Option) *cobra.Command {
+	o := &options{inTree: plugins.DefaultOptions()}
+	for _, opt := range opts {
+		opt(o)
+	}
+	root := &cobra.Command{
+		Use:   "fastadmit",
+		Short: "A Kubernetes admission webhook server with the plugins of kube-apiserver",
+		Long: "fastadmit gives a cluster the admission plugins that only whoever runs kube-apiserver\n" +
+			"can switch on, and those that Kubernetes has removed, as one fast webhook.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newServeCommand(o), newReviewCommand(o), newPluginsCommand(o), newVersionCommand(o))
+	return root
+}
+
+// Execute runs the command with the arguments of the process, prints its error
+// and returns the exit code: 0 for done, 1 for failed, 2 for wrong usage.
+func Execute(cmd *cobra.Command) int {
+	err := cmd.Execute()
+	if err == nil {
+		return exitDone
+	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		if failed.error != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %v\n", failed.error)
+		}
+		return exitFailed
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %v\nfastadmit --help shows the usage.\n", err)
+	return exitUsage
+}
+
+// A failure is an error of doing what was asked for. All other errors of the
+// command are wrong usage. Without an error inside, everything is said.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// failed makes err a failure; nil stays nil.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}

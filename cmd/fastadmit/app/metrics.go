@@ -1,0 +1,140 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// durationBuckets are upper bounds in seconds. An answer takes microseconds;
+// kube-apiserver gives up after 30 s at the latest.
+var durationBuckets = []float64{
+	50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30,
+}
+
+// operations are the values of the label "operation"; the last one stands for
+// what is none of Kubernetes'.
+var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, codec.Connect, "other"}
+
+// refusalCodes are the values of the label "code".
+var refusalCodes = [...]int{
+	fasthttp.StatusBadRequest, fasthttp.StatusNotFound, fasthttp.StatusMethodNotAllowed, fasthttp.StatusRequestTimeout,
+	fasthttp.StatusRequestEntityTooLarge, fasthttp.StatusUnsupportedMediaType,
+	fasthttp.StatusRequestHeaderFieldsTooLarge, fasthttp.StatusInternalServerError,
+}
+
+// serverMetrics are the series of a server. All of them are made at start, so
+// that no request's content can add one.
+type serverMetrics struct {
+	set           *metrics.Set
+	inFlight      atomic.Int64
+	requestBytes  *metrics.Counter
+	responseBytes *metrics.Counter
+	refusals      [len(refusalCodes)]*metrics.Counter
+	plugins       []pluginMetrics
+}
+
+type pluginMetrics struct {
+	phases [2]*phaseMetrics // by handlers.Phase
+	panics *metrics.Counter
+}
+
+// phaseMetrics are those of a plugin in a phase.
+type phaseMetrics struct {
+	decisions []*metrics.Counter // by handlers.Outcome
+	duration  *metrics.PrometheusHistogram
+}
+
+// endpointMetrics are those of an endpoint.
+type endpointMetrics struct {
+	decisions [len(operations)][]*metrics.Counter // by handlers.Outcome
+	duration  *metrics.PrometheusHistogram
+}
+
+func newServerMetrics(chain *handlers.Chain) *serverMetrics {
+	m := &serverMetrics{set: metrics.NewSet()}
+	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(m.inFlight.Load()) })
+	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
+	m.responseBytes = m.set.NewCounter("fastadmit_response_bytes_total")
+	for i, code := range refusalCodes {
+		m.refusals[i] = m.set.NewCounter(fmt.Sprintf(`fastadmit_refused_requests_total{code="%d"}`, code))
+	}
+	for _, plugin := range chain.Plugins() {
+		p := pluginMetrics{panics: m.set.NewCounter(fmt.Sprintf(`fastadmit_plugin_panics_total{plugin=%q}`, plugin.Name))}
+		if plugin.Mutates {
+			p.phases[handlers.Mutate] = m.newPhase(plugin.Name, handlers.Mutate)
+		}
+		if plugin.Validates {
+			p.phases[handlers.Validate] = m.newPhase(plugin.Name, handlers.Validate)
+		}
+		m.plugins = append(m.plugins, p)
+	}
+	return m
+}
+
+func (m *serverMetrics) newPhase(plugin string, phase handlers.Phase) *phaseMetrics {
+	p := new(phaseMetrics)
+	for _, outcome := range handlers.Outcomes() {
+		p.decisions = append(p.decisions, m.set.NewCounter(fmt.Sprintf(
+			`fastadmit_plugin_decisions_total{plugin=%q,phase=%q,decision=%q}`, plugin, phase, outcome)))
+	}
+	p.duration = m.set.NewPrometheusHistogramExt(fmt.Sprintf(
+		`fastadmit_plugin_duration_seconds{plugin=%q,phase=%q}`, plugin, phase), durationBuckets)
+	return p
+}
+
+func (m *serverMetrics) newEndpoint(name string) *endpointMetrics {
+	e := new(endpointMetrics)
+	for i, operation := range operations {
+		for _, outcome := range handlers.Outcomes() {
+			e.decisions[i] = append(e.decisions[i], m.set.NewCounter(fmt.Sprintf(
+				`fastadmit_requests_total{webhook=%q,operation=%q,decision=%q}`, name, operation, outcome)))
+		}
+	}
+	e.duration = m.set.NewPrometheusHistogramExt(
+		fmt.Sprintf(`fastadmit_request_duration_seconds{webhook=%q}`, name), durationBuckets)
+	return e
+}
+
+func (m *serverMetrics) observe(run handlers.Run) {
+	p := &m.plugins[run.Plugin]
+	phase := p.phases[run.Phase]
+	phase.decisions[run.Outcome].Inc()
+	phase.duration.Update(run.Elapsed.Seconds())
+	if run.Outcome == handlers.OutcomePanicked {
+		p.panics.Inc()
+	}
+}
+
+func (m *serverMetrics) refused(code int) {
+	for i, known := range refusalCodes {
+		if known == code {
+			m.refusals[i].Inc()
+		}
+	}
+}
+
+func (e *endpointMetrics) observe(operation codec.Operation, outcome handlers.Outcome, elapsed time.Duration) {
+	at := len(operations) - 1
+	for i, known := range operations {
+		if known == operation {
+			at = i
+		}
+	}
+	e.decisions[at][outcome].Inc()
+	e.duration.Update(elapsed.Seconds())
+}
+
+// write writes all series, the process's own among them, in the text format of
+// Prometheus.
+func (m *serverMetrics) write(w io.Writer) {
+	m.set.WritePrometheus(w)
+	metrics.WriteProcessMetrics(w)
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// newOpsServer returns the server of the ops port: metrics and health, in
+// plain HTTP. It is net/http: nothing here is hot.
+func newOpsServer(m *serverMetrics, ready *atomic.Bool) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.write(w)
+	})
+	mux.HandleFunc("GET /healthz", health(nil))
+	mux.HandleFunc("GET /livez", health(nil))
+	mux.HandleFunc("GET /readyz", health(func() []string {
+		if !ready.Load() {
+			return []string{"serving"}
+		}
+		return nil
+	}))
+	return &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    headerBytesMax,
+	}
+}
+
+// health answers "ok", or 503 with the names of the checks that fail.
+func health(failing func() []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if failing != nil {
+			if checks := failing(); len(checks) > 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				io.WriteString(w, "not ready: "+strings.Join(checks, ", ")+"\n") //nolint:errcheck // the client is gone
+				return
+			}
+		}
+		io.WriteString(w, "ok\n") //nolint:errcheck // the client is gone
+	}
+}

@@ -1,0 +1,237 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+type reviewOptions struct {
+	selection
+	files     []string
+	output    string
+	operation string
+	namespace string
+	username  string
+}
+
+func newReviewCommand(o *options) *cobra.Command {
+	r := &reviewOptions{selection: selection{options: o}}
+	cmd := &cobra.Command{
+		Use:   "review -f FILE",
+		Short: "Review a manifest or a recorded AdmissionReview without a server",
+		Long: "Runs the enabled plugins, mutating ones first, on each document of the files: YAML or\n" +
+			"JSON, an AdmissionReview or a plain manifest. Prints the decision and the patch. A manifest\n" +
+			"is taken as it is: kube-apiserver would fill in defaults first. Exits with 1 if anything\n" +
+			"was denied.",
+		Example: "  fastadmit review -f pod.yaml --enable-admission-plugins=AlwaysPullImages -o object",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	r.addFlags(flags)
+	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file to review, - for standard input")
+	flags.StringVarP(&r.output, "output", "o", "text", "what to print: text, object (as it would be stored) or response (the AdmissionReview)")
+	flags.StringVar(&r.operation, "operation", string(codec.Create), "what is done with a plain manifest: CREATE, UPDATE (of the same object) or DELETE")
+	flags.StringVarP(&r.namespace, "namespace", "n", "default", "namespace of a plain manifest that names none")
+	flags.StringVar(&r.username, "as", "", "user who sends a plain manifest")
+	return cmd
+}
+
+func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if len(r.files) == 0 {
+		return errors.New("name a file with -f, or - for standard input")
+	}
+	print, ok := map[string]func(io.Writer, *codec.Review) error{
+		"text": printText, "object": printObject, "response": printResponse,
+	}[r.output]
+	if !ok {
+		return fmt.Errorf("--output: got %q, want text, object or response", r.output)
+	}
+	chain, err := r.chain()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(stdout)
+	denied := false
+	for _, file := range r.files {
+		err := eachDocument(file, stdin, func(document []byte) error {
+			allowed, err := r.review(ctx, chain, document, out, print)
+			denied = denied || !allowed
+			return err
+		})
+		if err != nil {
+			return failed(errors.Join(fmt.Errorf("cannot review %s: %w", file, err), out.Flush()))
+		}
+	}
+	if err := out.Flush(); err != nil || denied {
+		return &failure{err}
+	}
+	return nil
+}
+
+// eachDocument calls do with each document of a file, as JSON.
+func eachDocument(file string, stdin io.Reader, do func(document []byte) error) error {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		stdin = f
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
+	for i := 1; ; i++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return fmt.Errorf("document %d: %w", i, err)
+		}
+		if bytes.Equal(asJSON, []byte("null")) { // nothing but comments
+			continue
+		}
+		if err := do(asJSON); err != nil {
+			return fmt.Errorf("document %d: %w", i, err)
+		}
+	}
+}
+
+// review answers one document and prints the answer.
+func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, document []byte, w io.Writer, print func(io.Writer, *codec.Review) error) (allowed bool, err error) {
+	body, err := r.admissionReview(document)
+	if err != nil {
+		return false, err
+	}
+	mutated := codec.Acquire()
+	defer mutated.Release()
+	if err := mutated.Decode(body); err != nil {
+		return false, err
+	}
+	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+		if _, err := chain.Review(ctx, mutated, phase, handlers.All); err != nil {
+			return false, err
+		}
+		if !mutated.Response.Allowed {
+			break
+		}
+	}
+	return mutated.Response.Allowed, print(w, mutated)
+}
+
+// admissionReview returns the document if it is an AdmissionReview, and one
+// about it otherwise.
+func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
+	var object struct {
+		APIVersion string
+		Kind       string
+		Metadata   struct{ Name, Namespace string }
+	}
+	if err := json.Unmarshal(document, &object); err != nil {
+		return nil, err
+	}
+	if object.Kind == "AdmissionReview" {
+		return document, nil
+	}
+	if object.Kind == "" || object.APIVersion == "" {
+		return nil, fmt.Errorf("got kind %q and apiVersion %q, want both", object.Kind, object.APIVersion)
+	}
+	gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
+	plural, _ := apimeta.UnsafeGuessKindToResource(gvk)
+	if object.Metadata.Namespace == "" {
+		object.Metadata.Namespace = r.namespace
+	}
+	kind := map[string]string{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}
+	resource := map[string]string{"group": plural.Group, "version": plural.Version, "resource": plural.Resource}
+	request := map[string]any{
+		"uid":         "00000000-0000-0000-0000-000000000000",
+		"kind":        kind,
+		"requestKind": kind, "resource": resource, "requestResource": resource,
+		"name": object.Metadata.Name, "namespace": object.Metadata.Namespace,
+		"operation": r.operation,
+		"userInfo":  map[string]string{"username": r.username},
+		"object":    json.RawMessage(document),
+	}
+	switch codec.Operation(r.operation) {
+	case codec.Create:
+	case codec.Update:
+		request["oldObject"] = request["object"]
+	case codec.Delete:
+		request["oldObject"], request["object"] = request["object"], nil
+	default:
+		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)
+	}
+	return json.Marshal(map[string]any{"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": request})
+}
+
+// printText prints the decision, the warnings and the patch for people.
+func printText(w io.Writer, review *codec.Review) error {
+	response := &review.Response
+	name := review.Name()
+	if name == "" {
+		name = review.Object.Get("metadata", "generateName").String()
+	}
+	decision := "allowed"
+	switch {
+	case !response.Allowed:
+		decision = fmt.Sprintf("denied (%d %s): %s", response.Status.Code, response.Status.Reason, response.Status.Message)
+	case len(response.Patch) > 0:
+		decision = "allowed with a patch"
+	}
+	fmt.Fprintf(w, "%s %s %q: %s\n", review.Operation(), review.Resource().Resource, name, decision)
+	for _, warning := range response.Warnings() {
+		fmt.Fprintf(w, "Warning: %s\n", warning)
+	}
+	if !response.Allowed || len(response.Patch) == 0 {
+		return nil
+	}
+	var operations []json.RawMessage
+	if err := json.Unmarshal(response.Patch, &operations); err != nil {
+		return err
+	}
+	for _, operation := range operations {
+		fmt.Fprintf(w, "  %s\n", operation)
+	}
+	return nil
+}
+
+// printObject prints the object as it would be stored. A denial goes to the
+// same place as a comment.
+func printObject(w io.Writer, review *codec.Review) error {
+	if !review.Response.Allowed {
+		return printText(w, review)
+	}
+	object, err := yaml.JSONToYAML(review.Object.Root().AppendJSON(nil))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "---\n%s", object)
+	return err
+}
+
+// printResponse prints the AdmissionReview that the server would answer.
+func printResponse(w io.Writer, review *codec.Review) error {
+	_, err := fmt.Fprintf(w, "%s\n", review.AppendResponse(nil))
+	return err
+}

@@ -1,0 +1,309 @@
+package app
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const (
+	// bodyBytesMax is the largest review accepted. kube-apiserver escapes "<",
+	// ">" and "&" sixfold, so two objects near its limit of 3 MiB make a review
+	// of up to 27 MiB; 21 MB were seen.
+	bodyBytesMax = 32 << 20
+
+	// headerBytesMax is the largest header block accepted. kube-apiserver sends
+	// 245 bytes; tracing headers, which its clients choose, and a bearer token
+	// add to them. It is also the size of each connection's read buffer.
+	headerBytesMax = 16 << 10
+
+	// idleTimeout is how long a connection may be unused. kube-apiserver drops
+	// it after 90 s and does not retry a call that meets a closed connection,
+	// so the server must be the more patient one.
+	idleTimeout = 120 * time.Second
+
+	// readTimeout bounds the time from a request's first byte to its last, and
+	// writeTimeout the time to write the answer: no call outlives them.
+	readTimeout  = budgetMax
+	writeTimeout = budgetMax
+
+	// lingerMax bounds how long, and lingerBytesMax how much, a connection is
+	// read from after a refusal so that the client gets to see the answer.
+	lingerMax      = 2 * time.Second
+	lingerBytesMax = bodyBytesMax
+)
+
+// An endpoint is a path that answers reviews.
+type endpoint struct {
+	name    string // the path without the slash before it
+	phase   handlers.Phase
+	only    int // place of the only plugin that runs, or handlers.All
+	metrics *endpointMetrics
+}
+
+// A server answers admission reviews.
+type server struct {
+	chain     *handlers.Chain
+	endpoints map[string]*endpoint
+	metrics   *serverMetrics
+	log       *slog.Logger
+}
+
+// newServer returns a server for the chain's plugins. The chain must not be in
+// use yet.
+func newServer(chain *handlers.Chain, log *slog.Logger) *server {
+	s := &server{chain: chain, endpoints: make(map[string]*endpoint), metrics: newServerMetrics(chain), log: log}
+	s.addEndpoint("mutate", handlers.Mutate, handlers.All)
+	s.addEndpoint("validate", handlers.Validate, handlers.All)
+	for i, plugin := range chain.Plugins() {
+		if plugin.Mutates {
+			s.addEndpoint("mutate/"+plugin.Name, handlers.Mutate, i)
+		}
+		if plugin.Validates {
+			s.addEndpoint("validate/"+plugin.Name, handlers.Validate, i)
+		}
+	}
+	chain.Observe = s.observe
+	return s
+}
+
+func (s *server) addEndpoint(name string, phase handlers.Phase, only int) {
+	s.endpoints["/"+name] = &endpoint{name: name, phase: phase, only: only, metrics: s.metrics.newEndpoint(name)}
+}
+
+// observe counts a plugin's run and logs its failure.
+func (s *server) observe(run handlers.Run) {
+	s.metrics.observe(run)
+	if run.Err == nil {
+		return
+	}
+	name := s.chain.Plugins()[run.Plugin].Name
+	var panicked *handlers.PanicError
+	if errors.As(run.Err, &panicked) {
+		s.log.Error("plugin panicked", "plugin", name, "phase", run.Phase.String(),
+			"panic", fmt.Sprint(panicked.Value), "stack", string(panicked.Stack))
+		return
+	}
+	s.log.Error("plugin failed", "plugin", name, "phase", run.Phase.String(), "error", run.Err.Error())
+}
+
+// http returns the HTTP server. Every limit is set on purpose.
+func (s *server) http() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.refuseBroken,
+		MaxRequestBodySize:           bodyBytesMax,
+		ReadBufferSize:               headerBytesMax,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultDate:                true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+		SecureErrorLogMessage:        true,
+		Logger:                       httpLog{s.log},
+	}
+}
+
+// handle answers one request. A panic of our own must not end the process.
+func (s *server) handle(ctx *fasthttp.RequestCtx) {
+	start := ctx.Time()
+	s.metrics.inFlight.Add(1)
+	defer func() {
+		s.metrics.inFlight.Add(-1)
+		if v := recover(); v != nil {
+			s.log.Error("request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
+		}
+	}()
+	e := s.endpoints[string(ctx.Path())]
+	if !s.accept(ctx, e) {
+		return
+	}
+	body := ctx.PostBody()
+	s.metrics.requestBytes.Add(len(body))
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(body); err != nil {
+		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
+		return
+	}
+	budget := acquireBudget(start, ctx.QueryArgs())
+	defer budget.release()
+	outcome, err := s.chain.Review(budget, review, e.phase, e.only)
+	if err != nil {
+		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
+		return
+	}
+	s.answer(ctx, review)
+	e.metrics.observe(review.Operation(), outcome, time.Since(start))
+	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
+		s.logDenial(ctx, e, review)
+	}
+}
+
+// answer encodes the review's response into the HTTP response's own buffer:
+// nothing pooled may be handed to fasthttp, which writes after this returns.
+func (s *server) answer(ctx *fasthttp.RequestCtx, review *codec.Review) {
+	buffer := ctx.Response.SwapBody(nil)
+	buffer = review.AppendResponse(buffer[:0])
+	s.metrics.responseBytes.Add(len(buffer))
+	ctx.Response.SwapBody(buffer)
+	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+}
+
+var contentTypeJSON = []byte("application/json")
+
+// accept refuses requests that carry no review.
+func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
+	switch {
+	case e == nil:
+		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(ctx.Path())))
+	case !ctx.IsPost():
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodPost)
+		s.refuse(ctx, fasthttp.StatusMethodNotAllowed, "MethodNotAllowed",
+			fmt.Sprintf("method: got %s, want POST", ctx.Method()))
+	case !isJSON(ctx.Request.Header.ContentType()):
+		s.refuse(ctx, fasthttp.StatusUnsupportedMediaType, "UnsupportedMediaType",
+			fmt.Sprintf("Content-Type: got %q, want application/json", ctx.Request.Header.ContentType()))
+	case len(ctx.Request.Header.ContentEncoding()) > 0:
+		s.refuse(ctx, fasthttp.StatusUnsupportedMediaType, "UnsupportedMediaType",
+			fmt.Sprintf("Content-Encoding: got %q, want none", ctx.Request.Header.ContentEncoding()))
+	default:
+		return true
+	}
+	return false
+}
+
+// isJSON accepts application/json with any parameters.
+func isJSON(contentType []byte) bool {
+	mediaType, _, _ := bytes.Cut(contentType, []byte(";"))
+	return bytes.EqualFold(bytes.TrimSpace(mediaType), contentTypeJSON)
+}
+
+func (s *server) unknownPath(path string) string {
+	phase, plugin, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if ok && (phase == "mutate" || phase == "validate") {
+		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
+	}
+	return fmt.Sprintf("path: got %q, want /mutate, /validate, /mutate/<Plugin> or /validate/<Plugin>", path)
+}
+
+// refuse answers with an HTTP error and a metav1.Status, whose message
+// kube-apiserver shows to the user.
+func (s *server) refuse(ctx *fasthttp.RequestCtx, code int, reason, message string) {
+	s.metrics.refused(code)
+	status := codec.Status{Code: int32(code), Reason: reason, Message: message}
+	ctx.Response.ResetBody()
+	ctx.SetStatusCode(code)
+	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+	ctx.Response.AppendBody(status.AppendDocument(nil))
+}
+
+// refuseBroken answers what is no request that could be read to its end. The
+// connection is closed afterwards.
+func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
+	var small *fasthttp.ErrSmallBuffer
+	var network net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
+			fmt.Sprintf("body: got more than %d bytes, want at most that", bodyBytesMax))
+	case errors.As(err, &small):
+		s.refuse(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
+			fmt.Sprintf("header: got more than %d bytes, want at most that", headerBytesMax))
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout():
+		s.refuse(ctx, fasthttp.StatusRequestTimeout, "Timeout",
+			fmt.Sprintf("the request did not arrive within %s", readTimeout))
+	default:
+		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+err.Error())
+	}
+	if c, ok := ctx.Conn().(*lingeringConn); ok {
+		c.linger = true
+	}
+}
+
+// logDenial logs who denied what. It never logs contents of objects.
+func (s *server) logDenial(ctx *fasthttp.RequestCtx, e *endpoint, review *codec.Review) {
+	resource := review.Resource()
+	s.log.LogAttrs(ctx, slog.LevelInfo, "denied",
+		slog.String("endpoint", e.name),
+		slog.String("uid", review.UID()),
+		slog.String("operation", string(review.Operation())),
+		slog.String("group", resource.Group),
+		slog.String("resource", resource.Resource),
+		slog.String("subresource", review.SubResource()),
+		slog.String("namespace", review.Namespace()),
+		slog.String("name", review.Name()),
+		slog.Int("code", int(review.Response.Status.Code)),
+		slog.String("reason", review.Response.Status.Reason),
+	)
+}
+
+// httpLog takes what fasthttp logs: connections that broke.
+type httpLog struct{ log *slog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (l httpLog) Printf(format string, args ...any) {
+	l.log.Debug("connection", "error", fmt.Sprintf(format, args...))
+}
+
+// listener wraps accepted connections in TLS that can linger.
+type listener struct {
+	net.Listener
+	config *tls.Config
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &lingeringConn{Conn: tls.Server(conn, l.config)}, nil
+}
+
+// A lingeringConn reads what the client is still sending before it closes,
+// after a request was refused. Closing at once would make the kernel reset
+// the connection, and the client would not see the answer.
+type lingeringConn struct {
+	*tls.Conn
+	linger bool
+}
+
+// Close implements net.Conn.
+func (c *lingeringConn) Close() error {
+	if c.linger {
+		c.linger = false
+		c.discard()
+	}
+	return c.Conn.Close()
+}
+
+func (c *lingeringConn) discard() {
+	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(lingerMax)) != nil {
+		return
+	}
+	buffer := make([]byte, headerBytesMax)
+	for left := lingerBytesMax; left > 0; {
+		n, err := c.Read(buffer)
+		if err != nil {
+			return
+		}
+		left -= n
+	}
+}

@@ -1,0 +1,35 @@
+package app
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersionCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fastadmit %s %s %s/%s\n",
+				o.shownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return failed(err)
+		},
+	}
+}
+
+// shownVersion is the version given, or what the go command recorded: the
+// module's version, which names the commit when the binary was built from a
+// checkout.
+func (o *options) shownVersion() string {
+	if o.version != "" {
+		return o.version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
