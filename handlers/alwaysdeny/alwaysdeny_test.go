@@ -1,0 +1,45 @@
+package alwaysdeny
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// TestRecordings denies every recorded review, whatever it is about.
+func TestRecordings(t *testing.T) {
+	chain, err := handlertest.NewChain(Plugin(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range corpus.Names() {
+		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+			checkDenied(t, phase.String()+" "+name, handlertest.Answer(t, chain, phase, corpus.MustRead(name)))
+		}
+	}
+}
+
+func checkDenied(t *testing.T, about string, response []byte) {
+	t.Helper()
+	var got struct {
+		Allowed bool
+		Status  struct {
+			Code            int
+			Reason, Message string
+		}
+	}
+	if err := json.Unmarshal(response, &got); err != nil {
+		t.Fatal(err)
+	}
+	const message = " is forbidden: admission control is denying all modifications"
+	if got.Allowed || got.Status.Code != 403 || got.Status.Reason != "Forbidden" ||
+		!strings.HasSuffix(got.Status.Message, message) || strings.Contains(got.Status.Message, `"Unknown/`) {
+		t.Errorf("%s: got %s, want 403, Forbidden and a message that ends in %q", about, response, message)
+	}
+}
