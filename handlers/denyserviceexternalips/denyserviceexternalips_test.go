@@ -1,0 +1,87 @@
+package denyserviceexternalips
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// create returns a review of a new Service with that JSON as externalIPs.
+func create(ips string) []byte { return review("CREATE", service(ips), "null") }
+
+// update returns a review of a Service that has was and is to have ips.
+func update(ips, was string) []byte { return review("UPDATE", service(ips), service(was)) }
+
+func service(ips string) string {
+	return `{"metadata":{"name":"test-svc","namespace":"test-ns"},"spec":{"externalIPs":` + ips + `}}`
+}
+
+func review(operation, object, oldObject string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
+		`"resource":{"group":"","version":"v1","resource":"services"},"name":"test-svc","namespace":"test-ns",` +
+		`"operation":"` + operation + `","object":` + object + `,"oldObject":` + oldObject + `}}`)
+}
+
+func TestExternalIPs(t *testing.T) {
+	chain, err := handlertest.NewChain(Plugin(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(about string, body []byte, want bool) {
+		t.Helper()
+		var got struct{ Allowed bool }
+		if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Allowed != want {
+			t.Errorf("%s: got allowed %v, want %v", about, got.Allowed, want)
+		}
+	}
+
+	// The in-tree plugin's own cases.
+	f("create without", create(`null`), true)
+	f("create with", create(`["1.1.1.1"]`), false)
+	f("update: same", update(`["1.1.1.1","2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`), true)
+	f("update: reorder", update(`["1.1.1.1","2.2.2.2"]`, `["2.2.2.2","1.1.1.1"]`), true)
+	f("update: change", update(`["1.1.1.1","2.2.2.2"]`, `["1.1.1.1","3.3.3.3"]`), false)
+	f("update: add", update(`["1.1.1.1","2.2.2.2"]`, `["1.1.1.1"]`), false)
+	f("update: erase", update(`null`, `["1.1.1.1","2.2.2.2"]`), true)
+	f("update: reduce from back", update(`["1.1.1.1"]`, `["1.1.1.1","2.2.2.2"]`), true)
+	f("update: reduce from front", update(`["2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`), true)
+
+	// What follows from its code.
+	f("create with an empty list", create(`[]`), true)
+	f("update: empty list", update(`[]`, `["1.1.1.1"]`), true)
+	f("update: first one", update(`["1.1.1.1"]`, `null`), false)
+	f("update: first one, the list was empty", update(`["1.1.1.1"]`, `[]`), false)
+	f("update: repeat", update(`["1.1.1.1","1.1.1.1"]`, `["1.1.1.1"]`), true)
+	f("update: repeat a new one", update(`["2.2.2.2","2.2.2.2"]`, `["1.1.1.1","2.2.2.3"]`), false)
+	f("update: the same address in another form", update(`["::1"]`, `["0:0:0:0:0:0:0:1"]`), false)
+	f("update: the same address with escapes", update(`["1.1.1.\u0031"]`, `["1.1.1.1"]`), true)
+	f("update: no old object", review("UPDATE", service(`["1.1.1.1"]`), "null"), false)
+
+	// No API server sends these.
+	f("create: no list", create(`"1.1.1.1"`), true)
+	f("create: not addresses", create(`[null,1,{}]`), false)
+	f("create: no spec", review("CREATE", `{"spec":null}`, "null"), true)
+	f("create: spec is no object", review("CREATE", `{"spec":["1.1.1.1"]}`, "null"), true)
+	f("create: no object", review("CREATE", "null", "null"), true)
+}
+
+// TestManyAddresses would not end in time if the cost were quadratic.
+func TestManyAddresses(t *testing.T) {
+	chain, err := handlertest.NewChain(Plugin(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := strings.Repeat(`,"1.1.1.1","2.2.2.2"`, 100_000)
+	body := update("["+many[1:]+"]", `["2.2.2.2"`+many+"]")
+	if got, want := string(handlertest.Answer(t, chain, handlers.Validate, body)), `{"allowed":true}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
