@@ -1,0 +1,51 @@
+package limitpodhardantiaffinitytopology
+
+import (
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// TestOddPods has what no API server sends: it is read as missing. A term
+// without a topology key is one that the in-tree plugin denies.
+func TestOddPods(t *testing.T) {
+	chain, err := handlertest.NewChain(Plugin(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(object, want string) {
+		t.Helper()
+		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
+			`"resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","object":` + object + `}}`
+		if got := string(handlertest.Answer(t, chain, handlers.Validate, []byte(body))); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
+		}
+	}
+	required := func(terms string) string {
+		return `{"spec":{"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":` + terms + `}}}}`
+	}
+
+	const allowed = `{"allowed":true}`
+	f(`null`, allowed)
+	f(`{}`, allowed)
+	f(`{"spec":null}`, allowed)
+	f(`{"spec":[{"affinity":1}]}`, allowed)
+	f(`{"spec":{"affinity":null}}`, allowed)
+	f(`{"spec":{"affinity":{"podAntiAffinity":null}}}`, allowed)
+	f(required(`null`), allowed)
+	f(required(`[]`), allowed)
+	f(required(`{"topologyKey":"zone"}`), allowed)
+	f(required(`[{"topologyKey":"kubernetes.io\/hostnam\u0065"}]`), allowed)
+
+	const denied = `{"allowed":false,"status":{"code":403,"details":{"kind":"pods"},` +
+		`"message":"pods is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey  ` +
+		`but only key kubernetes.io/hostname is allowed","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+	f(required(`[{}]`), denied)
+	f(required(`[{"topologyKey":null}]`), denied)
+	f(required(`[{"topologyKey":["kubernetes.io/hostname"]}]`), denied)
+	f(required(`[null]`), denied)
+	f(required(`["kubernetes.io/hostname"]`), denied)
+}
