@@ -1,0 +1,93 @@
+// Package securitycontextdeny is the admission plugin SecurityContextDeny.
+//
+// It denies Pods that choose their own user, SELinux options or groups, so
+// that what the image and the node say holds. Kubernetes removed it in v1.30
+// in favour of PodSecurity; one wants it where that is not an option yet, or
+// where policies were written against it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/securitycontext/scdeny
+// v1.29.15, without its feature gate.
+package securitycontextdeny
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "SecurityContextDeny",
+		Summary:     "denies pods that set their own user, SELinux options or groups",
+		Rules:       []handlers.Rule{handlers.PodsCreateUpdate()},
+		Validates:   true,
+		LastRelease: "1.29",
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Validate: validate}, nil
+		},
+	}
+}
+
+// A forbidden field of a security context: how JSON and how messages name it.
+type forbidden struct{ field, shown string }
+
+// The fields are in the order in which the in-tree plugin looks at them: the
+// first one found is the one that the message names.
+var (
+	inPods = [...]forbidden{
+		{"supplementalGroups", "pod.Spec.SecurityContext.SupplementalGroups"},
+		{"seLinuxOptions", "pod.Spec.SecurityContext.SELinuxOptions"},
+		{"runAsUser", "pod.Spec.SecurityContext.RunAsUser"},
+		{"fsGroup", "pod.Spec.SecurityContext.FSGroup"},
+	}
+	inContainers = [...]forbidden{
+		{"seLinuxOptions", "SecurityContext.SELinuxOptions"},
+		{"runAsUser", "SecurityContext.RunAsUser"},
+	}
+)
+
+// containerLists has no ephemeral containers: the in-tree plugin does not look
+// at them.
+var containerLists = [...]string{"initContainers", "containers"}
+
+func validate(_ context.Context, review *codec.Review) handlers.Result {
+	spec := review.Object.Get("spec")
+	if shown, ok := find(spec, inPods[:]); ok {
+		return deny(review, shown)
+	}
+	for _, list := range containerLists {
+		for _, container := range spec.Get(list).Elements() {
+			if shown, ok := find(container, inContainers[:]); ok {
+				return deny(review, shown)
+			}
+		}
+	}
+	return handlers.Allowed()
+}
+
+// find returns how messages name the first of the fields that is set in the
+// security context of a PodSpec or container. Being set is enough: zero and
+// empty values are.
+func find(in codec.Value, fields []forbidden) (shown string, ok bool) {
+	securityContext := in.Get("securityContext")
+	for _, f := range fields {
+		if v := securityContext.Get(f.field); v.Exists() && !v.IsNull() {
+			return f.shown, true
+		}
+	}
+	return "", false
+}
+
+// deny names the Pod as the in-tree plugin does, by the name that the object
+// has: not by that of the request, and not by generateName.
+func deny(review *codec.Review, shown string) handlers.Result {
+	return handlers.Denied(apierrors.NewForbidden(
+		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(),
+		errors.New(shown+" is forbidden")))
+}
