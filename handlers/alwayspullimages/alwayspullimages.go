@@ -10,8 +10,9 @@ package alwayspullimages
 
 import (
 	"context"
+	"errors"
+	"strings"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -40,8 +41,10 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 	}
 	spec := review.Object.Get("spec")
 	for _, list := range handlers.ContainerLists {
-		for i := range spec.Get(list).Elements() {
-			review.Object.Set(`"Always"`, "spec", list, codec.Index(i), "imagePullPolicy")
+		for i, container := range spec.Get(list).Elements() {
+			if isObject(container) {
+				review.Object.Set(`"Always"`, "spec", list, codec.Index(i), "imagePullPolicy")
+			}
 		}
 	}
 	for i, volume := range spec.Get("volumes").Elements() {
@@ -56,11 +59,11 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 	if isUpdateWithoutNewImages(review) {
 		return handlers.Allowed()
 	}
-	var denials []error
+	var denials []string
 	check := func(policy codec.Value, at func() *field.Path) {
 		if !policy.EqualString(pullAlways) {
 			denials = append(denials, handlers.Forbidden(review,
-				field.NotSupported(at(), policy.String(), []string{pullAlways})))
+				field.NotSupported(at(), policy.String(), []string{pullAlways})).Error())
 		}
 	}
 	for container := range handlers.Containers(review.Object.Get("spec")) {
@@ -74,10 +77,19 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 		}
 	}
 	if len(denials) > 0 {
-		// The in-tree plugin returns an aggregate, which has no status.
-		return handlers.Denied(utilerrors.NewAggregate(denials))
+		return handlers.Denied(aggregate(denials))
 	}
 	return handlers.Allowed()
+}
+
+// aggregate returns an error that reads as the in-tree plugin's aggregate does
+// and has no status, as that has none. NewAggregate (k8s.io/apimachinery
+// pkg/util/errors) would take quadratic time to say the same.
+func aggregate(messages []string) error {
+	if len(messages) == 1 {
+		return errors.New(messages[0])
+	}
+	return errors.New("[" + strings.Join(messages, ", ") + "]")
 }
 
 func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
