@@ -1,0 +1,93 @@
+// Package defaulttolerationseconds is the admission plugin
+// DefaultTolerationSeconds.
+//
+// It lets every pod stay on a node that is not ready or unreachable for some
+// minutes, unless the pod says itself for how long. Without it, a pod is
+// evicted as soon as its node is tainted, so that a network that fails for a
+// minute moves everything that runs behind it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/defaulttolerationseconds
+// v1.36.3.
+package defaulttolerationseconds
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// The taints of nodes, and their effect, that the plugin is about
+// (k8s.io/api/core/v1 well_known_taints.go).
+const (
+	taintNotReady    = "node.kubernetes.io/not-ready"
+	taintUnreachable = "node.kubernetes.io/unreachable"
+	effectNoExecute  = "NoExecute"
+)
+
+// Options are what kube-apiserver has flags for. Numbers below zero are
+// allowed, as there; they evict at once, like zero.
+type Options struct {
+	// NotReadyTolerationSeconds is the flag
+	// --default-not-ready-toleration-seconds.
+	NotReadyTolerationSeconds int64
+	// UnreachableTolerationSeconds is the flag
+	// --default-unreachable-toleration-seconds.
+	UnreachableTolerationSeconds int64
+}
+
+// DefaultOptions returns kube-apiserver's defaults: five minutes each.
+func DefaultOptions() Options {
+	return Options{NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300}
+}
+
+// Plugin is the plugin's line in the table.
+func Plugin(options Options) handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "DefaultTolerationSeconds",
+		Summary:     "lets pods stay for a while, by default five minutes, on a node that is not ready or unreachable",
+		Rules:       []handlers.Rule{handlers.PodsCreateUpdate()},
+		Mutates:     true,
+		OnByDefault: true,
+		New: func([]byte) (handlers.Handler, error) {
+			t := tolerations{
+				notReady:    toleration(taintNotReady, options.NotReadyTolerationSeconds),
+				unreachable: toleration(taintUnreachable, options.UnreachableTolerationSeconds),
+			}
+			return handlers.Handler{Admit: t.admit}, nil
+		},
+	}
+}
+
+// tolerations are the ones to add, as JSON.
+type tolerations struct{ notReady, unreachable string }
+
+func toleration(key string, seconds int64) string {
+	return fmt.Sprintf(`{"key":%q,"operator":"Exists","effect":%q,"tolerationSeconds":%d}`, key, effectNoExecute, seconds)
+}
+
+// admit adds a toleration where the pod has none for the taint. Only key and
+// effect count: not the operator, and so not the value either.
+func (t *tolerations) admit(_ context.Context, review *codec.Review) handlers.Result {
+	var notReady, unreachable bool
+	for _, has := range review.Object.Get("spec", "tolerations").Elements() {
+		if effect := has.Get("effect").String(); effect != "" && effect != effectNoExecute {
+			continue
+		}
+		key := has.Get("key").String()
+		notReady = notReady || key == "" || key == taintNotReady
+		unreachable = unreachable || key == "" || key == taintUnreachable
+	}
+	if notReady && unreachable {
+		return handlers.Allowed()
+	}
+	review.Object.EnsureObject("spec")
+	if !notReady {
+		review.Object.Append(t.notReady, "spec", "tolerations")
+	}
+	if !unreachable {
+		review.Object.Append(t.unreachable, "spec", "tolerations")
+	}
+	return handlers.Allowed()
+}
