@@ -1,0 +1,123 @@
+// Package extendedresourcetoleration is the admission plugin
+// ExtendedResourceToleration.
+//
+// It lets pods that request an extended resource, such as example.com/gpu, on
+// the nodes that are tainted with the resource's name. One wants it where nodes
+// with special hardware are kept for the pods that need it: taint the nodes,
+// and nobody has to write tolerations.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/extendedresourcetoleration
+// v1.36.3.
+package extendedresourcetoleration
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// fewRequests is how many extended resources a pod requests at most, init
+// containers counted again, for the plugin to need no memory. A pod that needs
+// special hardware names one or two kinds of it.
+const fewRequests = 8
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "ExtendedResourceToleration",
+		Summary: "adds tolerations for the extended resources that a pod requests",
+		Rules:   []handlers.Rule{handlers.PodsCreateUpdate()},
+		Mutates: true,
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit}, nil
+		},
+	}
+}
+
+// A request is an extended resource that a pod requests.
+type request struct {
+	resource  string
+	tolerated bool
+}
+
+func (r request) compare(resource string) int { return strings.Compare(r.resource, resource) }
+
+func admit(_ context.Context, review *codec.Review) handlers.Result {
+	spec := review.Object.Get("spec")
+	var few [fewRequests]request
+	// Ephemeral containers cannot request resources.
+	requests := appendRequests(few[:0], spec.Get("containers"))
+	requests = appendRequests(requests, spec.Get("initContainers"))
+	if len(requests) == 0 {
+		return handlers.Allowed()
+	}
+	slices.SortFunc(requests, func(a, b request) int { return a.compare(b.resource) })
+	requests = slices.Compact(requests)
+	next := 0
+	for i, toleration := range spec.Get("tolerations").Elements() {
+		next = i + 1
+		update(&review.Object, i, toleration, requests)
+	}
+	add(&review.Object, next, requests)
+	return handlers.Allowed()
+}
+
+// appendRequests appends the extended resources that the containers request.
+// An amount of zero is a request too.
+func appendRequests(dst []request, containers codec.Value) []request {
+	for _, container := range containers.Elements() {
+		for resource := range container.Get("resources", "requests").Members() {
+			if isExtended(resource) {
+				dst = append(dst, request{resource: resource})
+			}
+		}
+	}
+	return dst
+}
+
+// update notes which request the toleration at index i is for, if it is for
+// one. Like in-tree it writes such a toleration anew, so it loses its
+// tolerationSeconds, which are not allowed with this effect.
+func update(object *codec.Object, i int, toleration codec.Value, requests []request) {
+	if !toleration.Get("operator").EqualString("Exists") ||
+		!toleration.Get("effect").EqualString("NoSchedule") ||
+		toleration.Get("value").String() != "" {
+		return
+	}
+	at, ok := slices.BinarySearchFunc(requests, toleration.Get("key").String(), request.compare)
+	if !ok {
+		return
+	}
+	requests[at].tolerated = true
+	if seconds := toleration.Get("tolerationSeconds"); seconds.Exists() && !seconds.IsNull() {
+		object.Set(tolerationOf(requests[at].resource), "spec", "tolerations", codec.Index(i))
+	}
+}
+
+// add appends tolerations for the requests that have none; next is the index
+// that the first one gets.
+func add(object *codec.Object, next int, requests []request) {
+	for _, r := range requests {
+		switch {
+		case r.tolerated:
+			continue
+		case len(requests) > fewRequests:
+			// Finding an element that was edited takes time linear in the number
+			// of edits before it, so the way below would be quadratic.
+			object.Append(tolerationOf(r.resource), "spec", "tolerations")
+		default:
+			object.Append(`{"key":"","operator":"Exists","effect":"NoSchedule"}`, "spec", "tolerations")
+			object.SetString(r.resource, "spec", "tolerations", codec.Index(next), "key")
+		}
+		next++
+	}
+}
+
+// tolerationOf returns the toleration for an extended resource as JSON. There
+// is nothing to escape in the name of one.
+func tolerationOf(resource string) string {
+	return `{"key":"` + resource + `","operator":"Exists","effect":"NoSchedule"}`
+}
