@@ -1,0 +1,81 @@
+// Package storageobjectinuseprotection is the admission plugin
+// StorageObjectInUseProtection.
+//
+// It gives every new PersistentVolume, PersistentVolumeClaim and
+// VolumeAttributesClass a finalizer that kube-controller-manager takes away
+// when the object is deleted and nothing uses it any more. Without it, deleting
+// a claim takes the volume from under a running pod, and the data with it.
+//
+// Behaviour: k8s.io/kubernetes
+// plugin/pkg/admission/storage/storageobjectinuseprotection v1.36.3.
+package storageobjectinuseprotection
+
+import (
+	"context"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "StorageObjectInUseProtection",
+		Summary:     "keeps volumes, claims and volume attributes classes that are in use from being deleted",
+		Rules:       rules(),
+		Mutates:     true,
+		OnByDefault: true,
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit}, nil
+		},
+	}
+}
+
+func rules() []handlers.Rule {
+	create := []codec.Operation{codec.Create}
+	return []handlers.Rule{
+		{
+			Operations: create,
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"persistentvolumes", "persistentvolumeclaims"},
+		},
+		// Version v1 came with Kubernetes v1.34, which has the feature gate
+		// VolumeAttributesClass on. Where the gate is off nothing takes the
+		// finalizer away, and no class that has it could be deleted.
+		{
+			Operations: create,
+			Groups:     []string{"storage.k8s.io"},
+			Versions:   []string{"v1"},
+			Resources:  []string{"volumeattributesclasses"},
+		},
+	}
+}
+
+func admit(_ context.Context, review *codec.Review) handlers.Result {
+	// The finalizers: k8s.io/kubernetes pkg/volume/util/finalizer.go.
+	switch review.Resource().Resource {
+	case "persistentvolumes":
+		protect(&review.Object, "kubernetes.io/pv-protection")
+	case "persistentvolumeclaims":
+		protect(&review.Object, "kubernetes.io/pvc-protection")
+	case "volumeattributesclasses":
+		protect(&review.Object, "kubernetes.io/vac-protection")
+	}
+	return handlers.Allowed()
+}
+
+// protect appends the finalizer unless the object has it. What is no object
+// is left alone, as in-tree.
+func protect(object *codec.Object, finalizer string) {
+	if !object.Root().Exists() {
+		return
+	}
+	for _, f := range object.Get("metadata", "finalizers").Elements() {
+		if f.EqualString(finalizer) {
+			return
+		}
+	}
+	object.EnsureObject("metadata")
+	object.AppendString(finalizer, "metadata", "finalizers")
+}
