@@ -1,0 +1,122 @@
+package eventratelimit
+
+import (
+	"fmt"
+	"slices"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	configAPIVersion = "eventratelimit.admission.k8s.io/v1alpha1"
+	configKind       = "Configuration"
+)
+
+// configuration is the plugin's configuration file (upstream's
+// apis/eventratelimit/v1alpha1/types.go).
+type configuration struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Limits     []limit `json:"limits"`
+}
+
+// limit is a limit of one type. Two limits of the same type are both enforced.
+type limit struct {
+	Type limitType `json:"type"`
+	// QPS is how many Events a bucket gets tokens for each second.
+	QPS int32 `json:"qps"`
+	// Burst is how many tokens a bucket holds. It is full at first.
+	Burst int32 `json:"burst"`
+	// CacheSize is how many buckets are kept, 0 for the default.
+	CacheSize int32 `json:"cacheSize"`
+}
+
+// limitType says which Events share a bucket.
+type limitType string
+
+const (
+	serverLimit          limitType = "Server"
+	namespaceLimit       limitType = "Namespace"
+	userLimit            limitType = "User"
+	sourceAndObjectLimit limitType = "SourceAndObject"
+)
+
+var limitTypes = []limitType{serverLimit, namespaceLimit, userLimit, sourceAndObjectLimit}
+
+// loadConfiguration reads a configuration file, nil for none. The error joins
+// everything that is wrong. Unlike upstream it refuses fields that it does not
+// know: what an operator misspelled would limit nothing.
+func loadConfiguration(content []byte) (*configuration, error) {
+	c := new(configuration)
+	if content == nil {
+		return c, c.validate().ToAggregate()
+	}
+	unknown, err := c.decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode configuration: %w", err)
+	}
+	errs := c.validateType()
+	errs = append(errs, c.validate()...)
+	if aggregate := errs.ToAggregate(); aggregate != nil {
+		unknown = append(unknown, aggregate.Errors()...)
+	}
+	if err := utilerrors.NewAggregate(unknown); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// decode reads YAML, or JSON that begins with a brace, as Kubernetes tells
+// them apart. Unknown are the fields that it does not know or met twice.
+func (c *configuration) decode(content []byte) (unknown []error, err error) {
+	if !utilyaml.IsJSONBuffer(content) {
+		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
+			return nil, err
+		}
+	}
+	return json.UnmarshalStrict(content, c)
+}
+
+func (c *configuration) validateType() (errs field.ErrorList) {
+	if c.APIVersion != configAPIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{configAPIVersion}))
+	}
+	if c.Kind != configKind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{configKind}))
+	}
+	return errs
+}
+
+// validate checks what upstream's apis/eventratelimit/validation does, in its
+// words.
+func (c *configuration) validate() (errs field.ErrorList) {
+	limits := field.NewPath("limits")
+	if len(c.Limits) == 0 {
+		errs = append(errs, field.Invalid(limits, c.Limits, "must not be empty"))
+	}
+	for i := range c.Limits {
+		errs = append(errs, c.Limits[i].validate(limits.Index(i))...)
+	}
+	return errs
+}
+
+func (l *limit) validate(at *field.Path) (errs field.ErrorList) {
+	if !slices.Contains(limitTypes, l.Type) {
+		errs = append(errs, field.NotSupported(at.Child("type"), l.Type, limitTypes))
+	}
+	if l.Burst <= 0 {
+		errs = append(errs, field.Invalid(at.Child("burst"), l.Burst, "must be positive"))
+	}
+	if l.QPS <= 0 {
+		errs = append(errs, field.Invalid(at.Child("qps"), l.QPS, "must be positive"))
+	}
+	// Server has one bucket and ignores the field.
+	if l.Type != serverLimit && l.CacheSize < 0 {
+		errs = append(errs, field.Invalid(at.Child("cacheSize"), l.CacheSize, "must not be negative"))
+	}
+	return errs
+}

@@ -1,0 +1,181 @@
+package eventratelimit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+func enforcerOf(t *testing.T, l limit, now func() time.Time) *enforcer {
+	t.Helper()
+	e, err := newEnforcer(l, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Goroutines that meet at new keys must not take more than the burst of each,
+// as they can upstream, where both may find no bucket and make one.
+func TestRace(t *testing.T) {
+	const workers, keys, burst = 8, 500, 3
+	e := enforcerOf(t, limit{userLimit, 1, burst, keys}, newClock().now)
+	var accepted [keys]atomic.Int32
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := range accepted {
+				if e.accepts(key{fmt.Sprint(i)}) {
+					accepted[i].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range accepted {
+		if got := accepted[i].Load(); got != burst {
+			t.Fatalf("key %d: got %d accepted, want %d", i, got, burst)
+		}
+	}
+}
+
+func TestCacheSize(t *testing.T) {
+	f := func(l limit, want int) {
+		t.Helper()
+		e := enforcerOf(t, l, newClock().now)
+		first := key{"0"}
+		for i := range want + 1 {
+			if i == want && !e.buckets.Contains(first) {
+				t.Errorf("%+v: got the first of %d keys dropped, want it kept", l, want)
+			}
+			e.accepts(key{fmt.Sprint(i)})
+		}
+		if got := e.buckets.Len(); got != want {
+			t.Errorf("%+v: got %d buckets, want %d", l, got, want)
+		}
+		if e.buckets.Contains(first) {
+			t.Errorf("%+v: got the first of %d keys kept, want it dropped", l, want+1)
+		}
+	}
+	f(limit{userLimit, 1, 1, 0}, 4096)
+	f(limit{namespaceLimit, 1, 1, 1}, 1)
+	f(limit{sourceAndObjectLimit, 1, 1, 5000}, 5000)
+}
+
+// The rate is upstream's float32.
+func TestBucket(t *testing.T) {
+	e := enforcerOf(t, limit{userLimit, 1<<24 + 1, math.MaxInt32, 0}, newClock().now)
+	bucket := e.newBucket()
+	if bucket.Limit() != rate.Limit(1<<24) || bucket.Burst() != math.MaxInt32 {
+		t.Errorf("got %v and %v, want %v and %v", bucket.Limit(), bucket.Burst(), 1<<24, math.MaxInt32)
+	}
+}
+
+// A key must live on when the review it was read from does not.
+func TestKeyIsCloned(t *testing.T) {
+	for _, l := range limitTypes[1:] {
+		c := newClock()
+		handler, err := newHandler([]byte(configOf(fmt.Sprintf("{type: %s, qps: 1, burst: 1}", l))), c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := tree{
+			"namespace": "shop", "userInfo": tree{"username": "ann"},
+			"object": tree{
+				"source":         tree{"component": "a", "host": "b"},
+				"involvedObject": tree{"kind": "c", "namespace": "d", "name": "e", "uid": "f", "apiVersion": "g"},
+			},
+		}
+		for round := range 2 {
+			body := bodyOf(t, request(about))
+			review := codec.Acquire()
+			if err := review.Decode(body); err != nil {
+				t.Fatal(err)
+			}
+			result := handler.Validate(context.Background(), review)
+			review.Release()
+			clear(body)
+			if denied := result.Denial != nil; denied != (round == 1) {
+				t.Errorf("%s: round %d: got denied %t", l, round, denied)
+			}
+		}
+	}
+}
+
+// What is kept of a key has a limit, and keys stay apart beyond it.
+func TestLongKeys(t *testing.T) {
+	e := enforcerOf(t, limit{sourceAndObjectLimit, 1, 1, 0}, newClock().now)
+	prefix := strings.Repeat("x", fieldBytesMax-1)
+	distinct := []string{
+		prefix, prefix + "a", prefix + "b", prefix + "aa", prefix + "ab", prefix + strings.Repeat("a", 1<<20),
+	}
+	// A field that looks like what is kept of a longer one is not taken for it.
+	distinct = append(distinct, key{distinct[3]}.bounded()[0])
+	for _, round := range []bool{true, false} {
+		for _, field := range distinct {
+			if got := e.accepts(key{2: field}); got != round {
+				t.Errorf("%d bytes: got accepted %t, want %t", len(field), got, round)
+			}
+		}
+	}
+	for _, kept := range e.buckets.Keys() {
+		if got := len(kept[2]); got > fieldBytesMax+1 {
+			t.Errorf("got %d bytes kept, want at most %d", got, fieldBytesMax+1)
+		}
+	}
+	for n, want := range map[int]int{fieldBytesMax - 1: fieldBytesMax - 1, fieldBytesMax: fieldBytesMax,
+		fieldBytesMax + 1: fieldBytesMax + 1, 1 << 20: fieldBytesMax + 1} {
+		if got := len(key{strings.Repeat("x", n)}.bounded()[0]); got != want {
+			t.Errorf("%d bytes: got %d kept, want %d", n, got, want)
+		}
+	}
+}
+
+// The message shows all of a key that is kept as a digest.
+func TestLongKeyMessage(t *testing.T) {
+	chain := chainOf(t, newClock(), configOf("{type: SourceAndObject, qps: 1, burst: 1}"))
+	long := strings.Repeat("x", 2*fieldBytesMax)
+	answer(t, chain, request(from(long)))
+	want := "Too many requests: limit reached on type SourceAndObject for key " + long
+	if got := answer(t, chain, request(from(long))); got != want {
+		t.Errorf("got message %q, want %q", got, want)
+	}
+}
+
+func BenchmarkValidate(b *testing.B) {
+	for _, l := range limitTypes {
+		b.Run(string(l), func(b *testing.B) {
+			config := configOf(fmt.Sprintf("{type: %s, qps: 2147483647, burst: 2147483647}", l))
+			handler, err := newHandler([]byte(config), time.Now)
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchmark(b, handler)
+		})
+	}
+}
+
+func benchmark(b *testing.B, handler handlers.Handler) {
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(corpus.MustRead("events-update-v1-2.json")); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if handler.Validate(context.Background(), review).Denial != nil {
+			b.Fatal("got a denial, want none")
+		}
+	}
+}

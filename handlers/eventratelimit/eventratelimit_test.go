@@ -1,0 +1,344 @@
+package eventratelimit
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// clock stands still until it is moved.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func newClock() *clock { return &clock{time.Unix(1e9, 0)} }
+
+// chainOf returns a chain of the plugin with that clock.
+func chainOf(t testing.TB, c *clock, config string) *handlers.Chain {
+	t.Helper()
+	plugin := Plugin()
+	plugin.New = func(content []byte) (handlers.Handler, error) { return newHandler(content, c.now) }
+	chain, err := handlertest.NewChain(plugin, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// configOf returns the configuration with these limits, in YAML's flow style.
+func configOf(limits ...string) string {
+	return "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [" +
+		strings.Join(limits, ", ") + "]\n"
+}
+
+// tree is a JSON object.
+type tree = map[string]any
+
+// request returns an AdmissionRequest that creates an Event, with the fields
+// of changes in place of its own.
+func request(changes tree) tree {
+	r := tree{
+		"uid":         "1",
+		"kind":        tree{"group": "", "version": "v1", "kind": "Event"},
+		"requestKind": tree{"group": "", "version": "v1", "kind": "Event"},
+		"resource":    tree{"group": "", "version": "v1", "resource": "events"},
+		"operation":   "CREATE",
+		"object":      tree{"apiVersion": "v1", "kind": "Event"},
+	}
+	for name, value := range changes {
+		r[name] = value
+	}
+	return r
+}
+
+func bodyOf(t testing.TB, request tree) []byte {
+	t.Helper()
+	body, err := json.Marshal(tree{
+		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// answer sends a request and returns "" or the message of the denial, which
+// must have upstream's code and reason and nothing else.
+func answer(t *testing.T, chain *handlers.Chain, request tree) string {
+	t.Helper()
+	response := handlertest.Answer(t, chain, handlers.Validate, bodyOf(t, request))
+	var got struct {
+		Allowed bool
+		Status  struct{ Message string }
+	}
+	if err := json.Unmarshal(response, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Allowed {
+		return ""
+	}
+	message, err := json.Marshal(got.Status.Message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"allowed":false,"status":{"code":429,"message":%s,"metadata":{},`+
+		`"reason":"TooManyRequests","status":"Failure"}}`, message)
+	if string(response) != want {
+		t.Errorf("got response %s, want %s", response, want)
+	}
+	return got.Status.Message
+}
+
+// A step of a script is a label to make a request of, with "!" before it if it
+// must be denied; "+1s" moves the clock first.
+func play(t *testing.T, config string, requestOf func(label string) tree, script string) {
+	t.Helper()
+	c := newClock()
+	chain := chainOf(t, c, config)
+	for i, step := range strings.Fields(script) {
+		if after, ok := strings.CutPrefix(step, "+"); ok {
+			d, err := time.ParseDuration(after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Time = c.Add(d)
+			continue
+		}
+		label, denied := strings.CutPrefix(step, "!")
+		if message := answer(t, chain, request(requestOf(label))); (message != "") != denied {
+			t.Errorf("script %q: step %d: got denial %q, want denied %t", script, i, message, denied)
+		}
+	}
+}
+
+func namespaced(label string) tree { return tree{"namespace": label} }
+
+func byUser(label string) tree { return tree{"userInfo": tree{"username": label}} }
+
+func from(label string) tree {
+	return tree{"object": tree{"source": tree{"component": label}}}
+}
+
+// ofSort makes requests of a sort: "e" for an Event, "d" for a dry run, and
+// others that are no business of the plugin.
+func ofSort(label string) tree {
+	switch label {
+	case "e":
+		return nil
+	case "e-update":
+		return tree{"operation": "UPDATE", "oldObject": tree{"apiVersion": "v1", "kind": "Event"}}
+	case "e-unconverted":
+		return tree{"requestKind": nil}
+	case "d":
+		return tree{"dryRun": true}
+	case "kind":
+		kind := tree{"group": "", "version": "v1", "kind": "NonEvent"}
+		return tree{"kind": kind, "requestKind": kind}
+	case "kind-unconverted":
+		return tree{"kind": tree{"group": "", "version": "v1", "kind": "NonEvent"}, "requestKind": nil}
+	case "resource":
+		return tree{"resource": tree{"group": "", "version": "v1", "resource": "pods"}}
+	case "delete":
+		return tree{"operation": "DELETE", "object": nil, "oldObject": tree{"kind": "Event"}}
+	case "converted":
+		return tree{"requestKind": tree{"group": "events.k8s.io", "version": "v1", "kind": "Event"}}
+	}
+	kind := tree{"group": "events.k8s.io", "version": "v1", "kind": "Event"}
+	return tree{
+		"kind": kind, "requestKind": kind,
+		"resource": tree{"group": "events.k8s.io", "version": "v1", "resource": "events"},
+	}
+}
+
+// The scripts are upstream's cases (admission_test.go TestEventRateLimiting).
+func TestLimits(t *testing.T) {
+	f := func(limits string, requestOf func(string) tree, script string) {
+		t.Helper()
+		play(t, configOf(limits), requestOf, script)
+	}
+	const server = "{type: Server, qps: 1, burst: 3}"
+	f(server, ofSort, "e")
+	f(server, ofSort, "kind")
+	f(server, ofSort, "e e e !e")
+	f(server, ofSort, "e e d d d d e !e d")
+	f(server, ofSort, "e e e kind")
+	f(server, ofSort, "e e kind e")
+	f(server, ofSort, "e e e !e +1s e")
+
+	const busy = "{type: Server, qps: 1, burst: 100}, "
+	keyed := func(limitType string, requestOf func(string) tree) {
+		t.Helper()
+		limits := busy + "{type: " + limitType + ", qps: 1, burst: 3, cacheSize: 10}"
+		f(limits, requestOf, "A A A !A")
+		f(limits, requestOf, "A A A B")
+		f(limits, requestOf, "A A B A")
+		f(limits, requestOf, "A A A !A +1s A")
+		f(limits, requestOf, "A A A B !A")
+		two := busy + "{type: " + limitType + ", qps: 1, burst: 3, cacheSize: 2}"
+		f(two, requestOf, "A A B B B A !B !A C !A B")
+	}
+	keyed("Namespace", namespaced)
+	keyed("User", byUser)
+	keyed("SourceAndObject", from)
+
+	for _, at := range [][2]string{
+		{"source", "component"},
+		{"source", "host"},
+		{"involvedObject", "kind"},
+		{"involvedObject", "namespace"},
+		{"involvedObject", "name"},
+		{"involvedObject", "uid"},
+		{"involvedObject", "apiVersion"},
+	} {
+		f(busy+"{type: SourceAndObject, qps: 1, burst: 1, cacheSize: 10}", func(label string) tree {
+			return tree{"object": tree{at[0]: tree{at[1]: label}}}
+		}, "A !A B")
+	}
+}
+
+// What upstream's tests do not say.
+func TestLimitsBesides(t *testing.T) {
+	f := func(limits string, requestOf func(string) tree, script string) {
+		t.Helper()
+		play(t, configOf(limits), requestOf, script)
+	}
+	const server = "{type: Server, qps: 1, burst: 1}"
+	f(server, ofSort, "e-update !e")
+	f(server, ofSort, "e-unconverted !e !e-unconverted")
+	f(server, ofSort, "delete events.k8s.io converted kind-unconverted resource e !e")
+	f(server, ofSort, "e !e delete events.k8s.io converted kind-unconverted resource")
+	f("{type: Server, qps: 1, burst: 1, cacheSize: -1}", namespaced, "A !B")
+
+	// A denial takes no token, so half a second later there is half of one.
+	f("{type: Server, qps: 2, burst: 1}", ofSort, "e !e +499ms !e +1ms e !e")
+	// A bucket never holds more than the burst.
+	f("{type: Server, qps: 1, burst: 2}", ofSort, "e e +1h e e !e")
+	// One bucket fills while the others are in use.
+	f("{type: User, qps: 1, burst: 1}", byUser, "A +1s B !B A !A +1s A B")
+	// The key of a request that was denied was used too.
+	f("{type: User, qps: 1, burst: 1, cacheSize: 2}", byUser, "A B !A C !A B")
+	f("{type: User, qps: 1, burst: 1, cacheSize: 1}", byUser, "A B A !A B")
+
+	// Other fields of the Event are no part of the key, and what is not there
+	// or is no string is empty.
+	const about = "{type: SourceAndObject, qps: 1, burst: 1}"
+	objects := map[string]any{
+		"empty":   tree{},
+		"nothing": nil,
+		"null":    tree{"source": nil, "involvedObject": nil},
+		"numbers": tree{"source": tree{"component": 1, "host": nil}, "involvedObject": tree{"name": []int{1}}},
+		"strings": tree{"source": "x", "involvedObject": "y"},
+		"others": tree{"reason": "r", "message": "m", "reportingComponent": "c",
+			"involvedObject": tree{"fieldPath": "spec", "resourceVersion": "1"}},
+	}
+	f(about, func(label string) tree { return tree{"object": objects[label]} },
+		"empty !nothing !null !numbers !strings !others")
+	f("{type: User, qps: 1, burst: 1}", func(label string) tree {
+		return map[string]tree{"none": nil, "null": {"userInfo": nil}, "empty": {"userInfo": tree{"username": ""}}}[label]
+	}, "none !null !empty")
+}
+
+// Fields that run together must not be taken for each other.
+func TestFieldsStandApart(t *testing.T) {
+	about := func(label string) tree {
+		component, host, _ := strings.Cut(label, ",")
+		return tree{"object": tree{"source": tree{"component": component, "host": host}}}
+	}
+	play(t, configOf("{type: SourceAndObject, qps: 1, burst: 1}"), about, "ab,c a,bc abc, ,abc !ab,c !a,bc !abc, !,abc")
+}
+
+// Every limit is charged, also when another one denies.
+func TestEveryLimitIsCharged(t *testing.T) {
+	for _, limits := range [][]string{
+		{"{type: Namespace, qps: 1, burst: 1}", "{type: User, qps: 1, burst: 2}"},
+		{"{type: User, qps: 1, burst: 2}", "{type: Namespace, qps: 1, burst: 1}"},
+	} {
+		play(t, configOf(limits...), func(label string) tree {
+			namespace, user, _ := strings.Cut(label, "/")
+			return tree{"namespace": namespace, "userInfo": tree{"username": user}}
+		}, "A/u !A/u !B/u !B/v C/v")
+	}
+}
+
+func TestMessages(t *testing.T) {
+	chatty := request(tree{
+		"namespace": "shop",
+		"userInfo":  tree{"username": "system:node:n1"},
+		"object": tree{
+			"source": tree{"component": "kubelet", "host": "n1"},
+			"involvedObject": tree{
+				"apiVersion": "v1", "uid": "u-1", "name": "db-0", "namespace": "shop", "kind": "Pod",
+				"fieldPath": "spec.containers{db}",
+			},
+		},
+	})
+	f := func(want string, limits ...string) {
+		t.Helper()
+		chain := chainOf(t, newClock(), configOf(limits...))
+		if got := answer(t, chain, chatty); got != "" {
+			t.Errorf("the first Event: got denial %q, want none", got)
+		}
+		if got := answer(t, chain, chatty); got != want {
+			t.Errorf("got message %q, want %q", got, want)
+		}
+	}
+	const (
+		server    = "{type: Server, qps: 1, burst: 1}"
+		namespace = "{type: Namespace, qps: 1, burst: 1}"
+		user      = "{type: User, qps: 1, burst: 1}"
+		source    = "{type: SourceAndObject, qps: 1, burst: 1}"
+	)
+	f("Too many requests: limit reached on type Server for key ", server)
+	f("Too many requests: limit reached on type Namespace for key shop", namespace)
+	f("Too many requests: limit reached on type User for key system:node:n1", user)
+	f("Too many requests: limit reached on type SourceAndObject for key kubeletn1Podshopdb-0u-1v1", source)
+	f("Too many requests: [limit reached on type User for key system:node:n1, limit reached on type Server for key ]",
+		user, "{type: Namespace, qps: 1, burst: 2}", server)
+	// An aggregate says the same thing once.
+	f("Too many requests: limit reached on type Namespace for key shop", namespace, namespace)
+	f("Too many requests: [limit reached on type Namespace for key shop, limit reached on type Server for key ]",
+		namespace, server, namespace)
+}
+
+// What a real kube-apiserver sends, in both versions of the review.
+func TestRecordings(t *testing.T) {
+	chain := chainOf(t, newClock(), configOf("{type: SourceAndObject, qps: 1, burst: 1}"))
+	f := func(name, want string) {
+		t.Helper()
+		response := handlertest.Answer(t, chain, handlers.Validate, corpus.MustRead(name))
+		if got := string(response); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want it to contain %s", name, got, want)
+		}
+	}
+	const denied = "for key persistentvolume-controllerPersistentVolumeClaimshopdata-db-0b765908d-2a06-4413-96cf-20b5e0a083ebv1"
+	f("events-create-v1-1.json", `{"allowed":true}`)
+	f("events-update-v1-2.json", `{"allowed":true}`)
+	f("events-update-v1-2.json", denied)
+	f("events-update-v1beta1-2.json", denied)
+	f("pods-create-v1-1.json", `{"allowed":true}`)
+}
+
+// The configuration that README.md shows is one that loads.
+func TestREADME(t *testing.T) {
+	content, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(content), "```yaml\n")
+	config, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("README.md: got no YAML block, want the configuration")
+	}
+	if _, err := loadConfiguration([]byte(config)); err != nil {
+		t.Error(err)
+	}
+}
