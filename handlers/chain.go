@@ -194,10 +194,10 @@ func (c *Chain) run(ctx context.Context, review *codec.Review, phase Phase, i in
 	changes := review.Object.Changes()
 	result, outcome := e.call(ctx, review, phase)
 	fault := review.Err()
-	var misuse *codec.EditError
+	_, misuse := errors.AsType[*codec.EditError](fault)
 	switch {
 	case outcome == OutcomePanicked:
-	case errors.As(fault, &misuse):
+	case misuse:
 		result, outcome = Errored(fault), OutcomeErrored
 	case fault != nil:
 		return nil, OutcomeErrored, fault

@@ -34,6 +34,8 @@ type Plugin struct {
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string
+	// Own says that the plugin was never one of kube-apiserver's.
+	Own bool
 	// New makes a handler from the plugin's own configuration file, nil if
 	// there is none. The error says what is wrong with the configuration.
 	New func(config []byte) (Handler, error)

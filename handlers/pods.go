@@ -43,10 +43,11 @@ func yieldContainers(spec codec.Value, yield func(Container) bool) {
 // UsesOnlyImagesOf reports whether every image in spec is in the PodSpec was.
 func UsesOnlyImagesOf(spec, was codec.Value) bool {
 	var known map[string]bool
-	for container := range Containers(spec) {
-		image := container.Get("image").String()
-		// An update nearly always leaves the images where they were.
-		if was.Get(container.List, codec.Index(container.Index), "image").EqualString(image) {
+	for _, list := range ContainerLists {
+		containers := spec.Get(list)
+		// An update nearly always leaves the containers as they were, and the
+		// API server writes both objects alike.
+		if containers.JSON() == was.Get(list).JSON() {
 			continue
 		}
 		if known == nil {
@@ -55,8 +56,10 @@ func UsesOnlyImagesOf(spec, was codec.Value) bool {
 				known[old.Get("image").String()] = true
 			}
 		}
-		if !known[image] {
-			return false
+		for _, container := range containers.Elements() {
+			if !known[container.Get("image").String()] {
+				return false
+			}
 		}
 	}
 	return true

@@ -10,7 +10,7 @@ import (
 // Rule selects reviews as a rule of a webhook configuration does
 // (k8s.io/api/admissionregistration/v1 RuleWithOperations). "*" in a list
 // stands for everything; "*" in Resources for every resource but no
-// subresource, "*/*" for both, "pods/*" for the subresources of pods and
+// subresource, "*/*" for both, "pods/*" for pods and their subresources and
 // "*/scale" for that subresource of everything.
 type Rule struct {
 	Operations []codec.Operation

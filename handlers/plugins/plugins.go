@@ -1,0 +1,45 @@
+// Package plugins is the table of admission plugins: one line each.
+package plugins
+
+import (
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
+	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
+	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
+	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
+	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
+	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
+	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+)
+
+// Options are what kube-apiserver has flags for, apart from the plugins'
+// configuration files.
+type Options struct {
+	Tolerations defaulttolerationseconds.Options
+}
+
+// DefaultOptions returns the defaults of kube-apiserver's flags.
+func DefaultOptions() Options {
+	return Options{Tolerations: defaulttolerationseconds.DefaultOptions()}
+}
+
+// InTree returns the plugins in the order in which they run: kube-apiserver's
+// (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go AllOrderedPlugins),
+// and for a removed plugin that of its last release.
+func InTree(options Options) []handlers.Plugin {
+	return []handlers.Plugin{
+		alwaysadmit.Plugin(),
+		securitycontextdeny.Plugin(),
+		limitpodhardantiaffinitytopology.Plugin(),
+		alwayspullimages.Plugin(),
+		defaulttolerationseconds.Plugin(options.Tolerations),
+		eventratelimit.Plugin(),
+		extendedresourcetoleration.Plugin(),
+		storageobjectinuseprotection.Plugin(),
+		denyserviceexternalips.Plugin(),
+		alwaysdeny.Plugin(), // at the end, as there
+	}
+}
