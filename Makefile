@@ -1,0 +1,57 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# A fuzz target runs this long in "make fuzz".
+FUZZTIME ?= 1m
+
+# Tools are pinned in modules of their own, apart from what users import. The
+# linters and govulncheck cannot agree on the versions of what they share.
+LINT := go tool -modfile=tools/go.mod
+VULN := go tool -modfile=tools/vuln/go.mod
+
+.PHONY: help
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: build
+build: ## build bin/fastadmit
+	CGO_ENABLED=0 go build -trimpath -o bin/fastadmit ./cmd/fastadmit
+
+.PHONY: demo
+demo: build ## replay recordings of a real kube-apiserver over HTTPS and show the decisions
+	go run ./bench/demo -binary bin/fastadmit
+
+.PHONY: test
+test: build ## prove everything that needs only Go
+	go test -shuffle=on ./...
+	go test -race -short -shuffle=on ./...
+	go test -short -tags poison ./codec ./diff ./handlers/... ./cmd/...
+
+.PHONY: check
+check: ## format, vet, linters, vulnerabilities, conventions
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt differs: $$unformatted"; exit 1; fi
+	go vet ./...
+	go mod tidy -diff
+	$(LINT) staticcheck ./...
+	$(LINT) golangci-lint run ./...
+	@# govulncheck exits with 3 for vulnerabilities, with 1 where it cannot reach its database.
+	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
+	go test -run Conventions .
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	@go list ./... | while read -r package; do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## measure codec, diff and the plugins
+	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./handlers/... ./cmd/...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
