@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -185,29 +186,34 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 	return json.Marshal(map[string]any{"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": request})
 }
 
-// printText prints the decision, the warnings and the patch for people.
-func printText(w io.Writer, review *codec.Review) error {
+// decision says in one line what became of a review.
+func decision(review *codec.Review) string {
 	response := &review.Response
 	name := review.Name()
 	if name == "" {
 		name = review.Object.Get("metadata", "generateName").String()
 	}
-	decision := "allowed"
+	said := "allowed"
 	switch {
 	case !response.Allowed:
-		decision = fmt.Sprintf("denied (%d %s): %s", response.Status.Code, response.Status.Reason, response.Status.Message)
+		said = fmt.Sprintf("denied (%d %s): %s", response.Status.Code, response.Status.Reason, response.Status.Message)
 	case len(response.Patch) > 0:
-		decision = "allowed with a patch"
+		said = "allowed with a patch"
 	}
-	fmt.Fprintf(w, "%s %s %q: %s\n", review.Operation(), review.Resource().Resource, name, decision)
-	for _, warning := range response.Warnings() {
+	return fmt.Sprintf("%s %s %q: %s", review.Operation(), review.Resource().Resource, name, said)
+}
+
+// printText prints the decision, the warnings and the patch for people.
+func printText(w io.Writer, review *codec.Review) error {
+	fmt.Fprintln(w, decision(review))
+	for _, warning := range review.Response.Warnings() {
 		fmt.Fprintf(w, "Warning: %s\n", warning)
 	}
-	if !response.Allowed || len(response.Patch) == 0 {
+	if !review.Response.Allowed || len(review.Response.Patch) == 0 {
 		return nil
 	}
 	var operations []json.RawMessage
-	if err := json.Unmarshal(response.Patch, &operations); err != nil {
+	if err := json.Unmarshal(review.Response.Patch, &operations); err != nil {
 		return err
 	}
 	for _, operation := range operations {
@@ -216,11 +222,12 @@ func printText(w io.Writer, review *codec.Review) error {
 	return nil
 }
 
-// printObject prints the object as it would be stored. A denial goes to the
-// same place as a comment.
+// printObject prints the object as it would be stored, or, so that the output
+// stays YAML, a comment that says why it would not be.
 func printObject(w io.Writer, review *codec.Review) error {
 	if !review.Response.Allowed {
-		return printText(w, review)
+		_, err := fmt.Fprintf(w, "---\n# %s\n", strings.ReplaceAll(decision(review), "\n", "\n# "))
+		return err
 	}
 	object, err := yaml.JSONToYAML(review.Object.Root().AppendJSON(nil))
 	if err != nil {

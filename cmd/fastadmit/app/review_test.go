@@ -1,0 +1,192 @@
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// execute runs the command as a shell does.
+func execute(stdin string, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	cmd := NewCommand(WithVersion("v1.2.3"))
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	code = Execute(cmd)
+	return out.String(), errs.String(), code
+}
+
+const manifests = `# a Pod and a Service
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - {name: a, image: "nginx:1", imagePullPolicy: IfNotPresent, futureField: {x: 1}}
+---
+# nothing but a comment
+---
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "shop"}, "spec": {"externalIPs": ["192.0.2.1"]}}
+`
+
+func TestReview(t *testing.T) {
+	f := func(stdin string, args []string, code int, stdout string) {
+		t.Helper()
+		got, errs, gotCode := execute(stdin, append([]string{"review", "-f", "-"}, args...)...)
+		if got != stdout || gotCode != code || errs != "" {
+			t.Errorf("%q: got exit code %d, stderr %q, stdout\n%s\nwant %d,\n%s", args, gotCode, errs, got, code, stdout)
+		}
+	}
+	const patch = `  {"op":"replace","path":"/spec/containers/0/imagePullPolicy","value":"Always"}` + "\n"
+	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
+		"CREATE pods \"web\": allowed with a patch\n"+patch+"CREATE services \"s\": allowed\n")
+	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
+		"CREATE pods \"web\": allowed with a patch\n"+patch+
+			"CREATE services \"s\": denied (403 Forbidden): services \"s\" is forbidden: Use of external IPs is denied by admission control\n")
+	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
+		"UPDATE pods \"web\": allowed\nUPDATE services \"s\": allowed\n")
+	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=DELETE"}, 1,
+		"DELETE pods \"web\": denied (403 Forbidden): pods \"web\" is forbidden: admission control is denying all modifications\n"+
+			"DELETE services \"s\": denied (403 Forbidden): services \"s\" is forbidden: admission control is denying all modifications\n")
+	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "-o", "object"}, 1, `---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+  - futureField:
+      x: 1
+    image: nginx:1
+    imagePullPolicy: Always
+    name: a
+---
+# CREATE services "s": denied (403 Forbidden): services "s" is forbidden: Use of external IPs is denied by admission control
+`)
+	f(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
+		[]string{"--enable-admission-plugins=AlwaysPullImages", "-o", "response"}, 0,
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u1","allowed":true}}`+"\n")
+}
+
+// TestReviewRecording reviews a recording of the corpus as a file.
+func TestReviewRecording(t *testing.T) {
+	got, errs, code := execute("", "review", "-f", "../../../bench/corpus/"+podCreate, "--enable-admission-plugins=AlwaysPullImages")
+	if code != 0 || errs != "" || strings.Count(got, "imagePullPolicy") != 3 {
+		t.Errorf("got exit code %d, %q, %q", code, errs, got)
+	}
+}
+
+// TestWrongUse shows what the command says when it is used wrongly (2) or
+// cannot do what it was asked for (1).
+func TestWrongUse(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	f := func(code int, want string, stdin string, args ...string) {
+		t.Helper()
+		stdout, stderr, got := execute(stdin, args...)
+		if got != code || !strings.Contains(stderr, want) || stdout != "" {
+			t.Errorf("%q: got exit code %d, stderr %q, stdout %q, want %d with %q", args, got, stderr, stdout, code, want)
+		}
+	}
+	const images = "--enable-admission-plugins=AlwaysPullImages"
+	f(2, `unknown command "bogus"`, "", "bogus")
+	f(2, "unknown flag: --bogus", "", "serve", "--bogus")
+	f(2, "no admission plugin is enabled", "", "serve")
+	f(2, `unknown admission plugin "Nothing"`, "", "serve", "--enable-admission-plugins=Nothing")
+	f(2, `unknown admission plugin "Nothing"`, "", "serve", images, "--disable-admission-plugins=Nothing")
+	f(2, "AlwaysPullImages is both enabled and disabled", "", "serve", images, "--disable-admission-plugins=AlwaysPullImages")
+	f(2, "--secure-port: got 65536, want 0 to 65535", "", "serve", images, "--secure-port=65536")
+	f(2, "go together", "", "serve", images, "--tls-cert-file=x")
+	f(1, "cannot load the serving certificate from", "", "serve", images, "--tls-cert-file="+write("bad.crt", "x"), "--tls-private-key-file="+write("bad.key", "x"))
+	f(1, "cannot serve webhooks", "", "serve", images, "--bind-address=192.0.2.1")
+	f(1, "cannot serve metrics", "", "serve", images, "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=192.0.2.1:0")
+	f(2, "name a file with -f", "", "review", images)
+	f(2, `--output: got "table", want text, object or response`, "", "review", images, "-f", "-", "-o", "table")
+	f(1, "no such file", "", "review", images, "-f", filepath.Join(dir, "missing.yaml"))
+	f(1, "document 1: yaml", "a: [", "review", images, "-f", "-")
+	f(1, `key "a" already set`, "a: 1\na: 2\n", "review", images, "-f", "-")
+	f(1, `document 1: got kind "" and apiVersion "v1", want both`, "apiVersion: v1", "review", images, "-f", "-")
+	f(1, `--operation: got "EAT", want CREATE, UPDATE or DELETE`, "apiVersion: v1\nkind: Pod", "review", images, "-f", "-", "--operation=EAT")
+	f(1, "request.uid: got nothing", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, "review", images, "-f", "-")
+
+	config := func(content string) string {
+		return "--admission-control-config-file=" + write("admission.yaml", content)
+	}
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
+	f(1, "cannot read admission configuration", "", "serve", images, "--admission-control-config-file="+filepath.Join(dir, "missing.yaml"))
+	f(1, `unknown field "bogus"`, "", "serve", images, config(head+"bogus: 1\n"))
+	f(1, `kind: got "Other"`, "", "serve", images, config("apiVersion: apiserver.config.k8s.io/v1\nkind: Other\n"))
+	f(1, `apiVersion: got "v9"`, "", "serve", images, config("apiVersion: v9\nkind: AdmissionConfiguration\n"))
+	f(1, `plugins[0].name: unknown plugin "Nothing"`, "", "serve", images, config(head+"plugins: [{name: Nothing}]\n"))
+	f(1, `plugins[1].name: "AlwaysDeny" is configured twice`, "", "serve", images, config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
+	f(1, "plugin EventRateLimit: cannot read its configuration", "", "serve", "--enable-admission-plugins=EventRateLimit",
+		config(head+"plugins: [{name: EventRateLimit, path: missing.yaml}]\n"))
+	f(1, "plugin EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit")
+}
+
+// TestAdmissionConfiguration gives EventRateLimit its configuration in the
+// file and in one beside it, in both versions.
+func TestAdmissionConfiguration(t *testing.T) {
+	const limits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"Server","qps":1,"burst":1}]}`
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := func(version, plugin string) {
+		t.Helper()
+		file := filepath.Join(dir, "admission.yaml")
+		content := "apiVersion: " + version + "\nkind: AdmissionConfiguration\nplugins:\n- " + plugin + "\n"
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		recording := "../../../bench/corpus/events-create-v1-1.json"
+		got, errs, code := execute("", "review", "-f", recording, "-f", recording,
+			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file="+file)
+		if code != 1 || strings.Count(got, "allowed") != 1 || strings.Count(got, "denied (429 TooManyRequests)") != 1 {
+			t.Errorf("%s %s: got exit code %d, %q, %q, want the second event refused", version, plugin, code, errs, got)
+		}
+	}
+	f("apiserver.config.k8s.io/v1", "{name: EventRateLimit, path: limits.yaml}")
+	f("apiserver.config.k8s.io/v1", "{name: EventRateLimit, configuration: "+limits+"}")
+	f("apiserver.config.k8s.io/v1", "{name: EventRateLimit, path: missing.yaml, configuration: "+limits+"}")
+	f("apiserver.k8s.io/v1alpha1", "{name: EventRateLimit, path: "+filepath.Join(dir, "limits.yaml")+"}")
+}
+
+func TestPluginsAndVersion(t *testing.T) {
+	got, _, code := execute("", "plugins")
+	if code != 0 || strings.Count(got, "\n") != 11 {
+		t.Errorf("got exit code %d and\n%s\nwant a heading and ten plugins", code, got)
+	}
+	for _, want := range []string{"SecurityContextDeny", "removed after 1.29", "on by default", "off by default", "mutates,validates"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got, _, code := execute("", "version"); code != 0 || !strings.HasPrefix(got, "fastadmit v1.2.3 go1.") {
+		t.Errorf("got exit code %d and %q", code, got)
+	}
+	if got, _, code := execute(""); code != 0 || !strings.Contains(got, "fastadmit [command]") {
+		t.Errorf("got exit code %d and %q, want the usage", code, got)
+	}
+}
+
+// TestFlagsReachPlugins sets what kube-apiserver has flags for.
+func TestFlagsReachPlugins(t *testing.T) {
+	got, _, code := execute("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n", "review", "-f", "-",
+		"--enable-admission-plugins=DefaultTolerationSeconds",
+		"--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=8")
+	if code != 0 || !strings.Contains(got, `"tolerationSeconds":7`) || !strings.Contains(got, `"tolerationSeconds":8`) {
+		t.Errorf("got exit code %d and %s", code, got)
+	}
+}
