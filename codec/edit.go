@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"unicode/utf8"
-
-	"github.com/bytedance/sonic/ast"
 )
 
 // rootEdit is the node of the document itself in Object.edits.
@@ -26,14 +23,9 @@ type edit struct {
 	last  int32  // the last child
 	next  int32  // the next sibling
 
-	length int32 // of an array, appended elements included, -1 if not counted yet
-}
-
-// A finger is at the element of an array that an edit touched last.
-type finger struct {
-	items
-	array int32 // the array's node
-	at    int   // the element's index
+	inArray bool  // it is an element or in one, see Value.element
+	recent  int32 // of an array, the child found last
+	length  int32 // of an array, appended elements included, -1 if not counted yet
 }
 
 // EditError says which edit could not be made, and why. It is a fault of the
@@ -44,13 +36,14 @@ type EditError struct {
 }
 
 func (e *EditError) Error() string {
-	return fmt.Sprintf("cannot edit %s: %s", e.Pointer, e.Reason)
+	return fmt.Sprintf("cannot edit %q: %s", e.Pointer, e.Reason)
 }
 
 // Set makes json the value at path: a member of an object, which is added if
 // it is not there, or an existing element of an array. What the path goes
-// through must exist; EnsureObject makes it. json must be valid JSON text, and
-// the caller must not change what it views until the Object is reset.
+// through must exist; EnsureObject makes it. json must be valid JSON text
+// without white space around it, and the caller must not change what it views
+// until the Object is reset.
 func (o *Object) Set(json string, path ...string) {
 	if !o.checkJSON(json, path) {
 		return
@@ -124,7 +117,7 @@ func (o *Object) Add(json string, path ...string) {
 }
 
 // Remove removes the member or element at path. Nothing happens when there is
-// none.
+// none. Inserting into an array and removing from it cost a copy of the array.
 func (o *Object) Remove(path ...string) {
 	if !o.Get(path...).Exists() {
 		return
@@ -148,7 +141,7 @@ func (o *Object) Remove(path ...string) {
 func (o *Object) EnsureObject(path ...string) {
 	for i := range path {
 		v := o.Get(path[:i+1]...)
-		if v.Exists() && !v.IsNull() {
+		if v.IsSet() {
 			continue
 		}
 		o.Set("{}", path[:i+1]...)
@@ -198,7 +191,7 @@ func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
 			}
 			continue
 		}
-		before := Value{object: o, text: e.was}
+		before := Value{object: o, text: e.was, element: e.inArray}
 		if !yield(Edit{Pointer: stringOf(o.pointer), Before: before, After: o.valueOf(n)}) {
 			return false
 		}
@@ -206,52 +199,20 @@ func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
 	return true
 }
 
-// AppendPointerToken appends a reference token to a JSON Pointer, escaped as
-// RFC 6901 section 3 has it, without the slash before it.
-func AppendPointerToken(dst []byte, token string) []byte {
-	for i := 0; i < len(token); i++ {
-		switch c := token[i]; c {
-		case '~':
-			dst = append(dst, "~0"...)
-		case '/':
-			dst = append(dst, "~1"...)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}
-
-// AppendPath appends the path that a JSON Pointer stands for, its escapes
-// undone. ok is false when pointer is not empty and does not begin with a
-// slash, or when an escape in it is none of RFC 6901.
-func AppendPath(dst []string, pointer string) (path []string, ok bool) {
-	if pointer == "" {
-		return dst, true
-	}
-	if pointer[0] != '/' {
-		return dst, false
-	}
-	for token := range strings.SplitSeq(pointer[1:], "/") {
-		if strings.Contains(token, "~") {
-			rest := strings.NewReplacer("~0", "", "~1", "").Replace(token)
-			if strings.Contains(rest, "~") {
-				return dst, false
-			}
-			token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
-		}
-		dst = append(dst, token)
-	}
-	return dst, true
-}
-
 // valueOf returns the value at a node.
 func (o *Object) valueOf(n int32) Value {
-	v := Value{object: o, text: o.edits[n].text}
-	if o.edits[n].child != 0 {
+	e := &o.edits[n]
+	v := Value{object: o, text: e.text, element: e.inArray}
+	if e.child != 0 {
 		v.edit = n
 	}
 	return v
+}
+
+// below returns the value at a node without the edits below it.
+func (o *Object) below(n int32) Value {
+	e := &o.edits[n]
+	return Value{object: o, text: e.text, element: e.inArray}
 }
 
 // firstEdit returns the first node below n, 0 if there is none.
@@ -270,29 +231,53 @@ func (o *Object) childEdit(n int32, token string) int32 {
 	if o.edits[n].text[0] == '[' {
 		return o.editOfIndex(n, parseIndex(token))
 	}
-	return o.editOfName(n, token)
+	return o.editOfName(o.firstEdit(n), token)
 }
 
-func (o *Object) editOfName(n int32, name string) int32 {
-	child := o.firstEdit(n)
+// editOfName returns the node of that name among child and its next siblings,
+// 0 if there is none.
+func (o *Object) editOfName(child int32, name string) int32 {
 	for child != 0 && o.edits[child].name != name {
 		child = o.edits[child].next
 	}
 	return child
 }
 
+// editOfIndex returns the node below n for an element, 0 if there is none.
+// Plugins edit one element after the other, so it begins where it was last.
 func (o *Object) editOfIndex(n int32, index int) int32 {
-	if last := o.edits[n].last; last == 0 || int(o.edits[last].index) < index {
-		return 0 // the common case of edits made in order
+	e := &o.edits[n]
+	if e.last == 0 || int(o.edits[e.last].index) < index {
+		return 0
 	}
-	child := o.firstEdit(n)
-	for child != 0 && int(o.edits[child].index) < index {
-		child = o.edits[child].next
+	if int(o.edits[e.last].index) == index {
+		return e.last
 	}
+	child := o.editBefore(n, index+1)
 	if child == 0 || int(o.edits[child].index) != index {
 		return 0
 	}
+	e.recent = child
 	return child
+}
+
+// editBefore returns the last node below the array at n that is for an element
+// before index, 0 if there is none.
+func (o *Object) editBefore(n int32, index int) int32 {
+	before := o.edits[n].recent
+	if before == 0 || int(o.edits[before].index) >= index {
+		before = 0
+		if first := o.edits[n].child; first != 0 && int(o.edits[first].index) < index {
+			before = first
+		}
+	}
+	if before == 0 {
+		return 0
+	}
+	for next := o.edits[before].next; next != 0 && int(o.edits[next].index) < index; next = o.edits[before].next {
+		before = next
+	}
+	return before
 }
 
 // touchParent returns the node of the container that path's last token is in,
@@ -304,6 +289,10 @@ func (o *Object) touchParent(path []string) (n int32, ok bool) {
 	}
 	if len(path) == 0 {
 		o.refuse(path, "cannot replace or remove the whole document")
+		return 0, false
+	}
+	if o.text == "" {
+		o.refuse(path, "there is no document, as for the object of a DELETE request")
 		return 0, false
 	}
 	if len(o.edits) == 0 {
@@ -333,10 +322,10 @@ func (o *Object) touchChild(n int32, token string) int32 {
 	if text[0] == '[' {
 		return o.touchElement(n, parseIndex(token))
 	}
-	if child := o.editOfName(n, token); child != 0 {
+	if child := o.editOfName(o.firstEdit(n), token); child != 0 {
 		return child
 	}
-	was := Value{object: o, text: text}.child(token).text
+	was := o.below(n).child(token).text
 	return o.addEdit(n, edit{name: token, was: was, text: was, length: -1})
 }
 
@@ -347,19 +336,10 @@ func (o *Object) touchElement(n int32, index int) int32 {
 	if child := o.editOfIndex(n, index); child != 0 {
 		return child
 	}
-	// Edits of one element after the other must not each begin at the first.
-	near := &o.near
-	if near.array != n || near.at > index {
-		*near = finger{items: Value{object: o, text: o.edits[n].text}.items(), array: n, at: -1}
+	was := o.below(n).elementAt(index).text
+	if was == "" {
+		return 0
 	}
-	for near.at < index {
-		if _, ok := near.next(); !ok {
-			*near = finger{}
-			return 0
-		}
-		near.at++
-	}
-	was := near.value().text
 	return o.addEdit(n, edit{index: int32(index), was: was, text: was, length: -1})
 }
 
@@ -397,11 +377,8 @@ func (o *Object) count(n int32) int {
 // replace makes json the text at n, "" to remove it.
 func (o *Object) replace(n int32, json string) {
 	o.changes++
-	if o.near.array == n {
-		o.near = finger{}
-	}
 	e := &o.edits[n]
-	*e = edit{name: e.name, index: e.index, was: e.was, next: e.next, set: true, text: json, length: -1}
+	*e = edit{name: e.name, index: e.index, was: e.was, next: e.next, inArray: e.inArray, set: true, text: json, length: -1}
 }
 
 // rewriteArray replaces the elements from index from up to index to of the
@@ -442,6 +419,7 @@ func (o *Object) rewriteArray(n int32, from, to int, json string) {
 func (o *Object) addEdit(parent int32, e edit) int32 {
 	n := int32(len(o.edits))
 	p := &o.edits[parent]
+	e.inArray = p.inArray || p.text[0] == '['
 	switch {
 	case p.child == 0:
 		p.child, p.last = n, n
@@ -452,15 +430,21 @@ func (o *Object) addEdit(parent int32, e edit) int32 {
 		e.next = p.child
 		p.child = n
 	default:
-		before := p.child
-		for o.edits[o.edits[before].next].index < e.index {
-			before = o.edits[before].next
-		}
+		before := o.editBefore(parent, int(e.index))
 		e.next = o.edits[before].next
 		o.edits[before].next = n
 	}
 	o.edits = append(o.edits, e)
 	return n
+}
+
+// Compose returns JSON text that build appends to its argument, for the use in
+// an edit. It costs no allocation: the text is in o's own memory, and valid
+// until o is reset. build must not use o.
+func (o *Object) Compose(build func(dst []byte) []byte) string {
+	start := len(o.arena)
+	o.arena = build(o.arena)
+	return stringOf(o.arena[start:])
 }
 
 // quote returns the JSON string for s, in the arena.
@@ -471,18 +455,10 @@ func (o *Object) quote(s string) string {
 }
 
 // checkJSON refuses a new value that is not JSON: such a patch would fail the
-// user's request whatever the failure policy. Nesting deeper than sonic's
-// 4096 is refused as well.
+// user's request whatever the failure policy.
 func (o *Object) checkJSON(json string, path []string) bool {
-	if isPlainString(json) {
+	if isPlainString(json) || isJSON(json) {
 		return true
-	}
-	s := ast.NewSearcher(json)
-	var err error
-	if o.node, err = s.GetByPath(); err == nil {
-		if raw, _ := o.node.Raw(); len(raw) == len(json) {
-			return true
-		}
 	}
 	o.refuse(path, "the new value is not valid JSON")
 	return false
@@ -509,5 +485,5 @@ func (o *Object) refuse(path []string, reason string) {
 	for _, token := range path {
 		pointer = AppendPointerToken(append(pointer, '/'), token)
 	}
-	o.err = &EditError{Pointer: strconv.Quote(string(pointer)), Reason: reason}
+	o.err = &EditError{Pointer: string(pointer), Reason: reason}
 }

@@ -56,6 +56,9 @@ func (x *index) slot(pos int) *shape {
 func (x *index) shapeAt(pos int) *shape {
 	s := x.slot(pos)
 	if s.at != int32(pos)+1 {
+		if len(x.items) == 0 { // an empty object has no items, but reset must see it
+			x.items = append(x.items, item{})
+		}
 		*s = shape{at: int32(pos) + 1}
 	}
 	return s
@@ -63,9 +66,6 @@ func (x *index) shapeAt(pos int) *shape {
 
 // add appends an item to s and returns its place, 0 if the index is full.
 func (x *index) add(s *shape, i item) int32 {
-	if len(x.items) == 0 {
-		x.items = append(x.items, item{})
-	}
 	if len(x.items) > itemsMax {
 		return 0
 	}
@@ -84,10 +84,11 @@ func (x *index) add(s *shape, i item) int32 {
 // in the index first, then those that scanning finds.
 type items struct {
 	cursor
-	opens  int   // where the bracket opens
-	start  int   // where the current item's value begins, 0 before the first
-	known  int32 // the current item's place in the index, 0 if it is not in there
-	shaped bool  // text is the document, which has an index
+	opens   int   // where the bracket opens
+	start   int   // where the current item's value begins, 0 before the first
+	known   int32 // the current item's place in the index, 0 if it is not in there
+	shaped  bool  // the items are remembered in the index
+	inArray bool  // the items are elements or in one
 }
 
 // items returns the items of the object or array that v is.
@@ -97,11 +98,16 @@ func (v Value) items() items {
 	if at >= 0 {
 		text, opens = v.object.text, at
 	}
-	return items{cursor: v.object.enter(text, opens), opens: opens, shaped: at >= 0}
+	return items{
+		cursor: v.object.enter(text, opens), opens: opens,
+		shaped: at >= 0 && !v.element, inArray: v.element || text[opens] == '[',
+	}
 }
 
 // value returns the current item's value.
-func (it *items) value() Value { return Value{object: it.object, text: it.text[it.start:]} }
+func (it *items) value() Value {
+	return Value{object: it.object, text: it.text[it.start:], element: it.inArray}
+}
 
 // next moves to the next item and returns its name as it is written, "" for
 // elements. At the end, or at a syntax error, ok is false.
@@ -127,7 +133,7 @@ func (it *items) next() (name string, ok bool) {
 	name, ok = it.scan()
 	switch {
 	case s == nil:
-		it.known = 0
+		it.known, it.shaped = 0, false
 	case ok:
 		it.known = x.add(s, item{name: name, start: int32(it.start)})
 		it.shaped = it.known != 0
@@ -192,4 +198,20 @@ func (x *index) endAt(pos int) int {
 		return int(s.ends)
 	}
 	return 0
+}
+
+// A finger is at the element of an array that was looked up last.
+type finger struct {
+	items
+	array string // the array's text
+	at    int    // the element's index
+}
+
+// fingersMax is how many arrays have a finger: enough for arrays in arrays.
+const fingersMax = 4
+
+// finger returns the finger for the array with that text, which may be at
+// another array yet.
+func (o *Object) finger(array string) *finger {
+	return &o.fingers[uint32(offsetIn(o.text, array))*2654435769>>(32-2)]
 }

@@ -3,10 +3,10 @@ package codec
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bytedance/sonic/ast"
 	"github.com/bytedance/sonic/unquote"
-	"unicode/utf8"
 )
 
 // arenaBytesMax is how much memory each arena of an Object keeps for its next
@@ -14,6 +14,9 @@ import (
 // rewrites a large array must not cost that much for as long as the process
 // lives.
 const arenaBytesMax = 64 << 10
+
+// editsMax is how many edits an Object keeps memory for, for the same reason.
+const editsMax = 1024
 
 // Object is one JSON document, read lazily from the bytes it came in, with the
 // edits made to it. The document itself is never written to or copied: edits
@@ -32,7 +35,7 @@ type Object struct {
 	node  ast.Node
 
 	index   index
-	near    finger // where edits in arrays are
+	fingers [fingersMax]finger
 	changes int
 	pointer []byte // where Edits is
 }
@@ -53,21 +56,32 @@ func (e *SyntaxError) Error() string {
 func (o *Object) Reset(raw []byte) { o.reset(stringOf(raw)) }
 
 func (o *Object) reset(text string) {
-	o.err = nil
-	o.changes = 0
-	o.node = ast.Node{}
-	o.index.reset()
-	o.near = finger{}
-	clear(o.edits)
-	o.edits = o.edits[:0]
-	o.plain = resetArena(o.plain)
-	o.arena = resetArena(o.arena)
+	if o.text != "" || o.err != nil {
+		o.clear()
+	}
 	start := skipSpace(text, 0)
 	end := len(text)
 	for end > start && isSpace(text[end-1]) {
 		end--
 	}
 	o.text = text[start:end]
+}
+
+// clear forgets everything about the document but its text.
+func (o *Object) clear() {
+	o.err = nil
+	o.changes = 0
+	o.node = ast.Node{}
+	o.index.reset()
+	clear(o.fingers[:])
+	clear(o.edits)
+	o.edits = o.edits[:0]
+	if cap(o.edits) > editsMax {
+		o.edits = nil
+	}
+	o.pointer = resetArena(o.pointer)
+	o.plain = resetArena(o.plain)
+	o.arena = resetArena(o.arena)
 }
 
 func resetArena(b []byte) []byte {

@@ -1,6 +1,9 @@
 package codec
 
-import "unicode/utf8"
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
 
 const hexDigits = "0123456789abcdef"
 
@@ -41,4 +44,13 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// isJSON reports whether text is one JSON value in UTF-8 without white space
+// around it. It asks encoding/json, as kube-apiserver will: sonic's validation
+// lets bad escapes and control characters pass, and reads behind the end of a
+// text that ends within a literal.
+func isJSON(text string) bool {
+	return len(text) > 0 && !isSpace(text[0]) && !isSpace(text[len(text)-1]) &&
+		utf8.ValidString(text) && json.Valid(bytesOf(text))
 }

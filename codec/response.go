@@ -117,8 +117,8 @@ func (r *Review) AppendResponse(dst []byte) []byte {
 	dst = append(dst, `,"allowed":`...)
 	dst = strconv.AppendBool(dst, a.Allowed)
 	if !a.Allowed {
-		dst = append(dst, `,"status":`...)
-		dst = a.Status.AppendJSON(dst)
+		dst = append(dst, `,"status":{`...)
+		dst = a.Status.appendMembers(dst)
 	}
 	if a.Allowed && len(a.Patch) > 0 {
 		dst = append(dst, `,"patch":"`...)
@@ -145,10 +145,14 @@ func (r *Review) AppendResponse(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
-// AppendJSON appends s as a metav1.Status of status "Failure", without kind
-// and apiVersion.
-func (s *Status) AppendJSON(dst []byte) []byte {
-	dst = append(dst, `{"metadata":{},"status":"Failure"`...)
+// AppendDocument appends s as a metav1.Status of status "Failure", as the body
+// of an HTTP response has it.
+func (s *Status) AppendDocument(dst []byte) []byte {
+	return s.appendMembers(append(dst, `{"kind":"Status","apiVersion":"v1",`...))
+}
+
+func (s *Status) appendMembers(dst []byte) []byte {
+	dst = append(dst, `"metadata":{},"status":"Failure"`...)
 	dst = appendOptional(dst, "message", s.Message)
 	dst = appendOptional(dst, "reason", s.Reason)
 	d := &s.Details

@@ -115,9 +115,7 @@ func (r *Review) reset() {
 // An error says why body is no AdmissionReview that can be answered: not JSON,
 // another kind or API version, no request, no uid, or a field of a wrong type.
 func (r *Review) Decode(body []byte) error {
-	if r.envelope.text != "" { // not fresh from Acquire
-		r.reset()
-	}
+	r.reset()
 	r.envelope.reset(stringOf(body))
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
@@ -137,8 +135,9 @@ func (r *Review) scan() error {
 		o.fail(o.text, 0, "an object")
 		return o.err
 	}
-	var apiVersion, kind, request string
+	var request string
 	c := o.enter(o.text, 0)
+	kind, apiVersion := c.predictedEnvelope()
 	for {
 		name, ok := c.member()
 		if !ok {
@@ -200,6 +199,23 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 	c.pos = in.pos
 	return c.text[start:in.pos], r.envelope.err == nil
 }
+
+// predictedEnvelope moves behind kind and apiVersion if they stand in front as
+// kube-apiserver writes them, and returns their texts then.
+func (c *cursor) predictedEnvelope() (kind, apiVersion string) {
+	for _, version := range [...]string{APIVersionV1, APIVersionV1beta1} {
+		rest, ok := strings.CutPrefix(c.text, envelopeBegins)
+		if !ok || !strings.HasPrefix(rest, version) || !strings.HasPrefix(rest[len(version):], `",`) {
+			continue
+		}
+		c.pos = len(envelopeBegins) + len(version) + 1
+		c.first = false
+		return `"` + kindAdmissionReview + `"`, c.text[len(envelopeBegins)-1 : c.pos]
+	}
+	return "", ""
+}
+
+const envelopeBegins = `{"kind":"` + kindAdmissionReview + `","apiVersion":"`
 
 // predicted moves to the value of one of the fields that kube-apiserver writes
 // next, in its order and without white space: one comparison stands for the
@@ -275,8 +291,10 @@ func (r *Review) fieldNamed(name string) field {
 		return fieldOptions
 	}
 	if strings.IndexByte(name, '\\') >= 0 {
-		if plain := r.envelope.unescape(name); len(plain) < len(name) {
-			return r.fieldNamed(plain)
+		for f, plain := range fieldNames {
+			if r.envelope.nameIs(name, plain) {
+				return field(f)
+			}
 		}
 	}
 	return fieldCount

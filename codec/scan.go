@@ -29,16 +29,27 @@ func isSpace(c byte) bool {
 // when it has no end. It does not look for control characters or bad escapes.
 func skipString(text string, pos int) int {
 	start := pos + 1
-	for end := start; ; end++ {
-		i := strings.IndexByte(text[end:], '"')
+	i := strings.IndexByte(text[start:], '"')
+	if i > 0 && text[start+i-1] == '\\' {
+		return skipEscapedString(text, start, start+i)
+	}
+	if i < 0 {
+		return -1
+	}
+	return start + i + 1
+}
+
+// skipEscapedString is skipString for a string whose content begins at start
+// and in which a quote with a backslash before it stands at quote.
+func skipEscapedString(text string, start, quote int) int {
+	for isEscaped(text, start, quote) {
+		i := strings.IndexByte(text[quote+1:], '"')
 		if i < 0 {
 			return -1
 		}
-		end += i
-		if !isEscaped(text, start, end) {
-			return end + 1
-		}
+		quote += 1 + i
 	}
+	return quote + 1
 }
 
 // isEscaped reports whether an odd number of backslashes stands right before
@@ -57,7 +68,7 @@ func (o *Object) skipValue(text string, pos int) int {
 	if pos >= len(text) {
 		return o.fail(text, pos, "a value")
 	}
-	end := -1
+	var end int
 	switch text[pos] {
 	case '"':
 		end = skipString(text, pos)
@@ -203,5 +214,11 @@ func (o *Object) nameIs(raw, name string) bool {
 	if len(raw) <= len(name) {
 		return raw == name && strings.IndexByte(raw, '\\') < 0
 	}
-	return strings.IndexByte(raw, '\\') >= 0 && o.unescape(raw) == name
+	if strings.IndexByte(raw, '\\') < 0 {
+		return false
+	}
+	kept := len(o.plain)
+	same := o.unescape(raw) == name
+	o.plain = o.plain[:kept] // or looking names up over and over would fill it
+	return same
 }

@@ -1,8 +1,11 @@
 package codec
 
 import (
+	"errors"
 	"iter"
 	"strconv"
+
+	"github.com/bytedance/sonic/ast"
 )
 
 // Kind says what a Value is, by the first byte of its text.
@@ -35,6 +38,10 @@ type Value struct {
 	object *Object
 	text   string // begins with the value; may go on behind it
 	edit   int32  // the node in object.edits with edits below this value, 0 for none
+
+	// element is set for elements of arrays and all that is in them: their
+	// members are not worth an index, for each is read once or twice.
+	element bool
 }
 
 // Kind returns what the value is.
@@ -60,6 +67,10 @@ func (v Value) Kind() Kind {
 // Exists reports whether the value is there at all; null is.
 func (v Value) Exists() bool { return v.text != "" }
 
+// IsSet reports whether the value is there and not null: what a pointer of a
+// Go type would not be nil for.
+func (v Value) IsSet() bool { return v.Exists() && !v.IsNull() }
+
 // IsNull reports whether the value is the literal null.
 func (v Value) IsNull() bool { return v.Kind() == KindNull }
 
@@ -75,13 +86,14 @@ func (v Value) Get(path ...string) Value {
 
 // child returns the value one step below v.
 func (v Value) child(token string) Value {
-	if v.edit != 0 {
-		if n := v.object.childEdit(v.edit, token); n != 0 {
-			return v.object.valueOf(n)
-		}
+	if n := v.object.childEdit(v.over(), token); n != 0 {
+		return v.object.valueOf(n)
 	}
 	switch v.Kind() {
 	case KindObject:
+		if v.element {
+			return v.find(token)
+		}
 		it := v.items()
 		for {
 			name, ok := it.next()
@@ -93,17 +105,57 @@ func (v Value) child(token string) Value {
 			}
 		}
 	case KindArray:
-		it := v.items()
-		for i := parseIndex(token); i >= 0; i-- {
-			if _, ok := it.next(); !ok {
-				break
-			}
-			if i == 0 {
-				return it.value()
-			}
-		}
+		return v.elementAt(parseIndex(token))
 	}
 	return Value{object: v.object}
+}
+
+// elementAt returns an element of an array, edits not laid over. It goes on
+// from where it was last in that array: reading or editing one element after
+// the other must not begin at the first each time.
+func (v Value) elementAt(index int) Value {
+	if index < 0 {
+		return Value{object: v.object}
+	}
+	near := v.object.finger(v.text)
+	if !sameStart(near.array, v.text) || near.at > index {
+		*near = finger{items: v.items(), array: v.text, at: -1}
+	}
+	for near.at < index {
+		if _, ok := near.next(); !ok {
+			*near = finger{}
+			return Value{object: v.object}
+		}
+		near.at++
+	}
+	return near.value()
+}
+
+// find returns the member of that name of an object, searched for by sonic's
+// native code: in a container of a Pod, that takes a sixth of the time that
+// stepping over its members takes.
+func (v Value) find(name string) Value {
+	o := v.object
+	found := Value{object: o, element: true}
+	s := ast.NewSearcher(v.text)
+	s.ValidateJSON = false
+	var err error
+	if o.node, err = s.GetByPath(name); err == nil {
+		found.text, err = o.node.Raw()
+	}
+	if err != nil && !errors.Is(err, ast.ErrNotExist) {
+		o.fail(v.text, 0, "an object whose members can be read")
+	}
+	return found
+}
+
+// over returns the node whose children lie over v's text, 0 for none. Once the
+// value itself was replaced, they lie over another text.
+func (v Value) over() int32 {
+	if v.edit != 0 && v.object.edits[v.edit].text != v.text {
+		return 0
+	}
+	return v.edit
 }
 
 // parseIndex returns the array index a path token stands for, or -1 (RFC 6901
@@ -124,7 +176,8 @@ func parseIndex(token string) int {
 func Index(i int) string { return strconv.Itoa(i) }
 
 // Elements iterates over the elements of an array, in order. It yields nothing
-// for other kinds. Edits made inside the loop are not seen by it.
+// for other kinds. Elements that are appended inside the loop are not yielded;
+// other edits made inside it may show in what comes later.
 func (v Value) Elements() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) { v.elements(yield) }
 }
@@ -134,7 +187,7 @@ func (v Value) elements(yield func(int, Value) bool) {
 		return
 	}
 	o := v.object
-	n, known := o.firstEdit(v.edit), int32(len(o.edits))
+	n, known := o.firstEdit(v.over()), int32(len(o.edits))
 	i := 0
 	it := v.items()
 	for ; ; i++ {
@@ -162,7 +215,8 @@ func (v Value) elements(yield func(int, Value) bool) {
 
 // Members iterates over the members of an object: the names in plain text, in
 // the order of the text, then members that edits added. It yields nothing for
-// other kinds. Edits made inside the loop are not seen by it.
+// other kinds. Members that are added inside the loop are not yielded; other
+// edits made inside it may show in what comes later.
 func (v Value) Members() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) { v.members(yield) }
 }
@@ -172,7 +226,7 @@ func (v Value) members(yield func(string, Value) bool) {
 		return
 	}
 	o := v.object
-	known := int32(len(o.edits))
+	first, known := o.firstEdit(v.over()), int32(len(o.edits))
 	it := v.items()
 	for {
 		raw, ok := it.next()
@@ -180,14 +234,14 @@ func (v Value) members(yield func(string, Value) bool) {
 			break
 		}
 		name, member := o.unescape(raw), it.value()
-		if n := o.editOfName(v.edit, name); n != 0 {
+		if n := o.editOfName(first, name); n != 0 {
 			member = o.valueOf(n)
 		}
 		if member.Exists() && !yield(name, member) {
 			return
 		}
 	}
-	for n := o.firstEdit(v.edit); n != 0; n = o.edits[n].next {
+	for n := first; n != 0; n = o.edits[n].next {
 		added := o.edits[n].was == "" && o.edits[n].text != "" && n < known
 		if added && !yield(o.edits[n].name, o.valueOf(n)) {
 			return
@@ -277,7 +331,7 @@ func (v Value) source() string {
 
 // AppendJSON appends the value's JSON text to dst, edits laid over.
 func (v Value) AppendJSON(dst []byte) []byte {
-	if v.edit == 0 {
+	if v.over() == 0 {
 		return append(dst, v.source()...)
 	}
 	start := len(dst)
@@ -306,7 +360,7 @@ func (v Value) AppendJSON(dst []byte) []byte {
 // nothing below the value was edited, and a copy in the Object's arena where
 // something was.
 func (v Value) JSON() string {
-	if v.edit == 0 {
+	if v.over() == 0 {
 		return v.source()
 	}
 	o := v.object

@@ -1,0 +1,73 @@
+package codec_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestCut cuts every recording at every byte: each of them is an error.
+func TestCut(t *testing.T) {
+	for _, name := range corpus.Names() {
+		body := bytes.TrimSpace(corpus.MustRead(name))
+		for n := range body {
+			r := codec.Acquire()
+			// Cap the slice too: nothing may be read behind its end.
+			if err := r.Decode(body[:n:n]); err == nil {
+				t.Errorf("%s cut at %d: no error", name, n)
+			}
+			r.Release()
+		}
+	}
+}
+
+// TestAltered changes bytes of every recording. Whatever comes of it, reading
+// all of it must not panic.
+func TestAltered(t *testing.T) {
+	rng := newRand(t)
+	const bytesToPut = "\"\\{}[]:,0x \x00\xff"
+	for _, name := range corpus.Names() {
+		body := corpus.MustRead(name)
+		for range 40 {
+			altered := bytes.Clone(body)
+			for range 1 + rng.IntN(3) {
+				altered[rng.IntN(len(altered))] = bytesToPut[rng.IntN(len(bytesToPut))]
+			}
+			r := codec.Acquire()
+			if err := r.Decode(altered); err == nil {
+				readAll(r)
+			}
+			r.Release()
+		}
+	}
+}
+
+// readAll reads every field of the request and every value in its objects.
+func readAll(r *codec.Review) {
+	requestOf(r)
+	for _, o := range []*codec.Object{&r.Object, &r.OldObject, &r.Options} {
+		readBelow(o.Root())
+		o.Set("1", "metadata", "name")
+		o.Remove("spec")
+		o.Append(`{"a":1}`, "metadata", "finalizers")
+		o.EnsureObject("status", "a")
+		o.Root().JSON()
+		for edit := range o.Edits() {
+			edit.Before.JSON()
+		}
+	}
+}
+
+func readBelow(v codec.Value) {
+	_, _ = v.Int64()
+	_ = v.Scalar()
+	for name, member := range v.Members() {
+		v.Get(name)
+		readBelow(member)
+	}
+	for _, element := range v.Elements() {
+		readBelow(element)
+	}
+}

@@ -1,0 +1,329 @@
+package codec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A model does to what encoding/json decoded what an Object does to the text.
+type model struct{ root any }
+
+func newModel(t testing.TB, text []byte) *model {
+	t.Helper()
+	m := new(model)
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&m.root); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *model) get(path []string) (v any, ok bool) {
+	v = m.root
+	for _, token := range path {
+		switch container := v.(type) {
+		case map[string]any:
+			if v, ok = container[token]; !ok {
+				return nil, false
+			}
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(container) {
+				return nil, false
+			}
+			v = container[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// put sets what is at path, which has a parent.
+func (m *model) put(path []string, v any) {
+	if len(path) == 0 {
+		m.root = v
+		return
+	}
+	token := path[len(path)-1]
+	switch parent, _ := m.get(path[:len(path)-1]); parent := parent.(type) {
+	case map[string]any:
+		parent[token] = v
+	case []any:
+		i, _ := strconv.Atoi(token)
+		parent[i] = v
+	}
+}
+
+func (m *model) insert(path []string, v any) {
+	above, token := path[:len(path)-1], path[len(path)-1]
+	switch parent, _ := m.get(above); parent := parent.(type) {
+	case map[string]any:
+		parent[token] = v
+	case []any:
+		i, err := strconv.Atoi(token)
+		if err != nil {
+			i = len(parent) // "-"
+		}
+		m.put(above, slices.Insert(slices.Clone(parent), i, v))
+	}
+}
+
+func (m *model) remove(path []string) {
+	above, token := path[:len(path)-1], path[len(path)-1]
+	switch parent, _ := m.get(above); parent := parent.(type) {
+	case map[string]any:
+		delete(parent, token)
+	case []any:
+		i, _ := strconv.Atoi(token)
+		m.put(above, slices.Delete(slices.Clone(parent), i, i+1))
+	}
+}
+
+// paths returns the paths of all containers, the root's first.
+func (m *model) paths() (all [][]string) {
+	var walk func(v any, path []string)
+	walk = func(v any, path []string) {
+		path = slices.Clip(path)
+		switch v := v.(type) {
+		case map[string]any:
+			all = append(all, path)
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				walk(v[name], append(path, name))
+			}
+		case []any:
+			all = append(all, path)
+			for i := range v {
+				walk(v[i], append(path, strconv.Itoa(i)))
+			}
+		}
+	}
+	walk(m.root, nil)
+	return all
+}
+
+// A session makes random edits to an Object and to the model of it.
+type session struct {
+	testing.TB
+	rng    *rand.Rand
+	object *codec.Object
+	model  *model
+	log    []string
+}
+
+func (s *session) note(format string, a ...any) { s.log = append(s.log, fmt.Sprintf(format, a...)) }
+
+// somewhere returns the path of a member or element, or of a place for one.
+func (s *session) somewhere() []string {
+	paths := s.model.paths()
+	path := paths[s.rng.IntN(len(paths))]
+	switch v, _ := s.model.get(path); v := v.(type) {
+	case map[string]any:
+		names := slices.Sorted(maps.Keys(v))
+		if len(names) == 0 || s.rng.IntN(4) == 0 {
+			return append(path, "new "+randomString(s.rng))
+		}
+		return append(path, names[s.rng.IntN(len(names))])
+	case []any:
+		return append(path, strconv.Itoa(s.rng.IntN(len(v)+1)))
+	}
+	return nil
+}
+
+// value returns JSON text and what it means: a new one, or one that is a view
+// of the document.
+func (s *session) value() (string, any) {
+	path := s.somewhere()
+	if _, ok := s.model.get(path); ok && s.rng.IntN(4) == 0 {
+		text := s.object.Get(path...).JSON()
+		return text, newModel(s, []byte(text)).root
+	}
+	text := new(style).append(nil, randomDocument(s.rng, s.rng.IntN(3)))
+	return string(text), newModel(s, text).root
+}
+
+func (s *session) edit() {
+	path := s.somewhere()
+	text, value := s.value()
+	old, exists := s.model.get(path)
+	parent, _ := s.model.get(path[:len(path)-1])
+	_, inArray := parent.([]any)
+	switch s.rng.IntN(6) {
+	case 0:
+		if exists || !inArray {
+			s.note("Set(%s, %q)", text, path)
+			s.object.Set(text, path...)
+			s.model.put(path, value)
+		}
+	case 1:
+		if exists || !inArray {
+			plain := randomString(s.rng)
+			s.note("SetString(%q, %q)", plain, path)
+			s.object.SetString(plain, path...)
+			s.model.put(path, plain)
+		}
+	case 2:
+		array, isArray := old.([]any)
+		if isArray || old == nil && (exists || !inArray) {
+			s.note("Append(%s, %q)", text, path)
+			s.object.Append(text, path...)
+			s.model.put(path, append(slices.Clip(array), value))
+		}
+	case 3:
+		if inArray && s.rng.IntN(4) == 0 {
+			path[len(path)-1] = "-"
+		}
+		if len(path) > 1 || !inArray {
+			s.note("Add(%s, %q)", text, path)
+			s.object.Add(text, path...)
+			s.model.insert(path, value)
+		}
+	case 4:
+		if len(path) > 1 || !inArray || !exists {
+			s.note("Remove(%q)", path)
+			s.object.Remove(path...)
+			if exists {
+				s.model.remove(path)
+			}
+		}
+	case 5:
+		s.ensure(path, old)
+	}
+}
+
+func (s *session) ensure(path []string, old any) {
+	parent, _ := s.model.get(path[:len(path)-1])
+	_, isObject := old.(map[string]any)
+	_, inObject := parent.(map[string]any)
+	if !isObject && (old != nil || !inObject) {
+		return // refused
+	}
+	if !isObject {
+		s.model.put(path, map[string]any{})
+	}
+	if s.rng.IntN(2) == 0 && !isObject {
+		path = append(path, "deeper")
+		s.model.put(path, map[string]any{})
+	}
+	s.note("EnsureObject(%q)", path)
+	s.object.EnsureObject(path...)
+}
+
+// read compares one value.
+func (s *session) read() {
+	path := s.somewhere()
+	want, ok := s.model.get(path)
+	got := s.object.Get(path...)
+	if got.Exists() != ok {
+		s.fail("Get(%q): got %s, want %v", path, got.JSON(), want)
+		return
+	}
+	if !ok {
+		return
+	}
+	encoded, _ := json.Marshal(want)
+	if !same(s, []byte(got.JSON()), encoded) || got.Kind() == codec.KindString && !got.EqualString(want.(string)) {
+		s.fail("Get(%q): got %s, want %s", path, got.JSON(), encoded)
+	}
+	switch want := want.(type) {
+	case map[string]any:
+		if got.Len() != len(want) {
+			s.fail("Len of %q: got %d, want %d", path, got.Len(), len(want))
+		}
+		for name, member := range got.Members() {
+			if encoded, _ := json.Marshal(want[name]); !same(s, []byte(member.JSON()), encoded) {
+				s.fail("member %q of %q: got %s, want %s", name, path, member.JSON(), encoded)
+			}
+		}
+	case []any:
+		if got.Len() != len(want) {
+			s.fail("Len of %q: got %d, want %d", path, got.Len(), len(want))
+		}
+		for i, element := range got.Elements() {
+			if encoded, _ := json.Marshal(want[i]); !same(s, []byte(element.JSON()), encoded) {
+				s.fail("element %d of %q: got %s, want %s", i, path, element.JSON(), encoded)
+			}
+		}
+	}
+}
+
+func (s *session) fail(format string, a ...any) {
+	s.Helper()
+	s.Errorf("after %q: "+format, append([]any{s.log}, a...)...)
+}
+
+// end compares the whole document, and every Edit with what it was.
+func (s *session) end(before *model) {
+	s.Helper()
+	if err := s.object.Err(); err != nil {
+		s.fail("Err: %v", err)
+		return
+	}
+	want, _ := json.Marshal(s.model.root)
+	if got := s.object.Root().AppendJSON(nil); !same(s, got, want) {
+		s.fail("got %s, want %s", got, want)
+	}
+	for edit := range s.object.Edits() {
+		path, ok := codec.AppendPath(nil, edit.Pointer)
+		if !ok || len(path) == 0 {
+			s.fail("Edits: %q is no pointer of a part", edit.Pointer)
+			return
+		}
+		for _, half := range []struct {
+			of   *model
+			have codec.Value
+		}{{before, edit.Before}, {s.model, edit.After}} {
+			want, ok := half.of.get(path)
+			encoded, _ := json.Marshal(want)
+			if ok != half.have.Exists() || ok && !same(s, []byte(half.have.JSON()), encoded) {
+				s.fail("Edits: %q: got %s, want %s", edit.Pointer, half.have.JSON(), encoded)
+			}
+		}
+	}
+}
+
+// TestEditModel makes random edits to every object of the corpus, with reads
+// in between, and to random documents.
+func TestEditModel(t *testing.T) {
+	rng := newRand(t)
+	var object codec.Object
+	f := func(name string, text []byte) {
+		t.Helper()
+		object.Reset(text)
+		s := &session{TB: t, rng: rng, object: &object, model: newModel(t, text)}
+		for range rng.IntN(15) {
+			s.edit()
+			if rng.IntN(3) == 0 {
+				s.read()
+			}
+		}
+		s.end(newModel(t, text))
+		if t.Failed() {
+			t.Fatalf("%s: %s", name, text)
+		}
+	}
+	times := 6
+	if testing.Short() {
+		times = 1
+	}
+	for range times {
+		objects(t, func(name string, text []byte) { f(name, text) })
+		for range 500 {
+			doc := &document{open: '{'}
+			for i := range 5 {
+				doc.names = append(doc.names, strconv.Itoa(i))
+				doc.items = append(doc.items, randomDocument(rng, 3))
+			}
+			f("random", (&style{rng: rng, spaced: true, escaped: true}).append(nil, doc))
+		}
+	}
+}

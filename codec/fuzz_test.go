@@ -1,0 +1,171 @@
+package codec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// fuzzedBytesMax keeps one input from taking the time of many.
+const fuzzedBytesMax = 32 << 10
+
+// FuzzDecode compares Decode with what Kubernetes decodes with: encoding/json
+// that tells upper from lower case.
+func FuzzDecode(f *testing.F) {
+	for _, name := range corpus.Names() {
+		f.Add(corpus.MustRead(name))
+	}
+	f.Add(request(codec.APIVersionV1, "\u2028\"é"))
+	f.Add([]byte(v1Head + `{"uid":"1","kind":{"kind":"A"},"requestKind":{"kind":"A"},"object":{"a":[{}]},"uid":"2"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > fuzzedBytesMax {
+			return
+		}
+		r := codec.Acquire()
+		defer r.Release()
+		err := r.Decode(body)
+		apiVersion, want, wantErr := oracle(body, kjson.UnmarshalCaseSensitivePreserveInts)
+		if wantErr == nil && isAnswerable(t, body, want) {
+			if err != nil {
+				t.Fatalf("%v, encoding/json decodes it", err)
+			}
+			checkAgainst(t, r, apiVersion, want)
+		}
+		if err == nil {
+			readAll(r)
+			if response := r.AppendResponse(nil); !json.Valid(response) {
+				t.Errorf("not JSON: %q", response)
+			}
+		}
+	})
+}
+
+// isAnswerable reports whether body is one that Decode has to accept and agree
+// on, all that the package comment says about the others left out.
+func isAnswerable(t *testing.T, body []byte, request *admissionv1.AdmissionRequest) bool {
+	if request == nil || request.UID == "" || !utf8.Valid(body) {
+		return false
+	}
+	doc := parse(t, body)
+	if doc.hasDuplicates() {
+		return false
+	}
+	if kind := doc.member("kind"); kind == nil || kind.scalar != "AdmissionReview" {
+		return false
+	}
+	version := doc.member("apiVersion")
+	if version == nil || version.scalar != codec.APIVersionV1 && version.scalar != codec.APIVersionV1beta1 {
+		return false
+	}
+	for _, name := range []string{"object", "oldObject", "options"} {
+		if part := doc.member("request").member(name); part != nil && part.open != '{' && (part.open != 0 || part.scalar != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// FuzzObject compares reads and edits of any text with encoding/json, as far
+// as that takes the text, and makes the same reads and edits where it does not.
+func FuzzObject(f *testing.F) {
+	objects(f, func(_ string, object []byte) { f.Add(object, `"Always"`, uint64(len(object))) })
+	f.Add([]byte(` {"a" : [1, {"b~/\u0061": null} ], "\ud83d\ude00": "\\\"" } `), `[1,{"x":[]}]`, uint64(1))
+	f.Add([]byte(`[[],{},[{}],"",0,-1.5e+3,true]`), `{"a":"\u00e9"}`, uint64(2))
+	f.Add([]byte(`{"a":{x]},"b":[1 2]`), `tru`, uint64(3))
+	f.Fuzz(func(t *testing.T, text []byte, value string, seed uint64) {
+		if len(text) > fuzzedBytesMax {
+			return
+		}
+		fuzzValue(t, value)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var o codec.Object
+		o.Reset(text)
+		if !json.Valid(text) || !utf8.Valid(text) || parse(t, text).hasDuplicates() {
+			readAndEdit(&o, rng, value)
+			return
+		}
+		r := reader{t, &o}
+		r.all(parse(t, text), nil)
+		if o.Err() != nil {
+			t.Fatal(o.Err())
+		}
+		m := newModel(t, text)
+		if len(m.paths()) == 0 {
+			return // nothing to edit in a scalar
+		}
+		s := &session{TB: t, rng: rng, object: &o, model: m}
+		for range 8 {
+			s.edit()
+			s.read()
+		}
+		s.end(newModel(t, text))
+	})
+}
+
+// fuzzValue checks that Set takes a value exactly if it is JSON in UTF-8.
+func fuzzValue(t *testing.T, value string) {
+	var o codec.Object
+	o.Reset([]byte(`{"a":{}}`))
+	o.Set(value, "a", "b")
+	valid := json.Valid([]byte(value)) && utf8.ValidString(value) && strings.Trim(value, " \t\r\n") == value
+	if (o.Err() == nil) != valid {
+		t.Fatalf("Set(%q): got %v, want valid=%v", value, o.Err(), valid)
+	}
+	if !valid {
+		return
+	}
+	readBelow(o.Root())
+	if got := o.Root().JSON(); got != `{"a":{"b":`+value+`}}` || o.Err() != nil {
+		t.Fatalf("Set(%q): got %s, %v", value, got, o.Err())
+	}
+}
+
+// readAndEdit reads and edits what may be no JSON at all.
+func readAndEdit(o *codec.Object, rng *rand.Rand, value string) {
+	if bytes.Count([]byte(o.Root().JSON()), []byte{'['}) < 100 { // not too deep
+		readBelow(o.Root())
+	}
+	for range 8 {
+		var path []string
+		v := o.Root()
+		for rng.IntN(4) > 0 && v.Len() > 0 {
+			at := rng.IntN(v.Len())
+			for i, element := range v.Elements() {
+				if i == at {
+					path, v = append(path, codec.Index(i)), element
+				}
+			}
+			for name, member := range v.Members() {
+				if at--; at < 0 {
+					path, v = append(path, name), member
+					break
+				}
+			}
+		}
+		switch rng.IntN(5) {
+		case 0:
+			o.Set(value, path...)
+		case 1:
+			o.Append("1", path...)
+		case 2:
+			o.Add("[]", path...)
+		case 3:
+			o.Remove(path...)
+		case 4:
+			o.EnsureObject(append(path, "x")...)
+		}
+	}
+	_ = o.Root().JSON()
+	for edit := range o.Edits() {
+		_ = edit.Before.JSON() + edit.After.JSON()
+	}
+}

@@ -1,0 +1,176 @@
+package codec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestResetForgets reads one document after the other with the same Object.
+func TestResetForgets(t *testing.T) {
+	f := func(first, second, want string) {
+		t.Helper()
+		var o Object
+		o.Reset([]byte(first))
+		_ = o.Root().Len() + o.Get("a").Len() + o.Get("0").Len()
+		o.Set("1", "b")
+		o.Reset([]byte(second))
+		if got := o.Get("a").JSON(); got != want || o.Err() != nil {
+			t.Errorf("%s after %s: got %q, %v, want %q", second, first, got, o.Err(), want)
+		}
+		if got := o.Root().JSON(); got != second || o.Changes() != 0 {
+			t.Errorf("%s after %s: got %s with %d changes", second, first, got, o.Changes())
+		}
+		for edit := range o.Edits() {
+			t.Errorf("%s after %s: %s is edited", second, first, edit.Pointer)
+		}
+	}
+	f(`{}`, `{"a":1}`, "1") // an empty object leaves no items in the index
+	f(`[]`, `{"a":1}`, "1")
+	f(`{"a":{}}`, `{"a":{"b":1}}`, `{"b":1}`)
+	f(`{"a":1}`, `{}`, "")
+	f(`{"a":1}`, `{"a":2}`, "2")
+	f(`{"b":1}`, `{"a":2}`, "2")
+	f(`{"a":[1,2]}`, `{"a":[]}`, "[]")
+	f(`{"a":`, `{"a":2}`, "2")
+}
+
+// TestIndexOverflow reads objects and arrays at the limits of the index, once
+// as it fills and once when it is full.
+func TestIndexOverflow(t *testing.T) {
+	f := func(n int) {
+		t.Helper()
+		var text []byte
+		text = append(text, `{"first":{"a":1},"array":[`...)
+		for i := range n {
+			text = fmt.Appendf(text, "%d,", i)
+		}
+		text = append(text[:len(text)-1], `],"object":{`...)
+		for i := range n {
+			text = fmt.Appendf(text, `"m%d":{"x":%d},`, i, i)
+		}
+		text = append(text[:len(text)-1], `},"last":{"a":2}}`...)
+		var o Object
+		o.Reset(text)
+		for range 2 {
+			checkOverflow(t, &o, n)
+		}
+		if o.Err() != nil {
+			t.Errorf("%d: %v", n, o.Err())
+		}
+		if got := len(o.index.items); got > itemsMax+1 {
+			t.Errorf("%d: the index has %d items, want at most %d", n, got, itemsMax+1)
+		}
+	}
+	f(1)
+	for _, limit := range []int{itemsMax / 2, itemsMax} {
+		for n := limit - 5; n <= limit+2; n++ {
+			f(n)
+		}
+	}
+	f(3 * itemsMax)
+}
+
+func checkOverflow(t *testing.T, o *Object, n int) {
+	t.Helper()
+	array, object := o.Get("array"), o.Get("object")
+	if array.Len() != n || object.Len() != n || o.Root().Len() != 4 {
+		t.Errorf("%d: got lengths %d, %d, %d", n, array.Len(), object.Len(), o.Root().Len())
+	}
+	for _, i := range []int{0, n / 2, n - 1, n} {
+		want := ""
+		if i < n {
+			want = strconv.Itoa(i)
+		}
+		if got := array.Get(Index(i)).Scalar(); got != want {
+			t.Errorf("%d: element %d: got %q", n, i, got)
+		}
+		if got := object.Get("m"+Index(i), "x").Scalar(); got != want {
+			t.Errorf("%d: member %d: got %q", n, i, got)
+		}
+	}
+	next := 0
+	for name, member := range object.Members() {
+		if got := member.Get("x").Scalar(); name != "m"+got || got != strconv.Itoa(next) {
+			t.Errorf("%d: member %d: got %q in %q", n, next, got, name)
+			return
+		}
+		next++
+	}
+	if first, last := o.Get("first", "a").Scalar(), o.Get("last", "a").Scalar(); first != "1" || last != "2" {
+		t.Errorf("%d: got %q and %q", n, first, last)
+	}
+}
+
+// TestIndexCollisions steps through objects that take each other's place in
+// the index, in turns.
+func TestIndexCollisions(t *testing.T) {
+	var o Object
+	f := func(at []int) {
+		t.Helper()
+		text := []byte(strings.Repeat(" ", at[len(at)-1]))
+		const object = `{"a":1,"b":2,"c":3,"d":4,"e":5}`
+		text = append(text, object+`]`...)
+		text[0] = '['
+		for _, at := range at[:len(at)-1] {
+			copy(text[at:], object+",")
+		}
+		o.Reset(text)
+		var all []items
+		var seen []string
+		for i, element := range o.Root().Elements() {
+			if got := offsetIn(o.text, element.text); got != at[i] {
+				t.Fatalf("the object is at %d, want %d", got, at[i])
+			}
+			all, seen = append(all, element.items()), append(seen, "")
+		}
+		for range 6 { // one step each, all in turn
+			for i := range all {
+				name, _ := all[i].next()
+				seen[i] += name
+			}
+		}
+		for i, element := range o.Root().Elements() {
+			if seen[i] != "abcde" || element.JSON() != object || element.Len() != 5 || element.Get("d").JSON() != "4" {
+				t.Errorf("got %q, %s with %d members", seen[i], element.JSON(), element.Len())
+			}
+		}
+		if o.Err() != nil {
+			t.Error(o.Err())
+		}
+	}
+	for start := 1; start < 200; start++ {
+		f(colliding(&o.index, start, 2))
+		f(colliding(&o.index, start, 5))
+	}
+}
+
+// colliding returns n offsets from start on, 40 or more apart, that share a
+// place in the index.
+func colliding(x *index, start, n int) []int {
+	at := []int{start}
+	for pos := start + 40; len(at) < n; pos++ {
+		if x.slot(pos) == x.slot(start) {
+			at = append(at, pos)
+			pos += 40
+		}
+	}
+	return at
+}
+
+// TestNeighbour puts the text of an edit right behind the document in memory:
+// it must not be taken for a part of the document.
+func TestNeighbour(t *testing.T) {
+	memory := []byte(`{"a":0,"b":[3]}{"x":{"y":1}}`)
+	document, edit := memory[:15], memory[15:]
+	var o Object
+	o.Reset(document)
+	o.Set(stringOf(edit), "a")
+	if got := o.Get("a", "x", "y").JSON(); got != "1" || o.Err() != nil {
+		t.Errorf("got %q, %v, want 1", got, o.Err())
+	}
+	if got, want := o.Root().JSON(), `{"a":{"x":{"y":1}},"b":[3]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,42 @@
+package codec
+
+import "strings"
+
+// AppendPointerToken appends a reference token to a JSON Pointer, escaped as
+// RFC 6901 section 3 has it, without the slash before it.
+func AppendPointerToken(dst []byte, token string) []byte {
+	for i := 0; i < len(token); i++ {
+		switch c := token[i]; c {
+		case '~':
+			dst = append(dst, "~0"...)
+		case '/':
+			dst = append(dst, "~1"...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// AppendPath appends the path that a JSON Pointer stands for, its escapes
+// undone. ok is false when pointer is not empty and does not begin with a
+// slash, or when an escape in it is none of RFC 6901.
+func AppendPath(dst []string, pointer string) (path []string, ok bool) {
+	if pointer == "" {
+		return dst, true
+	}
+	if pointer[0] != '/' {
+		return dst, false
+	}
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		if strings.Contains(token, "~") {
+			rest := strings.NewReplacer("~0", "", "~1", "").Replace(token)
+			if strings.Contains(rest, "~") {
+				return dst, false
+			}
+			token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		}
+		dst = append(dst, token)
+	}
+	return dst, true
+}
