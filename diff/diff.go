@@ -2,9 +2,9 @@
 //
 // AppendPatch looks only at the places where an object was edited, so its cost
 // grows with what was touched and not with the object. Typed takes the change
-// of a Go value over into an object, and Documents compares two whole
-// documents; both go through wI2L/jsondiff, cost tens of times more, and are
-// for code that cannot say what it changed.
+// of a Go value over into an object, and Documents compares two whole documents
+// (wI2L/jsondiff); both decode all of it, cost tens of times more, and are for
+// code that cannot say what it changed.
 //
 // A patch made here applies to the object as the API server sent it: parents
 // are created before what is in them, edits that changed nothing leave
@@ -29,6 +29,9 @@ const (
 	// depthMax is how deep parts are compared, for the same reason and to
 	// bound recursion. Kubernetes' own types nest some 15 deep.
 	depthMax = 64
+
+	// pointerBytesMax is how long a pointer may get that memory is kept for.
+	pointerBytesMax = 4 << 10
 )
 
 // A differ holds the memory of one comparison.
@@ -44,15 +47,17 @@ var differs = sync.Pool{New: func() any { return new(differ) }}
 // as. It appends nothing when nothing changed.
 func AppendPatch(dst []byte, o *codec.Object) []byte {
 	d := differs.Get().(*differ)
-	d.patch = append(dst, '[')
+	d.patch = dst
+	d.patch = append(d.patch, '[')
 	for edit := range o.Edits() {
 		d.pointer = append(d.pointer[:0], edit.Pointer...)
 		d.compare(edit.Before, edit.After, 0)
 	}
 	patch := d.patch
 	d.patch = nil
-	clear(d.values[:cap(d.values)])
-	differs.Put(d)
+	if cap(d.pointer) <= pointerBytesMax {
+		differs.Put(d)
+	}
 	if len(patch) == len(dst)+1 {
 		return dst
 	}
@@ -129,8 +134,14 @@ func (d *differ) compareMembers(before, after codec.Value, depth int) bool {
 // compareElements passes over the elements that are the same at both ends and
 // pairs those between; what is left over was added or removed.
 func (d *differ) compareElements(before, after codec.Value, depth int) bool {
+	if before.Len() > comparedMax || after.Len() > comparedMax {
+		return false
+	}
 	bottom := len(d.values)
-	defer func() { d.values = d.values[:bottom] }()
+	defer func() {
+		clear(d.values[bottom:]) // a pooled differ holds on to no document
+		d.values = d.values[:bottom]
+	}()
 	for _, element := range before.Elements() {
 		d.values = append(d.values, element)
 	}
@@ -139,9 +150,6 @@ func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 		d.values = append(d.values, element)
 	}
 	old, now := d.values[bottom:middle:middle], d.values[middle:]
-	if len(old) > comparedMax || len(now) > comparedMax {
-		return false
-	}
 	first := 0
 	for first < min(len(old), len(now)) && same(old[first], now[first]) {
 		first++

@@ -1,0 +1,154 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const filler = "a value that makes replacing the whole longer than replacing a part"
+
+// TestComparedMax changes one part of objects and arrays at the limit.
+func TestComparedMax(t *testing.T) {
+	object := func(n, changed int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"m%d":"%s"`, i, filler[:40+boolean(i == changed)])
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	array := func(n, changed int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%s"`, filler[:40+boolean(i == changed)])
+		}
+		return "[" + b.String()[1:] + "]"
+	}
+	f := func(text func(n, changed int) string, n int, part string) {
+		t.Helper()
+		var o codec.Object
+		o.Reset([]byte(`{"a":` + text(n, -1) + `}`))
+		o.Set(text(n, n-1), "a")
+		got := string(AppendPatch(nil, &o))
+		want := fmt.Sprintf(`[{"op":"replace","path":"%s","value":"%s"}]`, part, filler[:41])
+		if part == "/a" {
+			want = fmt.Sprintf(`[{"op":"replace","path":"/a","value":%s}]`, text(n, n-1))
+		}
+		if got != want {
+			t.Errorf("%d: got %.200s, want %.200s", n, got, want)
+		}
+	}
+	f(object, comparedMax-1, "/a/m254")
+	f(object, comparedMax, "/a/m255")
+	f(object, comparedMax+1, "/a")
+	f(array, comparedMax-1, "/a/254")
+	f(array, comparedMax, "/a/255")
+	f(array, comparedMax+1, "/a")
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestDepthMax changes what lies ever deeper in an object that is set.
+func TestDepthMax(t *testing.T) {
+	nested := func(depth int, leaf string) string {
+		return strings.Repeat(`{"filler":"`+filler+`","n":`, depth) + leaf + strings.Repeat("}", depth)
+	}
+	f := func(depth, compared int) {
+		t.Helper()
+		var o codec.Object
+		o.Reset([]byte(`{"a":` + nested(depth, "1") + `}`))
+		o.Set(nested(depth, "2"), "a")
+		got := string(AppendPatch(nil, &o))
+		want := fmt.Sprintf(`[{"op":"replace","path":"/a%s","value":%s}]`, strings.Repeat("/n", compared), nested(depth-compared, "2"))
+		if got != want {
+			t.Errorf("%d: got %s, want %s", depth, got, want)
+		}
+	}
+	f(1, 1)
+	f(depthMax-1, depthMax-1)
+	f(depthMax, depthMax)
+	f(depthMax+1, depthMax)
+	f(depthMax+2, depthMax)
+}
+
+// TestManyContainers edits what has very many elements, as a request of the
+// largest size may. Were the work quadratic, each case would take minutes.
+func TestManyContainers(t *testing.T) {
+	const n = 200_000
+	containers := "[" + strings.Repeat(`{"name":"c"},`, n-1) + `{"name":"c"}]`
+	f := func(name string, operations int, edit func(o *codec.Object)) {
+		t.Run(name, func(t *testing.T) {
+			var o codec.Object
+			o.Reset([]byte(`{"spec":{"containers":` + containers + `}}`))
+			edit(&o)
+			patch := AppendPatch(nil, &o)
+			if got := strings.Count(string(patch), `{"op":`); got != operations || o.Err() != nil {
+				t.Errorf("got %d operations, %v, want %d", got, o.Err(), operations)
+			}
+		})
+	}
+	f("set in each", n, func(o *codec.Object) {
+		for i := range o.Get("spec", "containers").Elements() {
+			o.Set(`"Always"`, "spec", "containers", codec.Index(i), "imagePullPolicy")
+		}
+	})
+	f("set in each, read it back", n, func(o *codec.Object) {
+		for i := range o.Get("spec", "containers").Elements() {
+			o.Set(`"Always"`, "spec", "containers", codec.Index(i), "imagePullPolicy")
+		}
+		for i, container := range o.Get("spec", "containers").Elements() {
+			if !container.Get("imagePullPolicy").EqualString("Always") {
+				t.Fatalf("element %d is not set", i)
+			}
+		}
+	})
+	f("get each by index", 0, func(o *codec.Object) {
+		for i := range n {
+			if !o.Get("spec", "containers", codec.Index(i), "name").EqualString("c") {
+				t.Fatalf("element %d is not there", i)
+			}
+		}
+	})
+	f("append as many", n, func(o *codec.Object) {
+		for range n {
+			o.Append(`{}`, "spec", "containers")
+		}
+	})
+	f("replace all", 1, func(o *codec.Object) {
+		o.Set(strings.ReplaceAll(containers, `"c"`, `"d"`), "spec", "containers")
+	})
+	f("replace each", n, func(o *codec.Object) {
+		for i := range n {
+			o.Set(`{}`, "spec", "containers", codec.Index(i))
+		}
+	})
+}
+
+// TestMemoryKept compares arrays of many sizes: what a differ keeps for the
+// next patch is bounded, and holds on to no document.
+func TestMemoryKept(t *testing.T) {
+	d := new(differ)
+	for _, n := range []int{1, comparedMax, comparedMax + 1, 100 * comparedMax} {
+		var o codec.Object
+		o.Reset([]byte(`{"a":[` + strings.Repeat("[1,2],", n-1) + `[1,2]]}`))
+		o.Set(`[`+strings.Repeat("[2,1],", n-1)+`[2,1]]`, "a")
+		for edit := range o.Edits() {
+			d.compare(edit.Before, edit.After, 0)
+		}
+	}
+	if len(d.values) != 0 || cap(d.values) > 8*comparedMax {
+		t.Errorf("keeps %d of %d values, want none of at most %d", len(d.values), cap(d.values), 8*comparedMax)
+	}
+	for i, value := range d.values[:cap(d.values)] {
+		if value != (codec.Value{}) {
+			t.Fatalf("value %d is still there", i)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package diff_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestAppendPatch states the exact patch: what changed and no more, or the
+// whole where that is shorter.
+func TestAppendPatch(t *testing.T) {
+	f := func(text string, edit func(o *codec.Object), want string) {
+		t.Helper()
+		var o codec.Object
+		o.Reset([]byte(text))
+		edit(&o)
+		if got := string(checkPatch(t, []byte(text), &o)); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+	type O = *codec.Object
+	f(`{}`, func(O) {}, "")
+	f(`{"a":1}`, func(o O) { o.Set("2", "a") }, `[{"op":"replace","path":"/a","value":2}]`)
+	f(`{"a":1}`, func(o O) { o.Set("2", "b") }, `[{"op":"add","path":"/b","value":2}]`)
+	f(`{"a":1}`, func(o O) { o.Remove("a") }, `[{"op":"remove","path":"/a"}]`)
+	f(`{"a":1}`, func(o O) { o.Set("null", "a") }, `[{"op":"replace","path":"/a","value":null}]`)
+	f(`{"a":null}`, func(o O) { o.Remove("a") }, `[{"op":"remove","path":"/a"}]`)
+	f(`{"a":null}`, func(o O) { o.Set("null", "a") }, "")
+	f(`{"a":1}`, func(o O) { o.Set("1.0", "a") }, `[{"op":"replace","path":"/a","value":1.0}]`)
+	f(`{"a":1,"b":2}`, func(o O) { o.Set("3", "b"); o.Set("4", "a") },
+		`[{"op":"replace","path":"/b","value":3},{"op":"replace","path":"/a","value":4}]`)
+	f(`{"a":1}`, func(o O) { o.Set("2", "a"); o.Set("3", "a") }, `[{"op":"replace","path":"/a","value":3}]`)
+	f(`{"a":1}`, func(o O) { o.Set("2", "a"); o.Set("1", "a") }, "")
+
+	// Pointers are escaped as JSON Pointers, then as JSON strings.
+	f(`{"a/b~c\"\\\n":1}`, func(o O) { o.Remove("a/b~c\"\\\n") }, `[{"op":"remove","path":"/a~1b~0c\"\\\n"}]`)
+	f(`{}`, func(o O) { o.Set("1", "é") }, `[{"op":"add","path":"/é","value":1}]`)
+	f(`{"":{"":1}}`, func(o O) { o.Set("2", "", "") }, `[{"op":"replace","path":"//","value":2}]`)
+
+	// A parent that is new comes whole, before or with what is in it.
+	f(`{}`, func(o O) { o.EnsureObject("a", "b"); o.Set("1", "a", "b", "c") }, `[{"op":"add","path":"/a","value":{"b":{"c":1}}}]`)
+	f(`{"a":null}`, func(o O) { o.EnsureObject("a"); o.Set("1", "a", "b") }, `[{"op":"replace","path":"/a","value":{"b":1}}]`)
+	f(`{}`, func(o O) { o.Append("1", "a"); o.Append("2", "a") }, `[{"op":"add","path":"/a","value":[1,2]}]`)
+
+	// An object that was set as a whole: only what differs.
+	const labels = `{"labels":{"app":"a-name-that-is-long","tier":"another-long-name","zone":"one-more-long-name"}}`
+	f(labels, func(o O) {
+		o.Set(`{"app":"a-name-that-is-long","tier":"new","zone":"one-more-long-name"}`, "labels")
+	}, `[{"op":"replace","path":"/labels/tier","value":"new"}]`)
+	f(labels, func(o O) {
+		o.Set(`{"zone":"one-more-long-name","more":"1","app":"a-name-that-is-long"}`, "labels")
+	}, `[{"op":"remove","path":"/labels/tier"},{"op":"add","path":"/labels/more","value":"1"}]`)
+	f(`{"a":{"b":1,"c":2}}`, func(o O) { o.Set(`{"b":3,"c":4}`, "a") }, `[{"op":"replace","path":"/a","value":{"b":3,"c":4}}]`)
+	f(`{"a":{"b":1}}`, func(o O) { o.Set(`{}`, "a") }, `[{"op":"remove","path":"/a/b"}]`)
+	f(`{"a":{"b":1}}`, func(o O) { o.Set(`[]`, "a") }, `[{"op":"replace","path":"/a","value":[]}]`)
+
+	// Arrays: what is the same at both ends is left alone.
+	const args = `{"args":["first-argument","second-argument","third-argument","fourth-argument","fifth-argument"]}`
+	f(args, func(o O) { o.Remove("args", "0") }, `[{"op":"remove","path":"/args/0"}]`)
+	f(args, func(o O) { o.Remove("args", "2") }, `[{"op":"remove","path":"/args/2"}]`)
+	f(args, func(o O) { o.Remove("args", "4"); o.Remove("args", "3") },
+		`[{"op":"remove","path":"/args/4"},{"op":"remove","path":"/args/3"}]`)
+	f(args, func(o O) { o.Add(`"x"`, "args", "0") }, `[{"op":"add","path":"/args/0","value":"x"}]`)
+	f(args, func(o O) { o.Add(`"x"`, "args", "2"); o.Add(`"y"`, "args", "3") },
+		`[{"op":"add","path":"/args/2","value":"x"},{"op":"add","path":"/args/3","value":"y"}]`)
+	f(args, func(o O) { o.Append(`"x"`, "args") }, `[{"op":"add","path":"/args/5","value":"x"}]`)
+	f(args, func(o O) { o.Add(`"x"`, "args", "-") }, `[{"op":"add","path":"/args/5","value":"x"}]`)
+	f(args, func(o O) { o.Set(`"x"`, "args", "1"); o.Append(`"y"`, "args") },
+		`[{"op":"replace","path":"/args/1","value":"x"},{"op":"add","path":"/args/5","value":"y"}]`)
+	f(args, func(o O) { o.Remove("args", "1"); o.Append(`"y"`, "args") }, // two places: shorter as a whole
+		`[{"op":"replace","path":"/args","value":["first-argument","third-argument","fourth-argument","fifth-argument","y"]}]`)
+	f(args, func(o O) { o.Set(`[]`, "args") }, `[{"op":"replace","path":"/args","value":[]}]`)
+	f(`{"a":["x"]}`, func(o O) { o.Remove("a", "0") }, `[{"op":"remove","path":"/a/0"}]`)
+	f(`{"a":[{"n":"one","v":1},{"n":"two","v":2}]}`, func(o O) { o.Set("3", "a", "1", "v"); o.Set("4", "a", "0", "v") },
+		`[{"op":"replace","path":"/a/0/v","value":4},{"op":"replace","path":"/a/1/v","value":3}]`)
+	f(`{"a":[{"n":"a-long-name-of-one","v":1},{"n":"a-long-name-of-two","v":2}]}`, func(o O) {
+		o.Set(`[{"n":"a-long-name-of-one","v":1},{"n":"a-long-name-of-two","v":3}]`, "a")
+	}, `[{"op":"replace","path":"/a/1/v","value":3}]`)
+	f(`[[1]]`, func(o O) { o.Append("2", "0") }, `[{"op":"add","path":"/0/1","value":2}]`)
+
+	// White space and spelling of what stays are no change.
+	f(` { "a" : { "b" : "\u0078" , "c" : 1 } } `, func(o O) { o.Set(`{"c":1,"b":"x"}`, "a") }, "")
+}
+
+// TestPatchOfPatched takes the object that a patch made for the next round.
+func TestPatchOfPatched(t *testing.T) {
+	text := podObject(t)
+	var o codec.Object
+	edit := func() {
+		o.EnsureObject("metadata", "annotations")
+		o.Set(`"b"`, "metadata", "annotations", "a")
+		for i := range o.Get("spec", "containers").Elements() {
+			o.Set(`"Always"`, "spec", "containers", codec.Index(i), "imagePullPolicy")
+		}
+	}
+	o.Reset(text)
+	edit()
+	after := applied(t, text, checkPatch(t, text, &o))
+	if bytes.Equal(after, text) {
+		t.Fatal("nothing changed")
+	}
+	o.Reset(after)
+	edit()
+	if patch := checkPatch(t, after, &o); len(patch) > 0 {
+		t.Errorf("the second time: got %s, want nothing", patch)
+	}
+}
