@@ -3,6 +3,8 @@ package handlers
 import (
 	"iter"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -38,6 +40,14 @@ func yieldContainers(spec codec.Value, yield func(Container) bool) {
 			}
 		}
 	}
+}
+
+// ForbiddenPod is Forbidden as those in-tree plugins have it that know nothing
+// but pods: it names the Pod by the name that the object has, not by that of
+// the request and not by generateName.
+func ForbiddenPod(review *codec.Review, err error) error {
+	return apierrors.NewForbidden(
+		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(), err)
 }
 
 // UsesOnlyImagesOf reports whether every image in spec is in the PodSpec was.

@@ -66,13 +66,13 @@ func Any() Rule {
 	}
 }
 
-// PodsCreateUpdate returns the rule of most plugins about pods: their creation
-// and update, without subresources.
-func PodsCreateUpdate() Rule {
+// CreateUpdate returns the rule for the creation and update of a resource of
+// the core group, without subresources.
+func CreateUpdate(resource string) Rule {
 	return Rule{
 		Operations: []codec.Operation{codec.Create, codec.Update},
 		Groups:     []string{""},
 		Versions:   []string{"v1"},
-		Resources:  []string{"pods"},
+		Resources:  []string{resource},
 	}
 }

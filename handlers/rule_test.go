@@ -26,7 +26,7 @@ func TestRuleMatches(t *testing.T) {
 		}
 	}
 
-	pods := handlers.PodsCreateUpdate()
+	pods := handlers.CreateUpdate("pods")
 	f(pods, codec.Create, "", "v1", "pods", "", true)
 	f(pods, codec.Update, "", "v1", "pods", "", true)
 	f(pods, codec.Delete, "", "v1", "pods", "", false)

@@ -12,10 +12,7 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
 // TestRecordings gets every recorded review, and allows it without a patch.
 func TestRecordings(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	runs := 0
 	chain.Observe = func(handlers.Run) { runs++ }
 	for _, name := range corpus.Names() {
@@ -29,4 +26,10 @@ func TestRecordings(t *testing.T) {
 	if want := 2 * len(corpus.Names()); runs != want {
 		t.Errorf("got %d runs of the plugin, want %d", runs, want)
 	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain, body := handlertest.MustChain(t, Plugin(), ""), corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
 }

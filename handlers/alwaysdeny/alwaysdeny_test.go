@@ -14,10 +14,7 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
 // TestRecordings denies every recorded review, whatever it is about.
 func TestRecordings(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	for _, name := range corpus.Names() {
 		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
 			checkDenied(t, phase.String()+" "+name, handlertest.Answer(t, chain, phase, corpus.MustRead(name)))

@@ -26,7 +26,7 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "AlwaysPullImages",
 		Summary:   "sets the image pull policy of every container and image volume to Always",
-		Rules:     []handlers.Rule{handlers.PodsCreateUpdate()},
+		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,
 		New: func([]byte) (handlers.Handler, error) {
@@ -40,11 +40,9 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 		return handlers.Allowed()
 	}
 	spec := review.Object.Get("spec")
-	for _, list := range handlers.ContainerLists {
-		for i, container := range spec.Get(list).Elements() {
-			if isObject(container) {
-				review.Object.Set(`"Always"`, "spec", list, codec.Index(i), "imagePullPolicy")
-			}
+	for c := range handlers.Containers(spec) {
+		if isObject(c.Value) {
+			review.Object.Set(`"Always"`, "spec", c.List, codec.Index(c.Index), "imagePullPolicy")
 		}
 	}
 	for i, volume := range spec.Get("volumes").Elements() {

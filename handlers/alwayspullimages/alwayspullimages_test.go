@@ -2,7 +2,6 @@ package alwayspullimages
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(), "",
+	handlertest.Mutates(t, Plugin(), "", nil,
 		"/spec/containers/*/imagePullPolicy",
 		"/spec/initContainers/*/imagePullPolicy",
 		"/spec/ephemeralContainers/*/imagePullPolicy",
@@ -29,17 +28,12 @@ func TestMutates(t *testing.T) {
 
 // create returns a review of a new Pod with that JSON as its spec.
 func create(spec string) []byte {
-	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
-		`"resource":{"group":"","version":"v1","resource":"pods"},"name":"123","namespace":"test",` +
-		`"operation":"CREATE","object":{"metadata":{"name":"123"},"spec":` + spec + `}}}`)
+	return handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"123"},"spec":`+spec+`}`)
 }
 
 // TestOddPods has what no API server sends: it is read as missing.
 func TestOddPods(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(phase handlers.Phase, spec, want string) {
 		t.Helper()
 		if got := string(handlertest.Answer(t, chain, phase, create(spec))); got != want {
@@ -64,10 +58,7 @@ func TestOddPods(t *testing.T) {
 // TestManyContainers would not end in time if the cost were quadratic, as that
 // of the in-tree plugin's aggregate is.
 func TestManyContainers(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	const n = 50_000
 	body := create(`{"containers":[` + strings.Repeat(`{"image":"a"},`, n) + `{"image":"a"}]}`)
 	got := handlertest.Answer(t, chain, handlers.Validate, body)
@@ -91,47 +82,37 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, create)
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, update)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, update)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, alwaysPulling(t))
+}
+
 func BenchmarkMutate(b *testing.B) {
-	benchmark(b, handlers.Mutate, corpus.MustRead("pods-create-v1-1.json"))
+	chain := handlertest.MustChain(b, Plugin(), "")
+	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 func BenchmarkMutateUpdate(b *testing.B) {
-	benchmark(b, handlers.Mutate, corpus.MustRead("pods-update-v1-1.json"))
+	chain := handlertest.MustChain(b, Plugin(), "")
+	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
-func BenchmarkValidate(b *testing.B) { benchmark(b, handlers.Validate, alwaysPulling(b)) }
+func BenchmarkValidate(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "")
+	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, alwaysPulling(b))
+}
 
 // alwaysPulling returns the recorded Pod as the plugin leaves it.
-func alwaysPulling(tb testing.TB) []byte {
+func alwaysPulling(t testing.TB) []byte {
+	t.Helper()
 	body := corpus.MustRead("pods-create-v1-1.json")
 	mutated := bytes.ReplaceAll(body, []byte(`"IfNotPresent"`), []byte(`"Always"`))
 	if bytes.Equal(mutated, body) || !json.Valid(mutated) {
-		tb.Fatal("the recording has no policy to replace")
+		t.Fatal("the recording has no policy to replace")
 	}
 	return mutated
-}
-
-func benchmark(b *testing.B, phase handlers.Phase, body []byte) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var dst []byte
-	b.ReportAllocs()
-	b.SetBytes(int64(len(body)))
-	for b.Loop() {
-		dst = answer(b, chain, phase, body, dst[:0])
-	}
-}
-
-func answer(b *testing.B, chain *handlers.Chain, phase handlers.Phase, body, dst []byte) []byte {
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(body); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := chain.Review(context.Background(), review, phase, handlers.All); err != nil {
-		b.Fatal(err)
-	}
-	return review.AppendResponse(dst)
 }

@@ -47,7 +47,7 @@ func Plugin(options Options) handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "DefaultTolerationSeconds",
 		Summary:     "lets pods stay for a while, by default five minutes, on a node that is not ready or unreachable",
-		Rules:       []handlers.Rule{handlers.PodsCreateUpdate()},
+		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:     true,
 		OnByDefault: true,
 		New: func([]byte) (handlers.Handler, error) {

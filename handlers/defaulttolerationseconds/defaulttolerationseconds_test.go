@@ -2,14 +2,9 @@ package defaulttolerationseconds
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"testing"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
@@ -18,7 +13,7 @@ import (
 )
 
 const (
-	pods = `{"group":"","version":"v1","resource":"pods"}`
+	pods = "v1/pods"
 
 	notReady300    = `{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}`
 	unreachable300 = `{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}`
@@ -29,12 +24,16 @@ const (
 
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin(DefaultOptions())) }
 
+func TestMutates(t *testing.T) {
+	handlertest.Mutates(t, Plugin(DefaultOptions()), "", withoutTolerations, "/spec/tolerations", "/spec/tolerations/*")
+}
+
 func TestTolerations(t *testing.T) {
-	chain := newChain(t, DefaultOptions())
+	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(tolerations, want string) {
 		t.Helper()
 		object, want := `{"spec":{"tolerations":[`+tolerations+`]}}`, `{"spec":{"tolerations":[`+want+`]}}`
-		checkAdmit(t, chain, object, want)
+		handlertest.CheckAdmit(t, chain, pods, object, want)
 	}
 	unchanged := func(tolerations string) {
 		t.Helper()
@@ -81,10 +80,10 @@ func TestTolerations(t *testing.T) {
 }
 
 func TestMissingParents(t *testing.T) {
-	chain := newChain(t, DefaultOptions())
+	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(object string) {
 		t.Helper()
-		checkAdmit(t, chain, object, `{"spec":{"tolerations":[`+notReady300+`,`+unreachable300+`]}}`)
+		handlertest.CheckAdmit(t, chain, pods, object, `{"spec":{"tolerations":[`+notReady300+`,`+unreachable300+`]}}`)
 	}
 	f(`{"spec":{"tolerations":null}}`)
 	f(`{"spec":{}}`)
@@ -95,7 +94,7 @@ func TestMissingParents(t *testing.T) {
 func TestOptions(t *testing.T) {
 	f := func(options Options, want string) {
 		t.Helper()
-		checkAdmit(t, newChain(t, options), `{"spec":{}}`, want)
+		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(options), ""), pods, `{"spec":{}}`, want)
 	}
 	const pod = `{"spec":{"tolerations":[` +
 		`{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":%d},` +
@@ -107,12 +106,11 @@ func TestOptions(t *testing.T) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := newChain(t, DefaultOptions())
+	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(object string) {
 		t.Helper()
-		if _, outcome := run(t, chain, reviewOf("CREATE", pods, object), nil); outcome != handlers.OutcomeErrored {
-			t.Errorf("%s: got %v, want %v", object, outcome, handlers.OutcomeErrored)
-		}
+		body := handlertest.Body(codec.Create, pods, object)
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
 	}
 	f(`{"spec":"pod"}`)
 	f(`{"spec":[]}`)
@@ -122,128 +120,30 @@ func TestAdmitFailure(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	chain := newChain(t, DefaultOptions())
-	f := func(operation, resource string, want handlers.Outcome) {
-		t.Helper()
-		if _, outcome := run(t, chain, reviewOf(operation, resource, `{"spec":{}}`), nil); outcome != want {
-			t.Errorf("%s %s: got %v, want %v", operation, resource, outcome, want)
-		}
-	}
-	f("CREATE", pods, handlers.OutcomePatched)
-	f("UPDATE", pods, handlers.OutcomePatched)
-	f("DELETE", pods, handlers.OutcomeAllowed)
-	f("CONNECT", pods, handlers.OutcomeAllowed)
-	f("CREATE", `{"group":"","version":"v1","resource":"podtemplates"}`, handlers.OutcomeAllowed)
-	f("CREATE", `{"group":"example.com","version":"v1","resource":"pods"}`, handlers.OutcomeAllowed)
+	handlertest.CheckPodsCreateUpdate(t, handlertest.MustChain(t, Plugin(DefaultOptions()), ""), `{"spec":{}}`)
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
+	body := corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutTolerations(body))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := newChain(b, DefaultOptions())
+	chain := handlertest.MustChain(b, Plugin(DefaultOptions()), "")
 	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			var dst []byte
-			for b.Loop() {
-				var outcome handlers.Outcome
-				if dst, outcome = run(b, chain, body, dst[:0]); outcome != want {
-					b.Fatalf("got %v, want %v", outcome, want)
-				}
-			}
-		})
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
 	}
-	f("allowed", handlers.OutcomeAllowed, recording(b, true))
-	f("patched", handlers.OutcomePatched, recording(b, false))
-}
-
-// recording returns the creation of a pod as it was recorded, or without the
-// tolerations that in-tree gave it then.
-func recording(t testing.TB, tolerates bool) []byte {
-	t.Helper()
 	body := corpus.MustRead("pods-create-v1-1.json")
-	if tolerates {
-		return body
-	}
-	stripped := bytes.Replace(body, []byte(`,`+notReady300+`,`+unreachable300), nil, 1)
-	if len(stripped) == len(body) {
-		t.Fatal("the recording has no tolerations to take away")
-	}
-	return stripped
+	f("allowed", handlers.OutcomeAllowed, body)
+	f("patched", handlers.OutcomePatched, withoutTolerations(body))
 }
 
-func reviewOf(operation, resource, object string) []byte {
-	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","resource":%s,"operation":%q,"object":%s}}`,
-		resource, operation, object)
-}
-
-func newChain(t testing.TB, options Options) *handlers.Chain {
-	t.Helper()
-	chain, err := handlertest.NewChain(Plugin(options), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chain
-}
-
-// run does with a body what the server does and appends the response to dst.
-func run(t testing.TB, chain *handlers.Chain, body, dst []byte) ([]byte, handlers.Outcome) {
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(body); err != nil {
-		t.Fatal(err)
-	}
-	outcome, err := chain.Review(context.Background(), review, handlers.Mutate, handlers.All)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return review.AppendResponse(dst), outcome
-}
-
-// checkAdmit checks what a created pod becomes, and that it stays that when it
-// is admitted again.
-func checkAdmit(t *testing.T, chain *handlers.Chain, object, want string) {
-	t.Helper()
-	if got := admitted(t, chain, object); !equalJSON(t, got, want) {
-		t.Errorf("%s: got %s, want %s", object, got, want)
-	}
-	if again := admitted(t, chain, want); !equalJSON(t, again, want) {
-		t.Errorf("%s: mutating twice is not mutating once: got %s", want, again)
-	}
-}
-
-// admitted returns the created pod with the response's patch applied by the
-// library that kube-apiserver applies it with.
-func admitted(t *testing.T, chain *handlers.Chain, object string) string {
-	t.Helper()
-	var response struct {
-		Allowed bool
-		Patch   json.RawMessage
-	}
-	answer := handlertest.Answer(t, chain, handlers.Mutate, reviewOf("CREATE", pods, object))
-	if err := json.Unmarshal(answer, &response); err != nil || !response.Allowed {
-		t.Fatalf("%s: got %s (%v), want it allowed", object, answer, err)
-	}
-	if response.Patch == nil {
-		return object
-	}
-	patch, err := jsonpatch.DecodePatch(response.Patch)
-	if err != nil {
-		t.Fatalf("%s: %v in %s", object, err, response.Patch)
-	}
-	applied, err := patch.Apply([]byte(object))
-	if err != nil {
-		t.Fatalf("%s: %v in %s", object, err, response.Patch)
-	}
-	return string(applied)
-}
-
-func equalJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	var x, y any
-	if err := json.Unmarshal([]byte(a), &x); err != nil {
-		t.Fatalf("%v in %s", err, a)
-	}
-	if err := json.Unmarshal([]byte(b), &y); err != nil {
-		t.Fatalf("%v in %s", err, b)
-	}
-	return reflect.DeepEqual(x, y)
+// withoutTolerations takes the tolerations away that in-tree gave what was
+// recorded.
+func withoutTolerations(body []byte) []byte {
+	const added = notReady300 + `,` + unreachable300
+	body = bytes.ReplaceAll(body, []byte(`,`+added), nil)
+	return bytes.ReplaceAll(body, []byte(added), nil)
 }

@@ -21,14 +21,9 @@ import (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "DenyServiceExternalIPs",
-		Summary: "denies Services that begin to use an external IP",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create, codec.Update},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"services"},
-		}},
+		Name:      "DenyServiceExternalIPs",
+		Summary:   "denies Services that begin to use an external IP",
+		Rules:     []handlers.Rule{handlers.CreateUpdate("services")},
 		Validates: true,
 		New: func([]byte) (handlers.Handler, error) {
 			return handlers.Handler{Validate: validate}, nil
@@ -40,7 +35,8 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 	if isSubset(review.Object.Get("spec", "externalIPs"), review.OldObject.Get("spec", "externalIPs")) {
 		return handlers.Allowed()
 	}
-	return handlers.Denied(handlers.Forbidden(review, errors.New("Use of external IPs is denied by admission control")))
+	err := errors.New("Use of external IPs is denied by admission control")
+	return handlers.Denied(handlers.Forbidden(review, err))
 }
 
 // isSubset reports whether every one of ips was there before. Addresses are

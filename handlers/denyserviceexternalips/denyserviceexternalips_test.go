@@ -5,33 +5,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
+const services = "v1/services"
+
 // create returns a review of a new Service with that JSON as externalIPs.
-func create(ips string) []byte { return review("CREATE", service(ips), "null") }
+func create(ips string) []byte { return handlertest.Body(codec.Create, services, service(ips)) }
 
 // update returns a review of a Service that has was and is to have ips.
-func update(ips, was string) []byte { return review("UPDATE", service(ips), service(was)) }
+func update(ips, was string) []byte {
+	return handlertest.UpdateBody(services, service(ips), service(was))
+}
 
 func service(ips string) string {
 	return `{"metadata":{"name":"test-svc","namespace":"test-ns"},"spec":{"externalIPs":` + ips + `}}`
 }
 
-func review(operation, object, oldObject string) []byte {
-	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
-		`"resource":{"group":"","version":"v1","resource":"services"},"name":"test-svc","namespace":"test-ns",` +
-		`"operation":"` + operation + `","object":` + object + `,"oldObject":` + oldObject + `}}`)
-}
-
 func TestExternalIPs(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(about string, body []byte, want bool) {
 		t.Helper()
 		var got struct{ Allowed bool }
@@ -63,25 +60,33 @@ func TestExternalIPs(t *testing.T) {
 	f("update: repeat a new one", update(`["2.2.2.2","2.2.2.2"]`, `["1.1.1.1","2.2.2.3"]`), false)
 	f("update: the same address in another form", update(`["::1"]`, `["0:0:0:0:0:0:0:1"]`), false)
 	f("update: the same address with escapes", update(`["1.1.1.\u0031"]`, `["1.1.1.1"]`), true)
-	f("update: no old object", review("UPDATE", service(`["1.1.1.1"]`), "null"), false)
+	f("update: no old object", handlertest.Body(codec.Update, services, service(`["1.1.1.1"]`)), false)
 
 	// No API server sends these.
 	f("create: no list", create(`"1.1.1.1"`), true)
 	f("create: not addresses", create(`[null,1,{}]`), false)
-	f("create: no spec", review("CREATE", `{"spec":null}`, "null"), true)
-	f("create: spec is no object", review("CREATE", `{"spec":["1.1.1.1"]}`, "null"), true)
-	f("create: no object", review("CREATE", "null", "null"), true)
+	f("create: no spec", handlertest.Body(codec.Create, services, `{"spec":null}`), true)
+	f("create: spec is no object", handlertest.Body(codec.Create, services, `{"spec":["1.1.1.1"]}`), true)
+	f("create: no object", handlertest.Body(codec.Create, services, `null`), true)
 }
 
 // TestManyAddresses would not end in time if the cost were quadratic.
 func TestManyAddresses(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	many := strings.Repeat(`,"1.1.1.1","2.2.2.2"`, 100_000)
 	body := update("["+many[1:]+"]", `["2.2.2.2"`+many+"]")
 	if got, want := string(handlertest.Answer(t, chain, handlers.Validate, body)), `{"allowed":true}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(body []byte) {
+		t.Helper()
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+	}
+	f(corpus.MustRead("services-create-v1-1.json"))
+	f(update(`["1.1.1.1","2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`))
+	f(update(`["2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`))
 }

@@ -1,7 +1,6 @@
 package eventratelimit
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
-	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func enforcerOf(t *testing.T, l limit, now func() time.Time) *enforcer {
@@ -85,11 +84,7 @@ func TestBucket(t *testing.T) {
 // A key must live on when the review it was read from does not.
 func TestKeyIsCloned(t *testing.T) {
 	for _, l := range limitTypes[1:] {
-		c := newClock()
-		handler, err := newHandler([]byte(configOf(fmt.Sprintf("{type: %s, qps: 1, burst: 1}", l))), c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		chain := chainOf(t, newClock(), configOf(fmt.Sprintf("{type: %s, qps: 1, burst: 1}", l)))
 		about := tree{
 			"namespace": "shop", "userInfo": tree{"username": "ann"},
 			"object": tree{
@@ -97,18 +92,10 @@ func TestKeyIsCloned(t *testing.T) {
 				"involvedObject": tree{"kind": "c", "namespace": "d", "name": "e", "uid": "f", "apiVersion": "g"},
 			},
 		}
-		for round := range 2 {
+		for _, want := range [...]handlers.Outcome{handlers.OutcomeAllowed, handlers.OutcomeDenied} {
 			body := bodyOf(t, request(about))
-			review := codec.Acquire()
-			if err := review.Decode(body); err != nil {
-				t.Fatal(err)
-			}
-			result := handler.Validate(context.Background(), review)
-			review.Release()
+			handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
 			clear(body)
-			if denied := result.Denial != nil; denied != (round == 1) {
-				t.Errorf("%s: round %d: got denied %t", l, round, denied)
-			}
 		}
 	}
 }
@@ -153,29 +140,23 @@ func TestLongKeyMessage(t *testing.T) {
 	}
 }
 
+// Events with known keys allocate nothing, whatever the limits.
+func TestNoAllocations(t *testing.T) {
+	config := configOf("{type: Server, "+most+"}", "{type: Namespace, "+most+"}", "{type: User, "+most+"}",
+		"{type: SourceAndObject, "+most+"}")
+	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), config), handlers.Validate,
+		handlers.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
+}
+
 func BenchmarkValidate(b *testing.B) {
 	for _, l := range limitTypes {
 		b.Run(string(l), func(b *testing.B) {
-			config := configOf(fmt.Sprintf("{type: %s, qps: 2147483647, burst: 2147483647}", l))
-			handler, err := newHandler([]byte(config), time.Now)
-			if err != nil {
-				b.Fatal(err)
-			}
-			benchmark(b, handler)
+			config := configOf(fmt.Sprintf("{type: %s, %s}", l, most))
+			handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), config), handlers.Validate,
+				handlers.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
 		})
 	}
 }
 
-func benchmark(b *testing.B, handler handlers.Handler) {
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(corpus.MustRead("events-update-v1-2.json")); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if handler.Validate(context.Background(), review).Denial != nil {
-			b.Fatal("got a denial, want none")
-		}
-	}
-}
+// most is a rate that no test reaches.
+const most = "qps: 2147483647, burst: 2147483647"

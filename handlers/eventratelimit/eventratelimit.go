@@ -23,14 +23,9 @@ import (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "EventRateLimit",
-		Summary: "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create, codec.Update},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"events"},
-		}},
+		Name:      "EventRateLimit",
+		Summary:   "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
+		Rules:     []handlers.Rule{handlers.CreateUpdate("events")},
 		Validates: true,
 		New: func(config []byte) (handlers.Handler, error) {
 			return newHandler(config, time.Now)

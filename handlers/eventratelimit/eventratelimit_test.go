@@ -27,11 +27,7 @@ func chainOf(t testing.TB, c *clock, config string) *handlers.Chain {
 	t.Helper()
 	plugin := Plugin()
 	plugin.New = func(content []byte) (handlers.Handler, error) { return newHandler(content, c.now) }
-	chain, err := handlertest.NewChain(plugin, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chain
+	return handlertest.MustChain(t, plugin, config)
 }
 
 // configOf returns the configuration with these limits, in YAML's flow style.

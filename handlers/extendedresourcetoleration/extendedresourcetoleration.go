@@ -29,7 +29,7 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "ExtendedResourceToleration",
 		Summary: "adds tolerations for the extended resources that a pod requests",
-		Rules:   []handlers.Rule{handlers.PodsCreateUpdate()},
+		Rules:   []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates: true,
 		New: func([]byte) (handlers.Handler, error) {
 			return handlers.Handler{Admit: admit}, nil
@@ -56,12 +56,14 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 	}
 	slices.SortFunc(requests, func(a, b request) int { return a.compare(b.resource) })
 	requests = slices.Compact(requests)
-	next := 0
-	for i, toleration := range spec.Get("tolerations").Elements() {
-		next = i + 1
-		update(&review.Object, i, toleration, requests)
+	for i, has := range spec.Get("tolerations").Elements() {
+		update(&review.Object, i, has, requests)
 	}
-	add(&review.Object, next, requests)
+	for _, r := range requests {
+		if !r.tolerated {
+			review.Object.Append(toleration(&review.Object, r.resource), "spec", "tolerations")
+		}
+	}
 	return handlers.Allowed()
 }
 
@@ -81,43 +83,28 @@ func appendRequests(dst []request, containers codec.Value) []request {
 // update notes which request the toleration at index i is for, if it is for
 // one. Like in-tree it writes such a toleration anew, so it loses its
 // tolerationSeconds, which are not allowed with this effect.
-func update(object *codec.Object, i int, toleration codec.Value, requests []request) {
-	if !toleration.Get("operator").EqualString("Exists") ||
-		!toleration.Get("effect").EqualString("NoSchedule") ||
-		toleration.Get("value").String() != "" {
+func update(object *codec.Object, i int, has codec.Value, requests []request) {
+	if !has.Get("operator").EqualString("Exists") ||
+		!has.Get("effect").EqualString("NoSchedule") ||
+		has.Get("value").String() != "" {
 		return
 	}
-	at, ok := slices.BinarySearchFunc(requests, toleration.Get("key").String(), request.compare)
+	at, ok := slices.BinarySearchFunc(requests, has.Get("key").String(), request.compare)
 	if !ok {
 		return
 	}
 	requests[at].tolerated = true
-	if seconds := toleration.Get("tolerationSeconds"); seconds.Exists() && !seconds.IsNull() {
-		object.Set(tolerationOf(requests[at].resource), "spec", "tolerations", codec.Index(i))
+	if seconds := has.Get("tolerationSeconds"); seconds.IsSet() {
+		object.Set(toleration(object, requests[at].resource), "spec", "tolerations", codec.Index(i))
 	}
 }
 
-// add appends tolerations for the requests that have none; next is the index
-// that the first one gets.
-func add(object *codec.Object, next int, requests []request) {
-	for _, r := range requests {
-		switch {
-		case r.tolerated:
-			continue
-		case len(requests) > fewRequests:
-			// Finding an element that was edited takes time linear in the number
-			// of edits before it, so the way below would be quadratic.
-			object.Append(tolerationOf(r.resource), "spec", "tolerations")
-		default:
-			object.Append(`{"key":"","operator":"Exists","effect":"NoSchedule"}`, "spec", "tolerations")
-			object.SetString(r.resource, "spec", "tolerations", codec.Index(next), "key")
-		}
-		next++
-	}
-}
-
-// tolerationOf returns the toleration for an extended resource as JSON. There
-// is nothing to escape in the name of one.
-func tolerationOf(resource string) string {
-	return `{"key":"` + resource + `","operator":"Exists","effect":"NoSchedule"}`
+// toleration returns the toleration for an extended resource as JSON, in the
+// object's memory. There is nothing to escape in the name of such a resource.
+func toleration(object *codec.Object, resource string) string {
+	return object.Compose(func(dst []byte) []byte {
+		dst = append(dst, `{"key":"`...)
+		dst = append(dst, resource...)
+		return append(dst, `","operator":"Exists","effect":"NoSchedule"}`...)
+	})
 }

@@ -2,14 +2,9 @@ package extendedresourcetoleration
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
@@ -18,7 +13,7 @@ import (
 )
 
 const (
-	pods = `{"group":"","version":"v1","resource":"pods"}`
+	pods = "v1/pods"
 
 	ek = `{"key":"example.com/device-ek","operator":"Exists","effect":"NoSchedule"}`
 	do = `{"key":"example.com/device-do","operator":"Exists","effect":"NoSchedule"}`
@@ -31,12 +26,16 @@ const (
 
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
+func TestMutates(t *testing.T) {
+	handlertest.Mutates(t, Plugin(), "", requestGPU, "/spec/tolerations", "/spec/tolerations/*")
+}
+
 func TestAdmit(t *testing.T) {
-	chain := newChain(t)
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(containers, initContainers, tolerations, want string) {
 		t.Helper()
 		const pod = `{"spec":{"containers":[%s],"initContainers":[%s],"tolerations":[%s]}}`
-		checkAdmit(t, chain, fmt.Sprintf(pod, containers, initContainers, tolerations),
+		handlertest.CheckAdmit(t, chain, pods, fmt.Sprintf(pod, containers, initContainers, tolerations),
 			fmt.Sprintf(pod, containers, initContainers, want))
 	}
 
@@ -88,10 +87,10 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	chain := newChain(t)
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(requests, want string) {
 		t.Helper()
-		checkAdmit(t, chain, podOf(requests, ``), podOf(requests, want))
+		handlertest.CheckAdmit(t, chain, pods, podOf(requests, ``), podOf(requests, want))
 	}
 
 	// The amount does not matter.
@@ -110,10 +109,10 @@ func TestRequests(t *testing.T) {
 // Only requests of containers and init containers count, and what is missing
 // or of another type is not there.
 func TestNoRequests(t *testing.T) {
-	chain := newChain(t)
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(object string) {
 		t.Helper()
-		checkAdmit(t, chain, object, object)
+		handlertest.CheckAdmit(t, chain, pods, object, object)
 	}
 	f(`{"spec":{"containers":[{"resources":{"limits":{"example.com/device-ek":"1"}}}]}}`)
 	f(`{"spec":{"ephemeralContainers":[` + requestsEk + `]}}`)
@@ -129,22 +128,41 @@ func TestNoRequests(t *testing.T) {
 }
 
 func TestMissingTolerations(t *testing.T) {
-	chain := newChain(t)
+	chain := handlertest.MustChain(t, Plugin(), "")
 	const want = `{"spec":{"containers":[` + requestsEk + `],"tolerations":[` + ek + `]}}`
-	checkAdmit(t, chain, `{"spec":{"containers":[`+requestsEk+`],"tolerations":null}}`, want)
-	checkAdmit(t, chain, `{"spec":{"containers":[`+requestsEk+`]}}`, want)
+	handlertest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`],"tolerations":null}}`, want)
+	handlertest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`]}}`, want)
 }
 
-// TestMany checks the two ways to add tolerations at the number of requests
-// where they meet.
+// TestMany has as many requests as need no memory, one fewer and one more, and
+// many.
 func TestMany(t *testing.T) {
-	chain := newChain(t)
-	for _, n := range [...]int{fewRequests - 1, fewRequests, fewRequests + 1, 300} {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	for _, n := range [...]int{fewRequests - 1, fewRequests, fewRequests + 1, 1_000} {
 		requests, want := many(n)
-		checkAdmit(t, chain, podOf(requests, ``), podOf(requests, want))
-		checkAdmit(t, chain, podOf(requests, tolerationOf("a.io/00001")),
-			podOf(requests, tolerationOf("a.io/00001")+`,`+strings.Replace(want, `,`+tolerationOf("a.io/00001"), ``, 1)))
+		f := func(tolerations, want string) {
+			t.Helper()
+			handlertest.CheckAdmit(t, chain, pods, podOf(requests, tolerations), podOf(requests, want))
+		}
+		f(``, want)
+		const second = `{"key":"a.io/00001","operator":"Exists","effect":"NoSchedule"}`
+		f(second, second+`,`+strings.Replace(want, `,`+second, ``, 1))
+		f(withSeconds(want), want)
 	}
+}
+
+// TestTooMany has more than fit in an object that etcd takes.
+func TestTooMany(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	requests, tolerations := many(20_000)
+	f := func(tolerations string, want handlers.Outcome) {
+		t.Helper()
+		body := handlertest.Body(codec.Create, pods, podOf(requests, tolerations))
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+	}
+	f(``, handlers.OutcomePatched)
+	f(withSeconds(tolerations), handlers.OutcomePatched)
+	f(tolerations, handlers.OutcomeAllowed)
 }
 
 // many returns n requests, the last ones first, and their tolerations.
@@ -159,146 +177,71 @@ func many(n int) (requests, tolerations string) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := newChain(t)
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(tolerations string) {
 		t.Helper()
 		object := `{"spec":{"containers":[` + requestsEk + `],"tolerations":` + tolerations + `}}`
-		if _, outcome := run(t, chain, reviewOf("CREATE", pods, object), nil); outcome != handlers.OutcomeErrored {
-			t.Errorf("%s: got %v, want %v", object, outcome, handlers.OutcomeErrored)
-		}
+		body := handlertest.Body(codec.Create, pods, object)
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
 	}
 	f(`"all"`)
 	f(`{}`)
 }
 
 func TestHandles(t *testing.T) {
-	chain := newChain(t)
-	f := func(operation, resource string, want handlers.Outcome) {
+	handlertest.CheckPodsCreateUpdate(t, handlertest.MustChain(t, Plugin(), ""), `{"spec":{"containers":[`+requestsEk+`]}}`)
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(want handlers.Outcome, body []byte) {
 		t.Helper()
-		body := reviewOf(operation, resource, `{"spec":{"containers":[`+requestsEk+`]}}`)
-		if _, outcome := run(t, chain, body, nil); outcome != want {
-			t.Errorf("%s %s: got %v, want %v", operation, resource, outcome, want)
-		}
+		handlertest.NoAllocations(t, chain, handlers.Mutate, want, body)
 	}
-	f("CREATE", pods, handlers.OutcomePatched)
-	f("UPDATE", pods, handlers.OutcomePatched)
-	f("DELETE", pods, handlers.OutcomeAllowed)
-	f("CONNECT", pods, handlers.OutcomeAllowed)
-	f("CREATE", `{"group":"","version":"v1","resource":"podtemplates"}`, handlers.OutcomeAllowed)
-	f("CREATE", `{"group":"example.com","version":"v1","resource":"pods"}`, handlers.OutcomeAllowed)
-}
 
-func BenchmarkAdmit(b *testing.B) {
-	chain := newChain(b)
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			var dst []byte
-			for b.Loop() {
-				var outcome handlers.Outcome
-				if dst, outcome = run(b, chain, body, dst[:0]); outcome != want {
-					b.Fatalf("got %v, want %v", outcome, want)
-				}
-			}
-		})
-	}
-	f("allowed", handlers.OutcomeAllowed, recording(b, false))
-	f("patched", handlers.OutcomePatched, recording(b, true))
-}
-
-// recording returns the creation of a pod as it was recorded, or with an
-// extended resource requested.
-func recording(t testing.TB, extended bool) []byte {
-	t.Helper()
 	body := corpus.MustRead("pods-create-v1-1.json")
-	if !extended {
-		return body
+	f(handlers.OutcomeAllowed, body)
+	f(handlers.OutcomePatched, requestGPU(body))
+
+	requests, tolerations := many(fewRequests)
+	f(handlers.OutcomePatched, handlertest.Body(codec.Create, pods, podOf(requests, ``)))
+	f(handlers.OutcomePatched, handlertest.Body(codec.Create, pods, podOf(requests, withSeconds(tolerations))))
+	f(handlers.OutcomeAllowed, handlertest.Body(codec.Create, pods, podOf(requests, tolerations)))
+}
+
+// BenchmarkAdmit has the same pod with ten times the requests, for which it
+// must not take a hundred times as long.
+func BenchmarkAdmit(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "")
+	f := func(name string, want handlers.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
 	}
-	changed := bytes.Replace(body, []byte(`"requests":{`), []byte(`"requests":{"example.com/gpu":"1",`), 1)
-	if len(changed) == len(body) {
-		t.Fatal("the recording has no requests to add one to")
+	body := corpus.MustRead("pods-create-v1-1.json")
+	f("allowed", handlers.OutcomeAllowed, body)
+	f("patched", handlers.OutcomePatched, requestGPU(body))
+	for _, n := range [...]int{1_000, 10_000} {
+		requests, tolerations := many(n)
+		pod := func(has string) []byte { return handlertest.Body(codec.Create, pods, podOf(requests, has)) }
+		f(fmt.Sprintf("added=%d", n), handlers.OutcomePatched, pod(``))
+		f(fmt.Sprintf("tolerated=%d", n), handlers.OutcomeAllowed, pod(tolerations))
+		f(fmt.Sprintf("updated=%d", n), handlers.OutcomePatched, pod(withSeconds(tolerations)))
 	}
-	return changed
+}
+
+// requestGPU makes every container that was recorded with requests request an
+// extended resource too.
+func requestGPU(body []byte) []byte {
+	return bytes.ReplaceAll(body, []byte(`"requests":{`), []byte(`"requests":{"example.com/gpu":"1",`))
 }
 
 func podOf(requests, tolerations string) string {
 	return `{"spec":{"containers":[{"resources":{"requests":{` + requests + `}}}],"tolerations":[` + tolerations + `]}}`
 }
 
-func reviewOf(operation, resource, object string) []byte {
-	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","resource":%s,"operation":%q,"object":%s}}`,
-		resource, operation, object)
+func tolerationOf(resource string) string {
+	return `{"key":"` + resource + `","operator":"Exists","effect":"NoSchedule"}`
 }
 
-func newChain(t testing.TB) *handlers.Chain {
-	t.Helper()
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chain
-}
-
-// run does with a body what the server does and appends the response to dst.
-func run(t testing.TB, chain *handlers.Chain, body, dst []byte) ([]byte, handlers.Outcome) {
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(body); err != nil {
-		t.Fatal(err)
-	}
-	outcome, err := chain.Review(context.Background(), review, handlers.Mutate, handlers.All)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return review.AppendResponse(dst), outcome
-}
-
-// checkAdmit checks what a created pod becomes, and that it stays that when it
-// is admitted again.
-func checkAdmit(t *testing.T, chain *handlers.Chain, object, want string) {
-	t.Helper()
-	if got := admitted(t, chain, object); !equalJSON(t, got, want) {
-		t.Errorf("%s: got %s, want %s", object, got, want)
-	}
-	if again := admitted(t, chain, want); !equalJSON(t, again, want) {
-		t.Errorf("%s: mutating twice is not mutating once: got %s", want, again)
-	}
-}
-
-// admitted returns the created pod with the response's patch applied by the
-// library that kube-apiserver applies it with.
-func admitted(t *testing.T, chain *handlers.Chain, object string) string {
-	t.Helper()
-	var response struct {
-		Allowed bool
-		Patch   json.RawMessage
-	}
-	answer := handlertest.Answer(t, chain, handlers.Mutate, reviewOf("CREATE", pods, object))
-	if err := json.Unmarshal(answer, &response); err != nil || !response.Allowed {
-		t.Fatalf("%s: got %s (%v), want it allowed", object, answer, err)
-	}
-	if response.Patch == nil {
-		return object
-	}
-	patch, err := jsonpatch.DecodePatch(response.Patch)
-	if err != nil {
-		t.Fatalf("%s: %v in %s", object, err, response.Patch)
-	}
-	applied, err := patch.Apply([]byte(object))
-	if err != nil {
-		t.Fatalf("%s: %v in %s", object, err, response.Patch)
-	}
-	return string(applied)
-}
-
-func equalJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	var x, y any
-	if err := json.Unmarshal([]byte(a), &x); err != nil {
-		t.Fatalf("%v in %s", err, a)
-	}
-	if err := json.Unmarshal([]byte(b), &y); err != nil {
-		t.Fatalf("%v in %s", err, b)
-	}
-	return reflect.DeepEqual(x, y)
+func withSeconds(tolerations string) string {
+	return strings.ReplaceAll(tolerations, `"NoSchedule"`, `"NoSchedule","tolerationSeconds":5`)
 }

@@ -13,9 +13,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -27,7 +24,7 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "LimitPodHardAntiAffinityTopology",
 		Summary:   "denies pods with required anti-affinity over any topology but the node",
-		Rules:     []handlers.Rule{handlers.PodsCreateUpdate()},
+		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Validates: true,
 		New: func([]byte) (handlers.Handler, error) {
 			return handlers.Handler{Validate: validate}, nil
@@ -45,11 +42,8 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 	return handlers.Allowed()
 }
 
-// deny names the Pod as the in-tree plugin does, by the name that the object
-// has: not by that of the request, and not by generateName.
 func deny(review *codec.Review, topologyKey string) handlers.Result {
-	return handlers.Denied(apierrors.NewForbidden(
-		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(),
+	return handlers.Denied(handlers.ForbiddenPod(review,
 		fmt.Errorf("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed",
 			topologyKey, labelHostname)))
 }

@@ -3,6 +3,8 @@ package limitpodhardantiaffinitytopology
 import (
 	"testing"
 
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
@@ -12,15 +14,11 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 // TestOddPods has what no API server sends: it is read as missing. A term
 // without a topology key is one that the in-tree plugin denies.
 func TestOddPods(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	f := func(object, want string) {
 		t.Helper()
-		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
-			`"resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","object":` + object + `}}`
-		if got := string(handlertest.Answer(t, chain, handlers.Validate, []byte(body))); got != want {
+		body := handlertest.Body(codec.Create, "v1/pods", object)
+		if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
 		}
 	}
@@ -48,4 +46,10 @@ func TestOddPods(t *testing.T) {
 	f(required(`[{"topologyKey":["kubernetes.io/hostname"]}]`), denied)
 	f(required(`[null]`), denied)
 	f(required(`["kubernetes.io/hostname"]`), denied)
+}
+
+func TestNoAllocations(t *testing.T) {
+	// This one has required anti-affinity.
+	body := corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, body)
 }

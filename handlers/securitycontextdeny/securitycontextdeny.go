@@ -13,9 +13,6 @@ import (
 	"context"
 	"errors"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -25,7 +22,7 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "SecurityContextDeny",
 		Summary:     "denies pods that set their own user, SELinux options or groups",
-		Rules:       []handlers.Rule{handlers.PodsCreateUpdate()},
+		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
 		Validates:   true,
 		LastRelease: "1.29",
 		New: func([]byte) (handlers.Handler, error) {
@@ -77,17 +74,13 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 func find(in codec.Value, fields []forbidden) (shown string, ok bool) {
 	securityContext := in.Get("securityContext")
 	for _, f := range fields {
-		if v := securityContext.Get(f.field); v.Exists() && !v.IsNull() {
+		if v := securityContext.Get(f.field); v.IsSet() {
 			return f.shown, true
 		}
 	}
 	return "", false
 }
 
-// deny names the Pod as the in-tree plugin does, by the name that the object
-// has: not by that of the request, and not by generateName.
 func deny(review *codec.Review, shown string) handlers.Result {
-	return handlers.Denied(apierrors.NewForbidden(
-		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(),
-		errors.New(shown+" is forbidden")))
+	return handlers.Denied(handlers.ForbiddenPod(review, errors.New(shown+" is forbidden")))
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
@@ -14,14 +16,12 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 // it is allowed.
 func check(t *testing.T, chain *handlers.Chain, spec, want string) {
 	t.Helper()
-	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
-		`"resource":{"group":"","version":"v1","resource":"pods"},"name":"name","namespace":"foo",` +
-		`"operation":"CREATE","object":{"metadata":{},"spec":` + spec + `}}}`
+	body := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`)
 	var got struct {
 		Allowed bool
 		Status  struct{ Message string }
 	}
-	if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, []byte(body)), &got); err != nil {
+	if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, body), &got); err != nil {
 		t.Fatal(err)
 	}
 	if want != "" {
@@ -33,10 +33,7 @@ func check(t *testing.T, chain *handlers.Chain, spec, want string) {
 }
 
 func TestSecurityContexts(t *testing.T) {
-	chain, err := handlertest.NewChain(Plugin(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := handlertest.MustChain(t, Plugin(), "")
 	pod := func(securityContext, want string) {
 		t.Helper()
 		check(t, chain, `{"containers":[{}],"securityContext":`+securityContext+`}`, want)
@@ -84,4 +81,11 @@ func TestSecurityContexts(t *testing.T) {
 	check(t, chain, `{"containers":null}`, "")
 	check(t, chain, `{"containers":{"securityContext":{"runAsUser":1}}}`, "")
 	check(t, chain, `{"containers":[null,1,"securityContext",[]]}`, "")
+}
+
+func TestNoAllocations(t *testing.T) {
+	// This one has security contexts in the pod, its containers and an init
+	// container.
+	body := corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, body)
 }

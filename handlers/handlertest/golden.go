@@ -1,0 +1,137 @@
+package handlertest
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+var update = flag.Bool("update", false, "write what the plugins answer into the golden files")
+
+// Case is a golden file: testdata/<name>.yaml.
+type Case struct {
+	// About says what the case shows.
+	About string `json:"about"`
+	// Config is the plugin's configuration file.
+	Config string `json:"config,omitempty"`
+	// Error is part of the error with which the configuration is refused. There
+	// is no request then.
+	Error string `json:"error,omitempty"`
+	// Phase is "mutate" or "validate".
+	Phase string `json:"phase,omitempty"`
+	// Recording names a review of the corpus to take the request from.
+	Recording string `json:"recording,omitempty"`
+	// Request is an admission.k8s.io/v1 AdmissionRequest; with a Recording, it
+	// is a JSON merge patch (RFC 7386) for the recorded one.
+	Request json.RawMessage `json:"request,omitempty"`
+	// Response is the AdmissionResponse expected, less the uid, the patch
+	// decoded.
+	Response json.RawMessage `json:"response,omitempty"`
+}
+
+// Run runs every golden file in testdata against the plugin.
+func Run(t *testing.T, plugin handlers.Plugin) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) { runFile(t, plugin, file) })
+	}
+}
+
+func runFile(t *testing.T, plugin handlers.Plugin, file string) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c Case
+	if err := yaml.UnmarshalStrict(content, &c); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if c.About == "" {
+		t.Fatalf("%s: about: got nothing, want what the case shows", file)
+	}
+	chain, err := NewChain(plugin, c.Config)
+	if c.Error != "" {
+		if err == nil || !strings.Contains(err.Error(), c.Error) {
+			t.Fatalf("configuration: got error %v, want one with %q", err, c.Error)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Answer(t, chain, c.phase(t), c.body(t))
+	if *update {
+		c.Response = got
+		writeFile(t, file, c)
+		return
+	}
+	if !EqualJSON(t, got, c.Response) {
+		t.Errorf("%s\ngot response  %s\nwant response %s", c.About, got, c.Response)
+	}
+}
+
+func (c *Case) phase(t *testing.T) handlers.Phase {
+	switch c.Phase {
+	case "mutate":
+		return handlers.Mutate
+	case "validate":
+		return handlers.Validate
+	}
+	t.Fatalf("phase: got %q, want mutate or validate", c.Phase)
+	return 0
+}
+
+// body returns the AdmissionReview of the case.
+func (c *Case) body(t *testing.T) []byte {
+	request := c.Request
+	if c.Recording != "" {
+		var review struct{ Request json.RawMessage }
+		if err := json.Unmarshal(corpus.MustRead(c.Recording), &review); err != nil {
+			t.Fatal(err)
+		}
+		request = review.Request
+		if len(c.Request) > 0 {
+			merged, err := jsonpatch.MergePatch(request, c.Request)
+			if err != nil {
+				t.Fatalf("cannot merge request: %v", err)
+			}
+			request = merged
+		}
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(request, &fields); err != nil {
+		t.Fatalf("request: %v", err)
+	}
+	fields["uid"] = "00000000-0000-0000-0000-000000000000"
+	body, err := json.Marshal(map[string]any{
+		"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": fields,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func writeFile(t *testing.T, file string, c Case) {
+	content, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,95 @@
+package handlertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// failures is a test that only notes what fails.
+type failures struct {
+	testing.TB
+	messages []string
+}
+
+func (f *failures) Errorf(format string, args ...any) {
+	f.messages = append(f.messages, fmt.Sprintf(format, args...))
+}
+
+// check checks that there is one message with each of those texts.
+func (f *failures) check(t *testing.T, want ...string) {
+	t.Helper()
+	ok := len(f.messages) == len(want)
+	for i := 0; ok && i < len(want); i++ {
+		ok = strings.Contains(f.messages[i], want[i])
+	}
+	if !ok {
+		t.Errorf("got failures %q, want %q", f.messages, want)
+	}
+}
+
+func chainOf(t *testing.T, admit func(*codec.Review)) *handlers.Chain {
+	return MustChain(t, handlers.Plugin{
+		Name: "Test", Rules: []handlers.Rule{handlers.Any()}, Mutates: true,
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
+				admit(review)
+				return handlers.Allowed()
+			}}, nil
+		},
+	}, "")
+}
+
+func TestBody(t *testing.T) {
+	review := codec.Acquire()
+	defer review.Release()
+	f := func(body []byte, want ...any) {
+		t.Helper()
+		if err := review.Decode(body); err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(review.Operation(), review.Resource(),
+			review.Object.Root().JSON(), review.OldObject.Root().JSON())
+		if want := fmt.Sprint(want...); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	f(Body(codec.Create, "v1/pods", `{"a":1}`), codec.Create,
+		codec.GroupVersionResource{Version: "v1", Resource: "pods"}, `{"a":1}`, ``)
+	f(UpdateBody("apps/v1/deployments", `{}`, `{"b":2}`), codec.Update,
+		codec.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, `{}`, `{"b":2}`)
+}
+
+func TestCheckAdmit(t *testing.T) {
+	f := func(chain *handlers.Chain, want ...string) {
+		t.Helper()
+		failed := &failures{TB: t}
+		CheckAdmit(failed, chain, "v1/pods", `{"n":[]}`, `{"n":[1]}`)
+		failed.check(t, want...)
+	}
+	f(chainOf(t, func(review *codec.Review) { review.Object.Set(`[1]`, "n") }))
+	f(chainOf(t, func(review *codec.Review) { review.Object.Append(`1`, "n") }), "mutating twice is not mutating once")
+	f(chainOf(t, func(*codec.Review) {}), `want {"n":[1]}`)
+	f(chainOf(t, func(review *codec.Review) { review.Object.Set(`[2]`, "n") }),
+		`want {"n":[1]}`, "mutating twice is not mutating once")
+}
+
+func TestCheckOutcome(t *testing.T) {
+	chain, failed := chainOf(t, func(*codec.Review) {}), &failures{TB: t}
+	CheckOutcome(failed, chain, handlers.Mutate, handlers.OutcomeAllowed, Body(codec.Create, "v1/pods", `{}`))
+	failed.check(t)
+	CheckOutcome(failed, chain, handlers.Mutate, handlers.OutcomePatched, Body(codec.Create, "v1/pods", `{}`))
+	failed.check(t, "want patched")
+}
+
+func TestNoAllocations(t *testing.T) {
+	var made *int
+	chain, failed := chainOf(t, func(*codec.Review) { made = new(int) }), &failures{TB: t}
+	NoAllocations(failed, chain, handlers.Mutate, handlers.OutcomeAllowed, Body(codec.Create, "v1/pods", `{}`))
+	failed.check(t, "got 1 allocations, want 0")
+	_ = made
+}

@@ -1,0 +1,41 @@
+package handlertest
+
+import (
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// NoAllocations checks that the server allocates nothing from a body to its
+// response, and how the review ends. The race detector allocates, so the test
+// is skipped under it.
+func NoAllocations(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body []byte) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	var dst []byte
+	allocations := testing.AllocsPerRun(200, func() { dst = mustEnd(t, chain, phase, want, body, dst[:0]) })
+	if allocations != 0 {
+		t.Errorf("%s, %s: got %v allocations, want 0", phase, want, allocations)
+	}
+}
+
+// Benchmark measures what the server does from a body to its response.
+func Benchmark(b *testing.B, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body []byte) {
+	var dst []byte
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		dst = mustEnd(b, chain, phase, want, body, dst[:0])
+	}
+}
+
+// mustEnd is Respond for a review that must end like that.
+func mustEnd(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body, dst []byte) []byte {
+	dst, got := Respond(t, chain, phase, body, dst)
+	if got != want {
+		t.Fatalf("%s: got %s and %s, want %s", phase, got, dst, want)
+	}
+	return dst
+}

@@ -1,0 +1,148 @@
+package handlertest
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// CheckAdmit checks what a created object becomes, for a resource as Body has
+// it, and that it stays that when it is admitted again.
+func CheckAdmit(t testing.TB, chain *handlers.Chain, resource, object, want string) {
+	t.Helper()
+	if got, _ := admit(t, chain, Body(codec.Create, resource, object)); !EqualJSON(t, got, []byte(want)) {
+		t.Errorf("%s %s\ngot  %s\nwant %s", resource, object, got, want)
+	}
+	checkStays(t, chain, Body(codec.Create, resource, want))
+}
+
+// CheckPodsCreateUpdate checks that a plugin with the rule PodsCreateUpdate
+// changes the object, a pod that it has something to change in, when it is
+// created and updated, and that it gets nothing else.
+func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
+	t.Helper()
+	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+		t.Helper()
+		CheckOutcome(t, chain, handlers.Mutate, want, Body(operation, resource, object))
+	}
+	f(codec.Create, "v1/pods", handlers.OutcomePatched)
+	f(codec.Update, "v1/pods", handlers.OutcomePatched)
+	f(codec.Delete, "v1/pods", handlers.OutcomeAllowed)
+	f(codec.Connect, "v1/pods", handlers.OutcomeAllowed)
+	f(codec.Create, "v1/podtemplates", handlers.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
+}
+
+// Mutates runs a mutating plugin on every recorded review, each changed first
+// if change is not nil: what kube-apiserver's own plugins did to it may have
+// to be undone. It checks that the patch applies with kube-apiserver's own
+// library and gives the object that the plugin made, that mutating the result
+// again changes nothing, and that every operation touches one of the places:
+// JSON Pointers, "*" for any token. It fails if the plugin changed nothing at
+// all.
+func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
+	t.Helper()
+	chain := MustChain(t, plugin, config)
+	patched := 0
+	for _, name := range corpus.Names() {
+		body := corpus.MustRead(name)
+		if change != nil {
+			body = change(body)
+		}
+		t.Run(name, func(t *testing.T) {
+			if mutates(t, chain, body, places) {
+				patched++
+			}
+		})
+	}
+	if patched == 0 {
+		t.Errorf("%s changed nothing in %d recordings", plugin.Name, len(corpus.Names()))
+	}
+}
+
+func mutates(t *testing.T, chain *handlers.Chain, body []byte, places []string) bool {
+	object, patch := admit(t, chain, body)
+	for _, operation := range patch {
+		pointer, err := operation.Path()
+		isPlace := func(place string) bool {
+			ok, err := path.Match(place, pointer)
+			return ok && err == nil
+		}
+		if err != nil || !slices.ContainsFunc(places, isPlace) {
+			t.Errorf("touched %q (%v), want one of %q", pointer, err, places)
+		}
+	}
+	if patch != nil {
+		checkStays(t, chain, withObject(t, body, object))
+	}
+	return patch != nil
+}
+
+// admit returns the object of a review with the response's patch applied by
+// the library that kube-apiserver applies it with, and the patch, nil if there
+// is none. It checks that this is the object that the plugin made.
+func admit(t testing.TB, chain *handlers.Chain, body []byte) (object []byte, patch jsonpatch.Patch) {
+	t.Helper()
+	var sent struct {
+		Request struct{ Object json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &sent); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	review := codec.Acquire()
+	defer review.Release()
+	run(t, chain, handlers.Mutate, review, body)
+	answer := readable(t, review.AppendResponse(nil))
+	var response struct {
+		Allowed bool
+		Patch   json.RawMessage
+	}
+	if err := json.Unmarshal(answer, &response); err != nil || !response.Allowed {
+		t.Fatalf("%s\ngot %s (%v), want it allowed", body, answer, err)
+	}
+	if response.Patch == nil {
+		return sent.Request.Object, nil
+	}
+	patch, err := jsonpatch.DecodePatch(response.Patch)
+	if err != nil {
+		t.Fatalf("%v in %s", err, response.Patch)
+	}
+	object, err = patch.Apply(sent.Request.Object)
+	if err != nil {
+		t.Fatalf("%v in %s", err, response.Patch)
+	}
+	if made := review.Object.Root().AppendJSON(nil); !EqualJSON(t, object, made) {
+		t.Errorf("the patch gives %s, the plugin made %s", object, made)
+	}
+	return object, patch
+}
+
+// checkStays checks that a review of what a plugin made gets no patch.
+func checkStays(t testing.TB, chain *handlers.Chain, body []byte) {
+	t.Helper()
+	if again, patch := admit(t, chain, body); patch != nil {
+		t.Errorf("%s\nmutating twice is not mutating once: got %s", body, again)
+	}
+}
+
+// withObject returns the review with another object.
+func withObject(t testing.TB, body, object []byte) []byte {
+	t.Helper()
+	var review map[string]any
+	if err := json.Unmarshal(body, &review); err != nil {
+		t.Fatal(err)
+	}
+	review["request"].(map[string]any)["object"] = json.RawMessage(object)
+	changed, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
