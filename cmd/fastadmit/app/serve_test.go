@@ -333,6 +333,21 @@ func oversized(n int) []byte {
 	return []byte(strings.Replace(string(request("/mutate", nil)), "Content-Length: 0", fmt.Sprintf("Content-Length: %d", n), 1))
 }
 
+// TestServeLowerCase calls one plugin by the path that the service of a webhook
+// configuration can have.
+func TestServeLowerCase(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
+	for _, path := range []string{"/mutate/AlwaysPullImages", "/mutate/alwayspullimages"} {
+		if _, body := s.open(t).send(request(path, corpus.MustRead(podCreate))); !bytes.Contains(body, []byte(`"patchType":"JSONPatch"`)) {
+			t.Errorf("%s: got %s, want a patch", path, body)
+		}
+	}
+	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics,
+		`fastadmit_requests_total{webhook="mutate/AlwaysPullImages",operation="CREATE",decision="patched"} 2`) {
+		t.Errorf("both are not counted as one:\n%s", metrics)
+	}
+}
+
 func TestServeRefusesMethods(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS"} {

@@ -79,8 +79,13 @@ func newServer(chain *handlers.Chain, log *slog.Logger) *server {
 	return s
 }
 
+// addEndpoint adds an endpoint, under its name in lower case as well: the path
+// of a webhook's service must have no capitals (k8s.io/apiserver
+// pkg/util/webhook/validation.go).
 func (s *server) addEndpoint(name string, phase handlers.Phase, only int) {
-	s.endpoints["/"+name] = &endpoint{name: name, phase: phase, only: only, metrics: s.metrics.newEndpoint(name)}
+	e := &endpoint{name: name, phase: phase, only: only, metrics: s.metrics.newEndpoint(name)}
+	s.endpoints["/"+name] = e
+	s.endpoints["/"+strings.ToLower(name)] = e
 }
 
 // observe counts a plugin's run and logs its failure.
@@ -200,7 +205,7 @@ func (s *server) unknownPath(path string) string {
 	if ok && (phase == "mutate" || phase == "validate") {
 		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
 	}
-	return fmt.Sprintf("path: got %q, want /mutate, /validate, /mutate/<Plugin> or /validate/<Plugin>", path)
+	return fmt.Sprintf("path: got %q, want /mutate, /validate, /mutate/<Plugin> or /validate/<Plugin>, also in lower case", path)
 }
 
 // refuse answers with an HTTP error and a metav1.Status, whose message

@@ -51,7 +51,7 @@ func loadCertificate(certFile, keyFile string) (certificate tls.Certificate, abo
 }
 
 // newMemoryCertificate makes a self-signed ECDSA P-256 certificate for this
-// host: signing with it costs a third of what RSA-2048 costs.
+// host: a handshake with it costs a third of what one with RSA-2048 costs.
 func newMemoryCertificate(now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
