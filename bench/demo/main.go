@@ -171,21 +171,24 @@ func show(client *client) error {
 		}
 		r.add(decision)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "RECORDED REVIEWS\tSENT\tALLOWED\tPATCHED\tDENIED\tEXAMPLE")
-	total := row{what: "total"}
+	total, unchanged := row{what: "total"}, row{}
 	names := make([]string, 0, len(rows))
-	for name := range rows {
+	for name, r := range rows {
+		total.merge(r)
+		if r.patched == 0 && r.denied == 0 {
+			unchanged.merge(r)
+			continue
+		}
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	unchanged.what = fmt.Sprintf("%d others", len(rows)-len(names))
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "RECORDED REVIEWS\tSENT\tALLOWED\tPATCHED\tDENIED\tEXAMPLE")
 	for _, name := range names {
-		r := rows[name]
-		r.print(w)
-		total.reviews += r.reviews
-		total.patched += r.patched
-		total.denied += r.denied
+		rows[name].print(w)
 	}
+	unchanged.print(w)
 	total.print(w)
 	if err := w.Flush(); err != nil {
 		return err
@@ -194,6 +197,12 @@ func show(client *client) error {
 		return errors.New("the decisions are not what the recordings call for")
 	}
 	return nil
+}
+
+func (r *row) merge(other *row) {
+	r.reviews += other.reviews
+	r.patched += other.patched
+	r.denied += other.denied
 }
 
 func (r *row) add(d decision) {
