@@ -1,0 +1,80 @@
+// Package creator is the admission plugin NamespaceCreator, an example.
+//
+// It notes on every new namespace who made it, in an annotation that nobody
+// changes afterwards. In a cluster where many may make namespaces, one wants
+// to know whom to ask.
+package creator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Config is the plugin's configuration file.
+type Config struct {
+	// Annotation is the key of the annotation, example.com/creator if empty.
+	Annotation string `json:"annotation"`
+}
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "NamespaceCreator",
+		Summary: "notes on every new namespace who made it",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create, codec.Update},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"namespaces"},
+		}},
+		Mutates:   true,
+		Validates: true,
+		Own:       true,
+		New:       newHandler,
+	}
+}
+
+type plugin struct{ annotation string }
+
+func newHandler(content []byte) (handlers.Handler, error) {
+	config := Config{Annotation: "example.com/creator"}
+	if err := yaml.UnmarshalStrict(content, &config); err != nil {
+		return handlers.Handler{}, err
+	}
+	if faults := validation.IsQualifiedName(config.Annotation); len(faults) > 0 {
+		return handlers.Handler{}, fmt.Errorf("annotation: got %q: %s", config.Annotation, strings.Join(faults, "; "))
+	}
+	p := &plugin{annotation: config.Annotation}
+	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+}
+
+// admit overwrites what the request says: nobody makes a namespace in the name
+// of somebody else.
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() == codec.Create {
+		review.Object.EnsureObject("metadata", "annotations")
+		review.Object.SetString(review.Username(), "metadata", "annotations", p.annotation)
+	}
+	return handlers.Allowed()
+}
+
+// validate sees the object as it will be stored, whatever other webhooks did.
+func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+	want := review.Username()
+	if review.Operation() == codec.Update {
+		want = review.OldObject.Get("metadata", "annotations", p.annotation).String()
+	}
+	if got := review.Object.Get("metadata", "annotations", p.annotation); got.String() != want {
+		at := field.NewPath("metadata", "annotations").Key(p.annotation)
+		return handlers.Denied(handlers.Forbidden(review, field.Invalid(at, got.String(), fmt.Sprintf("must be %q", want))))
+	}
+	return handlers.Allowed()
+}
