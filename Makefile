@@ -39,6 +39,10 @@ check: ## format, vet, linters, vulnerabilities, conventions
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	go test -run Conventions .
 
+.PHONY: docs
+docs: ## write what is generated in documents anew
+	go test -run Conventions . -update
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list ./... | while read -r package; do \
