@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -19,29 +20,37 @@ const (
 // waiting. It is pooled, and makes a timer only for a plugin that asks for
 // Done. Its zero value is not usable.
 type budget struct {
-	context.Context // the parent; the one with the timer once there is one
+	context.Context // the parent
 	deadline        time.Time
-	cancel          context.CancelFunc
+
+	timer atomic.Pointer[timer] // nil until Done is asked for
 }
 
-var budgets = sync.Pool{New: func() any { return new(budget) }}
+// A timer is a context that ends at the deadline, or when it is cancelled.
+type timer struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+var budgets = sync.Pool{New: func() any { return &budget{Context: context.Background()} }}
 
 // acquireBudget returns the context of a call that began at start and may take
 // as long as its query says: "timeout=10s", which kube-apiserver rounds up to
 // whole seconds (k8s.io/apiserver pkg/admission/plugin/webhook).
 func acquireBudget(start time.Time, args *fasthttp.Args) *budget {
 	b := budgets.Get().(*budget)
-	b.Context = context.Background()
 	b.deadline = start.Add(parseTimeout(args.Peek("timeout")))
 	return b
 }
 
-// release gives b back; no plugin may use it any more.
+// release ends b. A budget that was asked for Done is not used again: contexts
+// that were derived from it ask it once more when they end, which may be
+// later, in goroutines of their own.
 func (b *budget) release() {
-	if b.cancel != nil {
-		b.cancel()
+	if t := b.timer.Load(); t != nil {
+		t.cancel()
+		return
 	}
-	*b = budget{}
 	budgets.Put(b)
 }
 
@@ -73,14 +82,21 @@ func (b *budget) Deadline() (time.Time, bool) { return b.deadline, true }
 
 // Done implements context.Context.
 func (b *budget) Done() <-chan struct{} {
-	if b.cancel == nil {
-		b.Context, b.cancel = context.WithDeadline(b.Context, b.deadline)
+	if t := b.timer.Load(); t != nil {
+		return t.Done()
 	}
-	return b.Context.Done()
+	ctx, cancel := context.WithDeadline(b.Context, b.deadline)
+	if !b.timer.CompareAndSwap(nil, &timer{ctx, cancel}) {
+		cancel() // another goroutine was faster
+	}
+	return b.timer.Load().Done()
 }
 
 // Err implements context.Context.
 func (b *budget) Err() error {
+	if t := b.timer.Load(); t != nil {
+		return t.Err()
+	}
 	if time.Now().Before(b.deadline) {
 		return nil
 	}

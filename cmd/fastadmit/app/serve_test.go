@@ -703,3 +703,23 @@ func TestServeConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestBudgetOutlivesItsCall derives contexts that end after their call did.
+// They ask the budget once more then, which must not be another call's.
+func TestBudgetOutlivesItsCall(t *testing.T) {
+	derive := func(ctx context.Context, _ *codec.Review) handlers.Result {
+		_, cancel := context.WithTimeout(ctx, time.Millisecond)
+		time.AfterFunc(2*time.Millisecond, cancel)
+		return handlers.Allowed()
+	}
+	s := serve(t, []handlers.Plugin{{
+		Name: "Derives", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: derive}, nil },
+	}}, "--enable-admission-plugins=Derives")
+	x := s.open(t)
+	for range 2000 {
+		if response, body := x.send(request("/validate", corpus.MustRead("configmaps-create-v1-1.json"))); response.StatusCode != http.StatusOK {
+			t.Fatalf("got %s %s", response.Status, body)
+		}
+	}
+}
