@@ -3,14 +3,15 @@ package app
 import (
 	"io"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// newOpsServer returns the server of the ops port: metrics and health, in
-// plain HTTP. It is net/http: nothing here is hot.
-func newOpsServer(m *serverMetrics, ready *atomic.Bool) *http.Server {
+// newOpsServer returns the server of the ops port: metrics, health and, if
+// wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
+func newOpsServer(m *serverMetrics, ready *atomic.Bool, profiling bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -24,6 +25,13 @@ func newOpsServer(m *serverMetrics, ready *atomic.Bool) *http.Server {
 		}
 		return nil
 	}))
+	if profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index) // and all profiles by name
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,

@@ -28,6 +28,7 @@ type serveOptions struct {
 	certFile, keyFile  string
 	metricsBindAddress string
 	shutdownDelay      time.Duration
+	profiling          bool
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -36,7 +37,8 @@ func newServeCommand(o *options) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve admission webhooks over HTTPS",
 		Long: "Serves POST /mutate and /validate with all enabled plugins that match a review, and\n" +
-			"/mutate/<Plugin> and /validate/<Plugin> with that one. Prints a line when it is ready.",
+			"/mutate/<Plugin> and /validate/<Plugin> with that one, also in lower case, which is how the\n" +
+			"path of a webhook's service has to be written. Prints a line when it is ready.",
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +55,7 @@ func newServeCommand(o *options) *cobra.Command {
 	flags.StringVar(&s.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
 	flags.StringVar(&s.metricsBindAddress, "metrics-bind-address", ":8080",
 		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
+	flags.BoolVar(&s.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics")
 	flags.DurationVar(&s.shutdownDelay, "shutdown-delay-duration", 0,
 		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
 	return cmd
@@ -104,7 +107,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 // startOps starts the ops server, unless it has no address.
 func (o *serveOptions) startOps(m *serverMetrics, ready *atomic.Bool, stopped chan<- error) (*http.Server, string, error) {
-	ops := newOpsServer(m, ready)
+	ops := newOpsServer(m, ready, o.profiling)
 	if o.metricsBindAddress == "" {
 		return ops, "no metrics", nil
 	}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strconv"
+	"time"
+)
+
+// userAgent is what kube-apiserver calls itself before webhooks
+// (k8s.io/apiserver/pkg/util/webhook/authentication.go).
+const userAgent = "kube-apiserver-admission"
+
+// Target is a webhook.
+type Target struct {
+	// Name is what reports call it; its URL if empty.
+	Name string
+	// URL is where it is called: https, without a query, as in the
+	// configuration of a webhook.
+	URL string
+	// Host is the Host header; that of the URL if empty. kube-apiserver sends
+	// "<service>.<namespace>.svc:<port>" for services.
+	Host string
+	// Token, if set, is sent as a bearer token.
+	Token string
+	// TLS says how the server is verified and which client certificate it
+	// gets. Sessions are never resumed.
+	TLS *tls.Config
+
+	// MetricsURL, if set, is where the server's /metrics are.
+	MetricsURL string
+	// PID, if not zero, is the server's process on this machine. Its processor
+	// time and memory are read from /proc.
+	PID int
+	// PprofURL is where the server's net/http/pprof handlers are, usually
+	// ".../debug/pprof".
+	PprofURL string
+
+	address string // host:port
+	path    string // as in the request line
+}
+
+// complete fills in defaults and returns what is wrong.
+func (t *Target) complete() error {
+	if t.Name == "" {
+		t.Name = t.URL
+	}
+	parsed, err := url.Parse(t.URL)
+	if err != nil {
+		return fmt.Errorf("cannot read the URL of the webhook: %w", err)
+	}
+	if parsed.Scheme != "https" || parsed.Host == "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
+		return fmt.Errorf("got %q as the URL of the webhook, want https://HOST[:PORT][/PATH] without user, query or fragment", t.URL)
+	}
+	if t.Host == "" {
+		t.Host = parsed.Host
+	}
+	port := parsed.Port()
+	if port == "" {
+		port = "443"
+	}
+	t.address = net.JoinHostPort(parsed.Hostname(), port)
+	t.path = (&url.URL{Path: path.Join("/", parsed.Path)}).RequestURI()
+
+	config := new(tls.Config)
+	if t.TLS != nil {
+		config = t.TLS.Clone()
+	}
+	if config.ServerName == "" {
+		config.ServerName = parsed.Hostname()
+	}
+	config.ClientSessionCache = nil
+	config.NextProtos = []string{"http/1.1"}
+	if config.MinVersion == 0 {
+		config.MinVersion = tls.VersionTLS12
+	}
+	t.TLS = config
+	return nil
+}
+
+// A head makes the header blocks of requests, which differ in one number.
+type head struct{ before, after string }
+
+// newHead returns the headers that kube-apiserver sends, in its order: the
+// length is before those that are sorted, the encoding behind.
+func newHead(target *Target, timeout time.Duration, model Model) head {
+	seconds := (timeout + time.Second - 1) / time.Second // as kube-apiserver rounds
+	h := head{
+		before: "POST " + target.path + "?timeout=" + strconv.Itoa(int(seconds)) + "s HTTP/1.1\r\n" +
+			"Host: " + target.Host + "\r\nUser-Agent: " + userAgent + "\r\nContent-Length: ",
+		after: "\r\nAccept: application/json, */*\r\n",
+	}
+	if target.Token != "" {
+		h.after += "Authorization: Bearer " + target.Token + "\r\n"
+	}
+	h.after += "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n"
+	if model == OneShot {
+		h.after += "Connection: close\r\n"
+	}
+	h.after += "\r\n"
+	return h
+}
+
+// bytesMax is the most that appendTo appends.
+func (h head) bytesMax() int { return len(h.before) + len("18446744073709551615") + len(h.after) }
+
+// appendTo appends the headers of a request whose body has the length.
+func (h head) appendTo(dst []byte, length int) []byte {
+	dst = append(dst, h.before...)
+	dst = strconv.AppendInt(dst, int64(length), 10)
+	return append(dst, h.after...)
+}

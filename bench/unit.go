@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"math"
+	"strconv"
+)
+
+// Unit is what a number counts, for showing it.
+type Unit int
+
+// The units.
+const (
+	Number Unit = iota
+	Time        // microseconds
+	Bytes
+)
+
+// Format shows a number with three digits that count.
+func (u Unit) Format(value float64) string {
+	switch u {
+	case Time:
+		return scaled(value, 1000, "µs", "ms", "s")
+	case Bytes:
+		return scaled(value, 1024, "B", "KiB", "MiB", "GiB")
+	}
+	return digits(value)
+}
+
+// scaled shows a number in the largest unit that it has one of.
+func scaled(value, step float64, units ...string) string {
+	unit := 0
+	for math.Abs(value) >= step && unit < len(units)-1 {
+		value /= step
+		unit++
+	}
+	return digits(value) + " " + units[unit]
+}
+
+// digits shows a number with three digits that count, or all of those before
+// the point.
+func digits(value float64) string {
+	if math.Abs(value) >= 100 || value == math.Trunc(value) {
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	}
+	text := strconv.FormatFloat(value, 'g', 3, 64)
+	if rounded, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(rounded) >= 0.1 {
+		places := 2 - int(math.Floor(math.Log10(math.Abs(rounded))))
+		return strconv.FormatFloat(rounded, 'f', min(places, 2), 64)
+	}
+	return text
+}
