@@ -94,6 +94,8 @@ type process struct {
 	fingerprint string // sha256 of its certificate, in hex
 }
 
+var errNotReady = errors.New("want a line that says where it serves")
+
 var readyLine = regexp.MustCompile(`serving on https://(\S+), .*sha256 ([0-9a-f]{64})`)
 
 // start runs "fastadmit serve" on loopback and waits for its ready line.
@@ -129,7 +131,7 @@ func start(binary, dir string) (*process, error) {
 	if ready == nil {
 		p.kill()
 		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("%s did not start: got %q (%v) and said %s", binary, line, err, said)
+		return nil, fmt.Errorf("%s did not start: got %q and said %s: %w", binary, line, said, errors.Join(err, errNotReady))
 	}
 	p.address, p.fingerprint = ready[1], ready[2]
 	return p, nil

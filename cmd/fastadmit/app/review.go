@@ -59,7 +59,7 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if len(r.files) == 0 {
 		return errors.New("name a file with -f, or - for standard input")
 	}
-	print, ok := map[string]func(io.Writer, *codec.Review) error{
+	show, ok := map[string]func(io.Writer, *codec.Review) error{
 		"text": printText, "object": printObject, "response": printResponse,
 	}[r.output]
 	if !ok {
@@ -73,7 +73,7 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	denied := false
 	for _, file := range r.files {
 		err := eachDocument(file, stdin, func(document []byte) error {
-			allowed, err := r.review(ctx, chain, document, out, print)
+			allowed, err := r.review(ctx, chain, document, out, show)
 			denied = denied || !allowed
 			return err
 		})
@@ -120,7 +120,7 @@ func eachDocument(file string, stdin io.Reader, do func(document []byte) error) 
 }
 
 // review answers one document and prints the answer.
-func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, document []byte, w io.Writer, print func(io.Writer, *codec.Review) error) (allowed bool, err error) {
+func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, document []byte, w io.Writer, show func(io.Writer, *codec.Review) error) (allowed bool, err error) {
 	body, err := r.admissionReview(document)
 	if err != nil {
 		return false, err
@@ -138,7 +138,7 @@ func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, docum
 			break
 		}
 	}
-	return mutated.Response.Allowed, print(w, mutated)
+	return mutated.Response.Allowed, show(w, mutated)
 }
 
 // admissionReview returns the document if it is an AdmissionReview, and one

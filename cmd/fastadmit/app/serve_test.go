@@ -480,8 +480,8 @@ func TestServeTooSlow(t *testing.T) {
 	}
 	server := newServer(chain, newLog(io.Discard)).http()
 	server.ReadTimeout = 100 * time.Millisecond
-	go server.Serve(&listener{Listener: ln, config: tlsConfig(certificate)}) //nolint:errcheck // ends with the listener
-	defer server.Shutdown()                                                  //nolint:errcheck // as above
+	go server.Serve(&listener{Listener: ln, config: tlsConfig(certificate)})
+	defer server.Shutdown()
 	x := (&running{address: ln.Addr().String()}).open(t)
 	raw := request("/validate", corpus.MustRead(podCreate))
 	response, body := x.send(raw[:len(raw)/2])
@@ -600,7 +600,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	s.get(t, "/livez", 200)
-	if response, body := s.open(t).send(request("/validate", corpus.MustRead(podCreate))); response.StatusCode != 200 {
+	if response, body := s.open(t).send(request("/validate", corpus.MustRead(podCreate))); response.StatusCode != http.StatusOK {
 		t.Errorf("during the delay: got %s %s", response.Status, body)
 	}
 }
@@ -636,7 +636,7 @@ func TestShutdownFinishes(t *testing.T) {
 	}
 	close(finish)
 	response, body := x.receive()
-	if response.StatusCode != 200 || !bytes.Contains(body, []byte(`"allowed":true`)) || !response.Close {
+	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) || !response.Close {
 		t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
 	}
 	s.end(t)
