@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/bytedance/sonic"
+	"github.com/valyala/fastjson"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,6 +37,11 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	f("encodingjson", types(json.Unmarshal))
 	f("sonic", types(sonic.Unmarshal))
+	var parser fastjson.Parser
+	f("fastjson", func() error {
+		_, err := parser.ParseBytes(body)
+		return err
+	})
 	f("sonicast", func() error {
 		node, err := sonic.Get(body)
 		if err != nil {

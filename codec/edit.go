@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -57,7 +58,7 @@ func (o *Object) Set(json string, path ...string) {
 		o.refuse(path, "the array is shorter than that, use Append")
 		return
 	}
-	if o.valueOf(n).JSON() != json {
+	if now := o.valueOf(n); now.edit == 0 && !strings.HasPrefix(now.text, json) || now.JSON() != json {
 		o.replace(n, json)
 	}
 }
@@ -77,7 +78,7 @@ func (o *Object) Append(json string, path ...string) {
 	if !ok {
 		return
 	}
-	o.addEdit(n, edit{index: o.edits[n].length, set: true, text: json, length: -1})
+	o.addEdit(n, &edit{index: o.edits[n].length, set: true, text: json, length: -1})
 	o.edits[n].length++
 	o.changes++
 }
@@ -326,7 +327,7 @@ func (o *Object) touchChild(n int32, token string) int32 {
 		return child
 	}
 	was := o.below(n).child(token).text
-	return o.addEdit(n, edit{name: token, was: was, text: was, length: -1})
+	return o.addEdit(n, &edit{name: token, was: was, text: was, length: -1})
 }
 
 func (o *Object) touchElement(n int32, index int) int32 {
@@ -340,7 +341,7 @@ func (o *Object) touchElement(n int32, index int) int32 {
 	if was == "" {
 		return 0
 	}
-	return o.addEdit(n, edit{index: int32(index), was: was, text: was, length: -1})
+	return o.addEdit(n, &edit{index: int32(index), was: was, text: was, length: -1})
 }
 
 // touchArray returns the node of the array at path, made if it is missing or
@@ -378,7 +379,8 @@ func (o *Object) count(n int32) int {
 func (o *Object) replace(n int32, json string) {
 	o.changes++
 	e := &o.edits[n]
-	*e = edit{name: e.name, index: e.index, was: e.was, next: e.next, inArray: e.inArray, set: true, text: json, length: -1}
+	e.set, e.text = true, json
+	e.child, e.last, e.recent, e.length = 0, 0, 0, -1
 }
 
 // rewriteArray replaces the elements from index from up to index to of the
@@ -416,7 +418,7 @@ func (o *Object) rewriteArray(n int32, from, to int, json string) {
 }
 
 // addEdit adds a node below parent. Children of arrays stay sorted.
-func (o *Object) addEdit(parent int32, e edit) int32 {
+func (o *Object) addEdit(parent int32, e *edit) int32 {
 	n := int32(len(o.edits))
 	p := &o.edits[parent]
 	e.inArray = p.inArray || p.text[0] == '['
@@ -434,7 +436,7 @@ func (o *Object) addEdit(parent int32, e edit) int32 {
 		e.next = o.edits[before].next
 		o.edits[before].next = n
 	}
-	o.edits = append(o.edits, e)
+	o.edits = append(o.edits, *e)
 	return n
 }
 

@@ -46,10 +46,11 @@ func (x *index) reset() {
 }
 
 // slot returns where the shape of what opens at pos is, if it is there.
-// Fibonacci hashing: like objects in an array begin at even distances.
-func (x *index) slot(pos int) *shape {
-	return &x.shapes[uint32(pos)*2654435769>>(32-shapesBits)]
-}
+func (x *index) slot(pos int) *shape { return &x.shapes[hash(pos)>>(32-shapesBits)] }
+
+// hash spreads offsets over 32 bits, of which the upper ones are to be used.
+// Fibonacci hashing, for like objects in an array begin at even distances.
+func hash(pos int) uint32 { return uint32(pos) * 2654435769 }
 
 // shapeAt returns the shape of what opens at pos. Another one may have taken
 // its place meanwhile: then it starts anew.
@@ -208,10 +209,13 @@ type finger struct {
 }
 
 // fingersMax is how many arrays have a finger: enough for arrays in arrays.
-const fingersMax = 4
+const (
+	fingersMax  = 1 << fingersBits
+	fingersBits = 2
+)
 
 // finger returns the finger for the array with that text, which may be at
 // another array yet.
 func (o *Object) finger(array string) *finger {
-	return &o.fingers[uint32(offsetIn(o.text, array))*2654435769>>(32-2)]
+	return &o.fingers[hash(offsetIn(o.text, array))>>(32-fingersBits)]
 }

@@ -130,7 +130,7 @@ func (o *Object) fail(text string, pos int, want string) int {
 // quotes. It is a view of raw unless there are escapes in it.
 func (o *Object) unescape(raw string) string {
 	escaped, ascii := false, true
-	for i := 0; i < len(raw); i++ {
+	for i := range len(raw) {
 		switch c := raw[i]; {
 		case c == '\\':
 			escaped = true

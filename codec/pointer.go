@@ -5,7 +5,10 @@ import "strings"
 // AppendPointerToken appends a reference token to a JSON Pointer, escaped as
 // RFC 6901 section 3 has it, without the slash before it.
 func AppendPointerToken(dst []byte, token string) []byte {
-	for i := 0; i < len(token); i++ {
+	if strings.IndexByte(token, '~') < 0 && strings.IndexByte(token, '/') < 0 {
+		return append(dst, token...)
+	}
+	for i := range len(token) {
 		switch c := token[i]; c {
 		case '~':
 			dst = append(dst, "~0"...)

@@ -49,6 +49,7 @@ type Review struct {
 	envelope   Object
 	apiVersion string
 	fields     [fieldCount]string // the JSON text of the request's fields
+	wrong      string             // what is wrong with one of them
 }
 
 // A field is one of AdmissionRequest's, in the order of kube-apiserver's
@@ -105,6 +106,7 @@ func (r *Review) reset() {
 	r.Options.reset("")
 	r.Response.reset()
 	r.apiVersion = ""
+	r.wrong = ""
 	clear(r.fields[:])
 }
 
@@ -173,6 +175,7 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 		return c.value()
 	}
 	clear(r.fields[:])
+	r.wrong = ""
 	start := c.pos
 	in := r.envelope.enter(c.text, c.pos)
 	next := field(0)
@@ -192,12 +195,24 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 			return "", false
 		}
 		if f < fieldCount {
-			r.fields[f] = value
+			r.setField(f, value)
 			next = f + 1
 		}
 	}
 	c.pos = in.pos
 	return c.text[start:in.pos], r.envelope.err == nil
+}
+
+// setField notes a field of the request. A null is no value.
+func (r *Review) setField(f field, text string) {
+	switch kind := (Value{text: text}).Kind(); {
+	case kind == fieldKinds[f]:
+		r.fields[f] = text
+	case kind == KindNull:
+		r.fields[f] = ""
+	case r.wrong == "":
+		r.wrong = fmt.Sprintf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
+	}
 }
 
 // predictedEnvelope moves behind kind and apiVersion if they stand in front as
@@ -303,13 +318,13 @@ func (r *Review) fieldNamed(name string) field {
 // check says what is wrong with the envelope.
 func (r *Review) check(apiVersion, kind, request string) error {
 	o := &r.envelope
-	if v := (Value{object: o, text: kind}); !v.EqualString(kindAdmissionReview) {
+	if !o.stringIs(kind, kindAdmissionReview) {
 		return fmt.Errorf("kind: got %s, want %q", orNothing(kind), kindAdmissionReview)
 	}
-	switch v := (Value{object: o, text: apiVersion}); {
-	case v.EqualString(APIVersionV1):
+	switch {
+	case o.stringIs(apiVersion, APIVersionV1):
 		r.apiVersion = APIVersionV1
-	case v.EqualString(APIVersionV1beta1):
+	case o.stringIs(apiVersion, APIVersionV1beta1):
 		r.apiVersion = APIVersionV1beta1
 	default:
 		return fmt.Errorf("apiVersion: got %s, want %q or %q", orNothing(apiVersion), APIVersionV1, APIVersionV1beta1)
@@ -321,19 +336,22 @@ func (r *Review) check(apiVersion, kind, request string) error {
 	default:
 		return fmt.Errorf("request: got %s, want an AdmissionRequest", orNothing(request))
 	}
-	for f, text := range r.fields {
-		switch (Value{text: text}).Kind() {
-		case fieldKinds[f], KindMissing:
-		case KindNull:
-			r.fields[f] = ""
-		default:
-			return fmt.Errorf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
-		}
+	if r.wrong != "" {
+		return errors.New(r.wrong)
 	}
 	if r.UID() == "" && o.err == nil {
 		return errors.New("request.uid: got nothing, want the request's unique identifier")
 	}
 	return o.err
+}
+
+// stringIs reports whether the JSON text of a value is that of the string
+// plain, which has no characters to escape.
+func (o *Object) stringIs(text, plain string) bool {
+	if len(text) == len(plain)+2 && text[1:len(text)-1] == plain { // as kube-apiserver writes it
+		return text[0] == '"'
+	}
+	return Value{object: o, text: text}.EqualString(plain)
 }
 
 // orNothing makes a piece of a document fit for an error message.

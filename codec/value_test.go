@@ -218,7 +218,7 @@ func TestSyntaxError(t *testing.T) {
 		first := o.Err()
 		o.Set("1", "a")
 		read(o.Root())
-		if o.Err() != first || o.Changes() != 0 {
+		if !errors.Is(o.Err(), first) || o.Changes() != 0 {
 			t.Errorf("%q: got %v after more reads and edits", text, o.Err())
 		}
 		o.Reset([]byte(`{}`))
