@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"flag"
@@ -220,4 +221,25 @@ func TestGuardPageFaults(t *testing.T) {
 		}
 	}()
 	t.Log(memory[guardedBytes-1], memory[guardedBytes])
+}
+
+// TestGuardPageBase64 encodes texts that end right before memory that cannot be
+// read into buffers that end right before memory that cannot be written.
+func TestGuardPageBase64(t *testing.T) {
+	in, out := guardedMemory(t), guardedMemory(t)
+	rng := rand.New(rand.NewPCG(Seed(t), 0))
+	for i := range guardedBytes {
+		in[i] = byte(rng.Uint32())
+	}
+	for n := range 3000 {
+		src := in[guardedBytes-n : guardedBytes]
+		want := base64.StdEncoding.EncodeToString(src)
+		dst := out[guardedBytes-len(want) : guardedBytes-len(want) : guardedBytes]
+		if got := AppendBase64(dst, src); string(got) != want {
+			t.Fatalf("%x: got %s, want %s", src, got, want)
+		}
+		if got := AppendBase64([]byte("x"), src); string(got) != "x"+want {
+			t.Fatalf("%x: got %s behind an x", src, got)
+		}
+	}
 }

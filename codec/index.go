@@ -5,14 +5,14 @@ package codec
 // scan it once. It grows only by what a read passes over anyway.
 type index struct {
 	shapes [shapesMax]shape
+	used   int    // how many shapes were begun since the reset, also those that took the place of others
 	items  []item // items[0] is unused
 }
 
 const (
-	// shapesMax is how many objects and arrays are remembered at a time: those
-	// of a Pod that plugins look into, with room for collisions.
-	shapesMax  = 1 << shapesBits
-	shapesBits = 6
+	// shapesMax is how many objects and arrays are remembered at a time. What
+	// plugins look into in a Pod, without the elements of arrays, is half of it.
+	shapesMax = 32
 
 	// itemsMax is how many members and elements are remembered. Looking
 	// through those of one object is linear: beyond this, scanning again is no
@@ -22,7 +22,7 @@ const (
 
 // A shape is an object or array of the document, as far as it was scanned.
 type shape struct {
-	at    int32 // where its bracket opens, plus one: zero is an unused shape
+	at    int32 // where its bracket opens
 	first int32 // its items, a list
 	last  int32
 	ends  int32 // behind its closing bracket, 0 if scanning did not get there
@@ -37,31 +37,34 @@ type item struct {
 }
 
 func (x *index) reset() {
-	if len(x.items) == 0 {
-		return
-	}
 	clear(x.items)
 	x.items = x.items[:0]
-	clear(x.shapes[:])
+	x.used = 0
 }
 
-// slot returns where the shape of what opens at pos is, if it is there.
-func (x *index) slot(pos int) *shape { return &x.shapes[hash(pos)>>(32-shapesBits)] }
-
-// hash spreads offsets over 32 bits, of which the upper ones are to be used.
-// Fibonacci hashing, for like objects in an array begin at even distances.
-func hash(pos int) uint32 { return uint32(pos) * 2654435769 }
-
-// shapeAt returns the shape of what opens at pos. Another one may have taken
-// its place meanwhile: then it starts anew.
-func (x *index) shapeAt(pos int) *shape {
-	s := x.slot(pos)
-	if s.at != int32(pos)+1 {
-		if len(x.items) == 0 { // an empty object has no items, but reset must see it
-			x.items = append(x.items, item{})
+// find returns the shape of what opens at pos, nil if there is none. The first
+// ones, which are those of the document and its spec, are asked for most.
+func (x *index) find(pos int) *shape {
+	for i := range min(x.used, shapesMax) {
+		if x.shapes[i].at == int32(pos) {
+			return &x.shapes[i]
 		}
-		*s = shape{at: int32(pos) + 1}
 	}
+	return nil
+}
+
+// shapeAt returns the shape of what opens at pos. If there is none it begins
+// one, in the place of the oldest when all are in use.
+func (x *index) shapeAt(pos int) *shape {
+	if s := x.find(pos); s != nil {
+		return s
+	}
+	if len(x.items) == 0 {
+		x.items = append(x.items, item{})
+	}
+	s := &x.shapes[x.used%shapesMax]
+	x.used++
+	*s = shape{at: int32(pos)}
 	return s
 }
 
@@ -195,7 +198,7 @@ func (it *items) end() int {
 // endAt returns where what opens at pos ends if it was scanned to its end, 0
 // otherwise.
 func (x *index) endAt(pos int) int {
-	if s := x.slot(pos); s.at == int32(pos)+1 {
+	if s := x.find(pos); s != nil {
 		return int(s.ends)
 	}
 	return 0
@@ -217,5 +220,6 @@ const (
 // finger returns the finger for the array with that text, which may be at
 // another array yet.
 func (o *Object) finger(array string) *finger {
-	return &o.fingers[hash(offsetIn(o.text, array))>>(32-fingersBits)]
+	// Fibonacci hashing, for like arrays begin at even distances.
+	return &o.fingers[uint32(offsetIn(o.text, array))*2654435769>>(32-fingersBits)]
 }

@@ -3,7 +3,6 @@ package codec
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -103,25 +102,22 @@ func checkOverflow(t *testing.T, o *Object, n int) {
 	}
 }
 
-// TestIndexCollisions steps through objects that take each other's place in
-// the index, in turns.
-func TestIndexCollisions(t *testing.T) {
-	var o Object
-	f := func(at []int) {
+// TestIndexEviction steps through objects that take each other's place in the
+// index, in turns.
+func TestIndexEviction(t *testing.T) {
+	const object = `{"a":1,"b":2,"c":3,"d":4,"e":5}`
+	f := func(n int) {
 		t.Helper()
-		const object = `{"a":1,"b":2,"c":3,"d":4,"e":5}`
-		text := []byte(strings.Repeat(" ", at[len(at)-1]+len(object)+1))
-		for i, at := range at {
-			copy(text[at-4:], fmt.Sprintf(`"%d":%s,`, i, object))
+		text := []byte{'{'}
+		for i := range n {
+			text = fmt.Appendf(text, `"%d":%s,`, i, object)
 		}
-		text[0], text[len(text)-1] = '{', '}'
+		text[len(text)-1] = '}'
+		var o Object
 		o.Reset(text)
 		var all []items
 		var seen []string
 		for _, member := range o.Root().Members() {
-			if got := offsetIn(o.text, member.text); got != at[len(all)] {
-				t.Fatalf("the object is at %d, want %d", got, at[len(all)])
-			}
 			all, seen = append(all, member.items()), append(seen, "")
 		}
 		for range 6 { // one step each, all in turn
@@ -130,33 +126,19 @@ func TestIndexCollisions(t *testing.T) {
 				seen[i] += name
 			}
 		}
-		for i := range at {
+		for i := range n {
 			member := o.Get(Index(i))
 			if seen[i] != "abcde" || member.JSON() != object || member.Len() != 5 || member.Get("d").JSON() != "4" {
-				t.Errorf("got %q, %s with %d members", seen[i], member.JSON(), member.Len())
+				t.Errorf("%d: got %q, %s with %d members", n, seen[i], member.JSON(), member.Len())
 			}
 		}
 		if o.Err() != nil {
 			t.Error(o.Err())
 		}
 	}
-	for start := 5; start < 200; start++ {
-		f(colliding(&o.index, start, 2))
-		f(colliding(&o.index, start, 5))
+	for _, n := range []int{1, 2, shapesMax - 2, shapesMax - 1, shapesMax, shapesMax + 1, 2*shapesMax + 1, itemsMax / 5, itemsMax} {
+		f(n)
 	}
-}
-
-// colliding returns n offsets from start on, 40 or more apart, that share a
-// place in the index.
-func colliding(x *index, start, n int) []int {
-	at := []int{start}
-	for pos := start + 40; len(at) < n; pos++ {
-		if x.slot(pos) == x.slot(start) {
-			at = append(at, pos)
-			pos += 40
-		}
-	}
-	return at
 }
 
 // TestNeighbour puts the text of an edit right behind the document in memory:

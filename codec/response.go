@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/base64"
 	"fmt"
 	"regexp"
 	"slices"
@@ -122,7 +121,7 @@ func (r *Review) AppendResponse(dst []byte) []byte {
 	}
 	if a.Allowed && len(a.Patch) > 0 {
 		dst = append(dst, `,"patch":"`...)
-		dst = base64.StdEncoding.AppendEncode(dst, a.Patch)
+		dst = AppendBase64(dst, a.Patch)
 		dst = append(dst, `","patchType":"JSONPatch"`...)
 	}
 	if len(a.annotations) > 0 {

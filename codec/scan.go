@@ -160,6 +160,10 @@ func (c *cursor) member() (name string, ok bool) {
 	if end < 0 {
 		return "", c.fail("a complete member name")
 	}
+	if c.pos = end; c.pos+1 < len(c.text) && c.text[c.pos] == ':' && c.text[c.pos+1] > ' ' {
+		c.pos++ // without white space, as kube-apiserver writes it
+		return c.text[start+1 : end-1], true
+	}
 	c.pos = skipSpace(c.text, end)
 	if c.pos >= len(c.text) || c.text[c.pos] != ':' {
 		return "", c.fail("':' behind a member name")

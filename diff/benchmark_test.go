@@ -1,7 +1,6 @@
 package diff_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"testing"
 
@@ -21,7 +20,7 @@ func alwaysPull(o *codec.Object, pod, patch, response []byte) (_, _ []byte) {
 		}
 	}
 	patch = diff.AppendPatch(patch[:0], o)
-	return patch, base64.StdEncoding.AppendEncode(response[:0], patch)
+	return patch, codec.AppendBase64(response[:0], patch)
 }
 
 // BenchmarkAlwaysPullImages goes from the raw object to the patch in base64.
