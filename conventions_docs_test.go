@@ -243,9 +243,9 @@ func generate(t *testing.T, document, what string) string {
 
 // pluginTable makes what "fastadmit plugins" prints a Markdown table.
 func pluginTable(t *testing.T) string {
-	const columns = 5
+	const columns = 6
 	stdout, _, _ := fastadmit([]string{"plugins"})
-	table := "| plugin | does | resources | what it does | in kube-apiserver |\n|---|---|---|---|---|\n"
+	table := "| plugin | does | resources | what it does | needs | in kube-apiserver |\n|---|---|---|---|---|---|\n"
 	for i, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
 		cells := regexp.MustCompile(`  +`).Split(line, -1)
 		if len(cells) != columns {
@@ -254,9 +254,9 @@ func pluginTable(t *testing.T) string {
 		if i == 0 {
 			continue
 		}
-		table += fmt.Sprintf("| [%s](handlers/%s/README.md) | %s | `%s` | %s | %s |\n",
+		table += fmt.Sprintf("| [%s](handlers/%s/README.md) | %s | `%s` | %s | %s | %s |\n",
 			cells[0], strings.ToLower(cells[0]), strings.ReplaceAll(cells[1], ",", ", "),
-			strings.ReplaceAll(cells[2], ",", "`, `"), cells[3], cells[4])
+			strings.ReplaceAll(cells[2], ",", "`, `"), cells[3], cells[4], cells[5])
 	}
 	return table
 }

@@ -28,6 +28,8 @@ type Plugin struct {
 	Rules []Rule
 	// Mutates and Validates say which of Handler's functions New gives.
 	Mutates, Validates bool
+	// Needs says what the plugin does not run without, empty for nothing.
+	Needs string
 	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
 	// otherwise.
 	OnByDefault bool

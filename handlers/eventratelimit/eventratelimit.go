@@ -27,6 +27,7 @@ func Plugin() handlers.Plugin {
 		Summary:   "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("events")},
 		Validates: true,
+		Needs:     "a configuration",
 		New: func(config []byte) (handlers.Handler, error) {
 			return newHandler(config, time.Now)
 		},

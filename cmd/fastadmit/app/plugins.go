@@ -18,10 +18,10 @@ func newPluginsCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tDOES\tRESOURCES\tWHAT IT DOES\tIN KUBE-APISERVER")
+			fmt.Fprintln(w, "NAME\tDOES\tRESOURCES\tWHAT IT DOES\tNEEDS\tIN KUBE-APISERVER")
 			for _, plugin := range o.table() {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n",
-					plugin.Name, phases(&plugin), resources(&plugin), plugin.Summary, inAPIServer(&plugin))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
+					plugin.Name, phases(&plugin), resources(&plugin), plugin.Summary, needs(&plugin), inAPIServer(&plugin))
 			}
 			return failed(w.Flush())
 		},
@@ -50,6 +50,13 @@ func resources(plugin *handlers.Plugin) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+func needs(plugin *handlers.Plugin) string {
+	if plugin.Needs == "" {
+		return "nothing"
+	}
+	return plugin.Needs
 }
 
 func inAPIServer(plugin *handlers.Plugin) string {
