@@ -53,7 +53,9 @@ func BenchmarkDecode(b *testing.B) {
 // the same Pod without init containers and volumes.
 func BenchmarkDecodeSmaller(b *testing.B) {
 	body := corpus.MustRead(benchmarked)
-	var review struct{ Request struct{ Object json.RawMessage } }
+	var review struct {
+		Request struct{ Object json.RawMessage }
+	}
 	var pod map[string]any
 	if err := errors.Join(json.Unmarshal(body, &review), json.Unmarshal(review.Request.Object, &pod)); err != nil {
 		b.Fatal(err)

@@ -54,8 +54,8 @@ type Cause struct{ Type, Message, Field string }
 func (r *Response) reset() {
 	clear(r.warnings)
 	clear(r.annotations)
-	patch := resetArena(r.Patch)
-	*r = Response{Patch: patch, warnings: r.warnings[:0], annotations: r.annotations[:0]}
+	r.Allowed, r.Status, r.Patch = false, Status{}, resetArena(r.Patch)
+	r.warnings, r.warningRunes, r.annotations = r.warnings[:0], 0, r.annotations[:0]
 }
 
 // Warn adds a warning that kubectl shows to the user. Control characters,

@@ -108,7 +108,7 @@ func (e *editor) edit() {
 		}
 	case 7:
 		if v.Kind() == codec.KindObject {
-			e.object.EnsureObject(append(path, "deep", name)...)
+			e.object.EnsureObject(append(path, "made/~", name)...)
 		}
 	case 8: // there and back
 		was := string(v.AppendJSON(nil))
