@@ -50,6 +50,7 @@ type Review struct {
 	apiVersion string
 	fields     [fieldCount]string // the JSON text of the request's fields
 	wrong      string             // what is wrong with one of them
+	decoded    bool               // there is something to forget
 }
 
 // A field is one of AdmissionRequest's, in the order of kube-apiserver's
@@ -107,6 +108,7 @@ func (r *Review) reset() {
 	r.Response.reset()
 	r.apiVersion = ""
 	r.wrong = ""
+	r.decoded = false
 	clear(r.fields[:])
 }
 
@@ -117,7 +119,11 @@ func (r *Review) reset() {
 // An error says why body is no AdmissionReview that can be answered: not JSON,
 // another kind or API version, no request, no uid, or a field of a wrong type.
 func (r *Review) Decode(body []byte) error {
-	r.reset()
+	if r.decoded {
+		r.reset()
+	}
+	r.decoded = true
+	r.Response.reset()
 	r.envelope.reset(stringOf(body))
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)

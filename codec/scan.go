@@ -215,6 +215,13 @@ func (c *cursor) fail(want string) bool {
 // nameIs compares a member name as it is written with one in plain text. An
 // escaped name is longer than what it stands for.
 func (o *Object) nameIs(raw, name string) bool {
+	if raw != "" && name != "" && raw[0] != name[0] && raw[0] != '\\' {
+		return false // nearly all names that are passed, without a call
+	}
+	return o.nameEquals(raw, name)
+}
+
+func (o *Object) nameEquals(raw, name string) bool {
 	if len(raw) <= len(name) {
 		return raw == name && strings.IndexByte(raw, '\\') < 0
 	}
