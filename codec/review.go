@@ -50,7 +50,7 @@ type Review struct {
 	apiVersion string
 	fields     [fieldCount]string // the JSON text of the request's fields
 	wrong      string             // what is wrong with one of them
-	decoded    bool               // there is something to forget
+	decoded    bool               // there may be fields to forget
 }
 
 // A field is one of AdmissionRequest's, in the order of kube-apiserver's
@@ -106,10 +106,10 @@ func (r *Review) reset() {
 	r.OldObject.reset("")
 	r.Options.reset("")
 	r.Response.reset()
-	r.apiVersion = ""
-	r.wrong = ""
-	r.decoded = false
-	clear(r.fields[:])
+	if r.decoded {
+		r.apiVersion, r.wrong, r.decoded = "", "", false
+		clear(r.fields[:])
+	}
 }
 
 // Decode makes r the AdmissionReview in body. It scans the envelope once and
@@ -119,11 +119,8 @@ func (r *Review) reset() {
 // An error says why body is no AdmissionReview that can be answered: not JSON,
 // another kind or API version, no request, no uid, or a field of a wrong type.
 func (r *Review) Decode(body []byte) error {
-	if r.decoded {
-		r.reset()
-	}
+	r.reset()
 	r.decoded = true
-	r.Response.reset()
 	r.envelope.reset(stringOf(body))
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
