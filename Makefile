@@ -12,7 +12,7 @@ VULN := go tool -modfile=tools/vuln/go.mod
 
 .PHONY: help
 help: ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: build
 build: ## build bin/fastadmit
@@ -43,12 +43,16 @@ check: ## format, vet, linters, vulnerabilities, conventions
 docs: ## write what is generated in documents anew
 	go test -run Conventions . -update
 
+.PHONY: e2e
+e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, and the wire
+	e2e/run
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list ./... | while read -r package; do \
 		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$package"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package"; \
 		done; \
 	done
 

@@ -1,0 +1,106 @@
+package oracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Answer is what comes of a request in one phase.
+type Answer struct {
+	// Status is what the user gets; nil if the request is allowed.
+	Status *metav1.Status
+	// Object is the object after a Mutate that allowed the request.
+	Object []byte
+}
+
+// An Implementation of a plugin.
+type Implementation interface {
+	answer(r *request, phase handlers.Phase) (Answer, error)
+}
+
+// Comparison is how the answers to a case compare.
+type Comparison struct {
+	// Difference says how fastadmit's answers differ from Kubernetes'; empty if
+	// they do not.
+	Difference string
+	// Denied and Changed say what Kubernetes did in either phase.
+	Denied, Changed bool
+}
+
+// Compare asks both about the case, in both phases. The error is one of
+// asking.
+func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
+	var comparison Comparison
+	r, err := newRequest(c)
+	if err != nil {
+		return comparison, fmt.Errorf("cannot make the request: %w", err)
+	}
+	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		want, err := upstream.answer(r, phase)
+		if err != nil {
+			return comparison, fmt.Errorf("cannot ask Kubernetes: %w", err)
+		}
+		comparison.Denied = comparison.Denied || want.Status != nil
+		comparison.Changed = comparison.Changed || want.Object != nil && !equalJSON(want.Object, r.object)
+		got, err := ours.answer(r, phase)
+		difference := got.differs(want)
+		if err != nil {
+			difference = fmt.Sprintf("no answer: %v", err)
+		}
+		if difference != "" {
+			comparison.Difference = fmt.Sprintf("%s: %s\nreview %s", phase, difference, r.body)
+			return comparison, nil
+		}
+	}
+	return comparison, nil
+}
+
+func (a Answer) differs(want Answer) string {
+	if got, want := seen(a.Status), seen(want.Status); !reflect.DeepEqual(got, want) {
+		return fmt.Sprintf("got status %s, want %s", show(got), show(want))
+	}
+	if !equalJSON(a.Object, want.Object) {
+		return fmt.Sprintf("got object %s, want %s", a.Object, want.Object)
+	}
+	return ""
+}
+
+// seen returns the part of a status that is the plugin's.
+func seen(s *metav1.Status) *metav1.Status {
+	if s == nil {
+		return nil
+	}
+	return &metav1.Status{Status: s.Status, Code: s.Code, Reason: s.Reason, Message: s.Message, Details: s.Details}
+}
+
+func show(s *metav1.Status) string {
+	shown, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(shown)
+}
+
+func equalJSON(a, b []byte) bool {
+	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
+}
+
+// decode keeps numbers as they are written.
+func decode(text []byte) any {
+	if len(text) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return err.Error()
+	}
+	return v
+}

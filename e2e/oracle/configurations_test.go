@@ -1,0 +1,53 @@
+package oracle_test
+
+import (
+	"testing"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// TestConfigurations asks both sides whether they take a configuration.
+func TestConfigurations(t *testing.T) {
+	row := tally.Row{Plugin: "EventRateLimit", Test: "configurations"}
+	f := func(config, listed string) {
+		t.Helper()
+		row.Cases++
+		_, want := oracle.NewUpstream(row.Plugin, config)
+		_, got := oracle.NewOurs(find(t, row.Plugin, plugins.DefaultOptions()), config)
+		switch {
+		case (got == nil) == (want == nil) && listed != "":
+			t.Errorf("%s: got %v from both, want a difference: %s", config, got, listed)
+		case (got == nil) == (want == nil):
+		case listed != "":
+			row.Listed = append(row.Listed, listed)
+		default:
+			t.Errorf("%s: got %v, want %v", config, got, want)
+			row.Different = append(row.Different, config)
+		}
+	}
+	const head = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n"
+	f("", "")
+	f("rubbish", "")
+	f("{}", "")
+	f(head, "")
+	f(head+"limits: []", "")
+	f(head+"limits: [{type: Server, qps: 1, burst: 1}]", "")
+	f(head+"limits: [{type: Server, qps: 0, burst: 1}]", "")
+	f(head+"limits: [{type: Server, qps: 1, burst: 0}]", "")
+	f(head+"limits: [{type: Server, qps: -1, burst: 1}]", "")
+	f(head+"limits: [{type: Server, qps: 1}]", "")
+	f(head+"limits: [{type: server, qps: 1, burst: 1}]", "")
+	f(head+"limits: [{type: Namespace, qps: 1, burst: 1, cacheSize: -1}]", "")
+	f(head+"limits: [{type: Server, qps: 1, burst: 1, cacheSize: -1}]", "")
+	f(head+"limits: [{type: User, qps: 1, burst: 1}, {type: User, qps: 1, burst: 1}]", "")
+	f(head+"limits: [{type: User, qps: 4294967296, burst: 1}]", "")
+	f(head+"limits: [{type: User, qps: '1', burst: 1}]", "")
+	f("apiVersion: eventratelimit.admission.k8s.io/v1beta1\nkind: Configuration\nlimits: [{type: User, qps: 1, burst: 1}]", "")
+	f("apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Other\nlimits: [{type: User, qps: 1, burst: 1}]", "")
+	f(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"User","qps":1,"burst":1}]}`, "")
+	f(head+"limits: [{type: User, qps: 1, burst: 1, qpss: 2}]", "a field that is unknown is an error")
+	f(head+"limits: [{type: User, qps: 1, burst: 1, burst: 2}]", "a field that stands there twice is an error")
+	mustWrite(t, row)
+}

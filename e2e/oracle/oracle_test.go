@@ -1,0 +1,123 @@
+package oracle_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand"
+	randv2 "math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	apitesting "k8s.io/kubernetes/pkg/api/testing"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of the generated cases; 0 takes one from the clock")
+	cases = flag.Int("cases", 10000, "generated cases for each plugin")
+)
+
+// differencesMax is how many differences of a plugin are worth reading.
+const differencesMax = 5
+
+func newGenerator(seed uint64) *generator {
+	funcs := fuzzer.MergeFuzzerFuncs(apitesting.FuzzerFuncs)
+	f := fuzzer.FuzzerFor(funcs, rand.NewSource(int64(seed)), legacyscheme.Codecs)
+	return &generator{
+		Rand: randv2.New(randv2.NewPCG(seed, 0)),
+		fuzz: func(internal runtime.Object) { f.Fill(internal) },
+	}
+}
+
+// TestMain silences what Kubernetes logs about plugins that deny: this asks for
+// thousands of denials.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// TestCoverage fails if a plugin is not tried.
+func TestCoverage(t *testing.T) {
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if !slices.ContainsFunc(suites(), func(s suite) bool { return s.name == p.Name }) {
+			t.Errorf("%s: got no suite, want one in suites_test.go", p.Name)
+		}
+	}
+}
+
+// TestGenerated asks Kubernetes and fastadmit about generated requests.
+func TestGenerated(t *testing.T) {
+	start := *seed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
+	}
+	for _, s := range suites() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Logf("again: go test ./oracle -run 'TestGenerated/%s$' -seed %d", s.name, start)
+			row := tally.Row{Plugin: s.name, Test: "generated in process"}
+			for i, v := range s.variants {
+				upstream, ours := s.implementations(t, &v)
+				// In a bubble the clock stands still unless the test sleeps, so both
+				// plugins see the same time.
+				synctest.Test(t, func(t *testing.T) {
+					s.generated(t, &row, v, newGenerator(start+uint64(i)), upstream, ours)
+				})
+			}
+			mustWrite(t, row)
+		})
+	}
+}
+func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, upstream, ours oracle.Implementation) {
+	n := *cases/len(s.variants) + 1
+	row.Cases += n
+	var denied, changed int
+	for i := range n {
+		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
+		c := s.generate(g)
+		c.About = fmt.Sprintf("%s, case %d", v.about, i)
+		comparison := compare(t, c, upstream, ours)
+		if comparison.Difference != "" {
+			if row.Different = append(row.Different, c.About); len(row.Different) == differencesMax {
+				mustWrite(t, *row)
+				t.Fatal("and perhaps more")
+			}
+		}
+		if comparison.Denied {
+			denied++
+		}
+		if comparison.Changed {
+			changed++
+		}
+	}
+	t.Logf("%s: %d cases, of which Kubernetes denied %d and changed %d", v.about, n, denied, changed)
+	// A generator that hardly ever meets what the plugin does proves nothing.
+	if s.denies && denied < n/50 || s.changes && changed < n/50 {
+		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, n/50)
+	}
+}
+
+func compare(t *testing.T, c *oracle.Case, upstream, ours oracle.Implementation) oracle.Comparison {
+	t.Helper()
+	comparison, err := oracle.Compare(c, upstream, ours)
+	if err != nil {
+		t.Fatalf("%s: %v", c.About, err)
+	}
+	if comparison.Difference != "" {
+		t.Errorf("%s: %s", c.About, comparison.Difference)
+	}
+	return comparison
+}

@@ -1,0 +1,102 @@
+package oracle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
+	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// webhook is the name the API server knows fastadmit by, here.
+const webhook = "fastadmit.example.com"
+
+// ours is a plugin of fastadmit in a chain of its own. Its answers are taken
+// as an API server takes them.
+type ours struct{ chain *handlers.Chain }
+
+// NewOurs makes the plugin ready. Config is its own configuration file, empty
+// for none.
+func NewOurs(plugin handlers.Plugin, config string) (Implementation, error) {
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin},
+		func(string) bool { return true },
+		func(string) ([]byte, error) {
+			if config == "" {
+				return nil, nil
+			}
+			return []byte(config), nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &ours{chain}, nil
+}
+
+func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
+	response, err := o.respond(r.body, phase)
+	if err != nil {
+		return Answer{}, err
+	}
+	decoded := new(admissionv1.AdmissionReview)
+	if err := runtime.DecodeInto(reviewCodec(), response, decoded); err != nil {
+		return Answer{}, fmt.Errorf("%w in %s", err, response)
+	}
+	result, err := webhookrequest.VerifyAdmissionResponse(uid, phase == handlers.Mutate, decoded)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w in %s", err, response)
+	}
+	if !result.Allowed {
+		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
+		status.Message = strings.TrimPrefix(status.Message, fmt.Sprintf("admission webhook %q denied the request: ", webhook))
+		return Answer{Status: &status}, nil
+	}
+	if phase == handlers.Validate {
+		return Answer{}, nil
+	}
+	object, err := apply(result.Patch, r.object)
+	return Answer{Object: object}, err
+}
+
+func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(bytes.Clone(body)); err != nil {
+		return nil, err
+	}
+	if _, err := o.chain.Review(context.Background(), review, phase, handlers.All); err != nil {
+		return nil, err
+	}
+	return review.AppendResponse(nil), nil
+}
+
+// apply applies a patch with the API server's own library. A patch that
+// changes nothing is an error: there should have been none.
+func apply(patch, object []byte) ([]byte, error) {
+	if len(patch) == 0 {
+		return object, nil
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, patch)
+	}
+	if object == nil {
+		return nil, errors.New("a patch of a request without an object")
+	}
+	patched, err := operations.Apply(object)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, patch)
+	}
+	if equalJSON(patched, object) {
+		return nil, fmt.Errorf("a patch that changes nothing: %s", patch)
+	}
+	return patched, nil
+}

@@ -1,0 +1,140 @@
+package oracle_test
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// A suite is how a plugin is tried.
+type suite struct {
+	name     string
+	generate func(g *generator) *oracle.Case
+	// pause is the longest time between two cases.
+	pause    time.Duration
+	variants []variant
+	// denies and changes say what the plugin does.
+	denies, changes bool
+	// removed is the command that answers for a plugin that Kubernetes has
+	// removed.
+	removed string
+}
+
+// A variant is a way to configure the plugin.
+type variant struct {
+	about   string
+	config  string
+	options plugins.Options
+}
+
+func (s *suite) implementations(t *testing.T, v *variant) (upstream, ours oracle.Implementation) {
+	t.Helper()
+	ours, err := oracle.NewOurs(find(t, s.name, v.options), v.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.removed != "" {
+		removed, err := oracle.StartRemoved(s.removed)
+		if err != nil {
+			t.Fatalf("%v; make e2e builds it", err)
+		}
+		t.Cleanup(func() {
+			if err := removed.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		return removed, ours
+	}
+	setTolerationFlags(t, v.options)
+	upstream, err = oracle.NewUpstream(s.name, v.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return upstream, ours
+}
+
+func find(t *testing.T, name string, options plugins.Options) handlers.Plugin {
+	t.Helper()
+	for _, p := range plugins.InTree(options) {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("fastadmit has no plugin %s", name)
+	return handlers.Plugin{}
+}
+
+// setTolerationFlags sets kube-apiserver's flags, which are global variables.
+func setTolerationFlags(t *testing.T, options plugins.Options) {
+	flags := pflag.NewFlagSet("", pflag.PanicOnError)
+	defaulttolerationseconds.RegisterFlags(flags)
+	if err := flags.Parse([]string{
+		"--default-not-ready-toleration-seconds", itoa(options.Tolerations.NotReadyTolerationSeconds),
+		"--default-unreachable-toleration-seconds", itoa(options.Tolerations.UnreachableTolerationSeconds),
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// suites returns a suite for every plugin that both sides have.
+func suites() []suite {
+	one := []variant{{options: plugins.DefaultOptions()}}
+	anything := func(g *generator) *oracle.Case {
+		if g.in(2) {
+			return g.pod()
+		}
+		return g.other()
+	}
+	return []suite{
+		{name: "AlwaysAdmit", generate: anything, variants: one},
+		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
+		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
+		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
+		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
+		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
+		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
+	}
+}
+
+func tolerationVariants() []variant {
+	var all []variant
+	for _, seconds := range [][2]int64{{300, 300}, {0, 60}, {-1, math.MaxInt64}} {
+		v := variant{about: fmt.Sprintf("seconds %d and %d", seconds[0], seconds[1]), options: plugins.DefaultOptions()}
+		v.options.Tolerations.NotReadyTolerationSeconds = seconds[0]
+		v.options.Tolerations.UnreachableTolerationSeconds = seconds[1]
+		all = append(all, v)
+	}
+	return all
+}
+
+func limitVariants() []variant {
+	var all []variant
+	for _, limits := range []string{
+		`{"type":"Server","qps":5,"burst":9}`,
+		`{"type":"Namespace","qps":1,"burst":3,"cacheSize":2}`,
+		`{"type":"User","qps":2,"burst":3}`,
+		`{"type":"SourceAndObject","qps":1,"burst":2,"cacheSize":40}`,
+		`{"type":"User","qps":1,"burst":3,"cacheSize":2},{"type":"Server","qps":7,"burst":50},{"type":"Namespace","qps":3,"burst":1},{"type":"User","qps":3,"burst":1}`,
+	} {
+		all = append(all, variant{
+			about:   limits,
+			config:  `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[` + limits + `]}`,
+			options: plugins.DefaultOptions(),
+		})
+	}
+	return all
+}

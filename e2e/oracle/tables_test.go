@@ -1,0 +1,194 @@
+package oracle_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/e2e/tables"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// TestTables asks about what Kubernetes' own tests of the plugins ask about.
+func TestTables(t *testing.T) {
+	for _, s := range suites() {
+		t.Run(s.name, func(t *testing.T) {
+			cases, err := tables.Read("../testdata/" + s.name + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			upstream, ours := s.implementations(t, &s.variants[0])
+			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
+			for _, c := range cases {
+				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
+					row.Different = append(row.Different, c.About)
+				}
+			}
+			mustWrite(t, row)
+		})
+	}
+}
+
+func mustWrite(t *testing.T, row tally.Row) {
+	t.Helper()
+	if err := row.Write(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableCase makes the request that a client's write becomes.
+func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
+	t.Helper()
+	object := c.New()
+	gvk := object.GroupVersionKind()
+	request := &oracle.Case{
+		About: c.About, Operation: admission.Create, Kind: gvk,
+		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
+		Name: object.GetName(), Namespace: "default",
+		Object: typed(t, object), Options: &metav1.CreateOptions{},
+	}
+	if gvk.Kind == "Eviction" {
+		request.Resource = pods
+	}
+	if old := c.Old(); old != nil {
+		request.Operation, request.OldObject, request.Options = admission.Update, typed(t, old), &metav1.UpdateOptions{}
+	}
+	return request
+}
+
+func resourceOf(gvk schema.GroupVersionKind) string {
+	resource := strings.ToLower(gvk.Kind) + "s"
+	if strings.HasSuffix(gvk.Kind, "Class") {
+		resource = strings.ToLower(gvk.Kind) + "es"
+	}
+	return resource
+}
+
+// typed returns the object as an API server decodes it.
+func typed(t *testing.T, u *unstructured.Unstructured) runtime.Object {
+	t.Helper()
+	content, err := u.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	object, gvk, err := strict.Decode(content, nil, nil)
+	if err != nil {
+		t.Fatalf("%v in %s", err, content)
+	}
+	object.GetObjectKind().SetGroupVersionKind(*gvk)
+	legacyscheme.Scheme.Default(object)
+	return object
+}
+
+// TestSequences asks about the sequences in Kubernetes' own test of
+// EventRateLimit: a letter is an Event whose part has that value, a small one
+// a dry run, and a dot a second's wait.
+func TestSequences(t *testing.T) {
+	limit := func(kind string, burst, cacheSize int) string {
+		return fmt.Sprintf(`{"type":%q,"qps":1,"burst":%d,"cacheSize":%d}`, kind, burst, cacheSize)
+	}
+	server := limit("Server", 100, 0)
+	row := tally.Row{Plugin: "EventRateLimit", Test: "sequences in process"}
+	f := func(part, sequence string, limits ...string) {
+		t.Helper()
+		v := variant{config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[` +
+			strings.Join(limits, ",") + `]}`, options: plugins.DefaultOptions()}
+		synctest.Test(t, func(t *testing.T) {
+			upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v)
+			for i, letter := range sequence {
+				if letter == '.' {
+					time.Sleep(time.Second)
+					continue
+				}
+				row.Cases++
+				c := eventWith(part, strings.ToUpper(string(letter)))
+				c.About = fmt.Sprintf("%s of %q, event %d", part, sequence, i)
+				c.DryRun = letter >= 'a'
+				if compare(t, c, upstream, ours).Difference != "" {
+					row.Different = append(row.Different, c.About)
+				}
+			}
+		})
+	}
+	for _, sequence := range []string{"A", "AAAA", "AAaaaaAAa", "AAAA.A"} {
+		f("namespace", sequence, limit("Server", 3, 0))
+	}
+	for part, kind := range map[string]string{"namespace": "Namespace", "component": "SourceAndObject", "user": "User"} {
+		for _, sequence := range []string{"AAAA", "AAAB", "AABA", "AAAA.A", "AAABA"} {
+			f(part, sequence, server, limit(kind, 3, 10))
+		}
+		f(part, "AABBBABACAB", server, limit(kind, 3, 2))
+	}
+	for _, part := range slices.Sorted(maps.Keys(eventParts())) {
+		f(part, "AAB", server, limit("SourceAndObject", 1, 10))
+	}
+	mustWrite(t, row)
+}
+
+// eventParts are the fields of an Event in a SourceAndObject key.
+func eventParts() map[string]func(e *corev1.Event) *string {
+	return map[string]func(e *corev1.Event) *string{
+		"component":  func(e *corev1.Event) *string { return &e.Source.Component },
+		"host":       func(e *corev1.Event) *string { return &e.Source.Host },
+		"kind":       func(e *corev1.Event) *string { return &e.InvolvedObject.Kind },
+		"object's":   func(e *corev1.Event) *string { return &e.InvolvedObject.Namespace },
+		"name":       func(e *corev1.Event) *string { return &e.InvolvedObject.Name },
+		"uid":        func(e *corev1.Event) *string { return (*string)(&e.InvolvedObject.UID) },
+		"apiVersion": func(e *corev1.Event) *string { return &e.InvolvedObject.APIVersion },
+	}
+}
+
+func eventWith(part, value string) *oracle.Case {
+	event := &corev1.Event{}
+	gvk := corev1.SchemeGroupVersion.WithKind("Event")
+	event.SetGroupVersionKind(gvk)
+	c := &oracle.Case{
+		Operation: admission.Create, Kind: gvk, Resource: gvk.GroupVersion().WithResource("events"),
+		Object: event, Options: &metav1.CreateOptions{}, Name: "name",
+	}
+	switch part {
+	case "namespace":
+		c.Namespace = value
+	case "user":
+		c.User.Name = value
+	default:
+		*eventParts()[part](event) = value
+	}
+	return c
+}
+
+// TestListed shows the differences that README.md lists: if one goes away, so
+// must its line there.
+func TestListed(t *testing.T) {
+	v := variant{options: plugins.DefaultOptions(), config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",` +
+		`"kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`}
+	synctest.Test(t, func(t *testing.T) {
+		upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v)
+		first, second := eventWith("component", "a"), eventWith("component", "ab")
+		*eventParts()["host"](first.Object.(*corev1.Event)) = "bc"
+		*eventParts()["host"](second.Object.(*corev1.Event)) = "c"
+		compare(t, first, upstream, ours)
+		comparison, err := oracle.Compare(second, upstream, ours)
+		if err != nil || !strings.Contains(comparison.Difference, "limit reached on type SourceAndObject for key abc") {
+			t.Errorf("got %v, %v, want Kubernetes to take two keys for one", comparison, err)
+		}
+	})
+	mustWrite(t, tally.Row{Plugin: "EventRateLimit", Test: "listed differences", Cases: 1,
+		Listed: []string{"SourceAndObject keys whose fields run together into the same text share a bucket in-tree"}})
+}

@@ -1,0 +1,85 @@
+// The command v1.29 answers AdmissionReviews as the admission plugin
+// SecurityContextDeny of Kubernetes v1.29 would, the last release that had it.
+// It reads them from standard input, one a line, and writes a line for each:
+// the metav1.Status of the denial, or null.
+//
+// It is a process of its own because no two releases of Kubernetes can be
+// linked into one.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"os"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corescheme "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/securitycontext/scdeny"
+)
+
+func main() {
+	utilruntime.ErrorHandlers = nil
+	if err := answer(os.Stdin, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func answer(in io.Reader, out io.Writer) error {
+	plugin := scdeny.NewSecurityContextDeny()
+	reviews := json.NewDecoder(bufio.NewReader(in))
+	statuses := json.NewEncoder(out)
+	for {
+		var review admissionv1.AdmissionReview
+		if err := reviews.Decode(&review); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		status, err := ask(plugin, review.Request)
+		if err != nil {
+			return err
+		}
+		if err := statuses.Encode(status); err != nil {
+			return err
+		}
+	}
+}
+
+func ask(plugin *scdeny.Plugin, r *admissionv1.AdmissionRequest) (*metav1.Status, error) {
+	if !plugin.Handles(admission.Operation(r.Operation)) {
+		return nil, nil
+	}
+	object, err := internal(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+	if err != nil {
+		return nil, err
+	}
+	attributes := admission.NewAttributesRecord(object, nil, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+		schema.GroupVersionResource(*r.RequestResource), r.RequestSubResource, admission.Operation(r.Operation), nil, *r.DryRun, nil)
+	if err := plugin.Validate(context.Background(), attributes, nil); err != nil {
+		return responsewriters.ErrorToAPIStatus(err), nil
+	}
+	return nil, nil
+}
+
+// internal returns a Pod as the API server works on it, nil for anything else.
+func internal(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
+	if kind != corev1.SchemeGroupVersion.WithKind("Pod") {
+		return nil, nil
+	}
+	pod, converted := new(corev1.Pod), new(core.Pod)
+	if err := json.Unmarshal(raw, pod); err != nil {
+		return nil, err
+	}
+	return converted, corescheme.Convert_v1_Pod_To_core_Pod(pod, converted, nil)
+}

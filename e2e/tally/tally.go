@@ -1,0 +1,86 @@
+// Package tally counts how often fastadmit and Kubernetes came to the same
+// result. Tests write their counts, command tally/show makes the table.
+package tally
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Row is what one kind of test found out about one plugin.
+type Row struct {
+	Plugin    string
+	Test      string // what was compared
+	Cases     int
+	Different []string // what differs
+	// Listed are differences that README.md gives the reason for, and Skipped
+	// are cases that were not tried.
+	Listed, Skipped []string
+}
+
+// Dir is where tests write, an environment variable; they do not if it is
+// empty.
+const Dir = "FASTADMIT_TALLY"
+
+// Write keeps the row for the table.
+func (r Row) Write() error {
+	dir := os.Getenv(Dir)
+	if dir == "" {
+		return nil
+	}
+	content, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, r.Test+"-"+r.Plugin+".json"), content, 0o644)
+}
+
+// Read returns all rows in dir, sorted.
+func Read(dir string) ([]Row, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(files))
+	for i, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(content, &rows[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return strings.Compare(a.Plugin+" "+a.Test, b.Plugin+" "+b.Test)
+	})
+	return rows, nil
+}
+
+// Table returns the rows as a table, and below it what is not plainly equal.
+func Table(rows []Row) string {
+	var text strings.Builder
+	t := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "PLUGIN\tTEST\tCASES\tEQUAL\tDIFFERENT\tLISTED\tSKIPPED")
+	for _, r := range rows {
+		equal := r.Cases - len(r.Different) - len(r.Listed)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", r.Plugin, r.Test, r.Cases, equal, len(r.Different), len(r.Listed), len(r.Skipped))
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	for _, r := range rows {
+		for _, list := range []struct {
+			what string
+			all  []string
+		}{{"different", r.Different}, {"listed", r.Listed}, {"skipped", r.Skipped}} {
+			for _, s := range list.all {
+				fmt.Fprintf(&text, "%s, %s: %s: %s\n", r.Plugin, r.Test, list.what, s)
+			}
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// A decide is what a plugin does to a review.
+type decide func(ctx context.Context, review *codec.Review) handlers.Result
+
+func plugins() []handlers.Plugin {
+	return []handlers.Plugin{
+		plugin("Echo", echoMutating, echoValidating),
+		plugin("DenyUnwanted", nil, denyUnwanted),
+		plugin("DenyAttach", nil, denyAttach),
+		plugin("StageOne", stage("mutation-start", "mutation-stage-1"), nil),
+		plugin("StageTwo", stage("mutation-stage-1", "mutation-stage-2"), nil),
+		plugin("AddInitContainer", addInitContainer, nil),
+		plugin("Slow", nil, slow),
+		plugin("Panic", nil, func(context.Context, *codec.Review) handlers.Result { panic("as it is meant to") }),
+	}
+}
+
+func plugin(name string, admit, validate decide) handlers.Plugin {
+	return handlers.Plugin{
+		Name: name, Summary: "for tests", Own: true,
+		Rules:   []handlers.Rule{handlers.Any()},
+		Mutates: admit != nil, Validates: validate != nil,
+		New: func([]byte) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit, Validate: validate}, nil
+		},
+	}
+}
+
+// echoMutating says what it gets, and notes the operation in what is written.
+func echoMutating(ctx context.Context, review *codec.Review) handlers.Result {
+	operation := review.Operation()
+	if (operation == codec.Create || operation == codec.Update) && review.SubResource() == "" {
+		review.Object.EnsureObject("metadata", "annotations")
+		review.Object.SetString(string(operation), "metadata", "annotations", "e2e.example.com/echo")
+	}
+	return echo(review, "mutate")
+}
+
+func echoValidating(_ context.Context, review *codec.Review) handlers.Result {
+	return echo(review, "validate")
+}
+
+func echo(review *codec.Review, phase string) handlers.Result {
+	resource := review.Resource().Resource
+	if sub := review.SubResource(); sub != "" {
+		resource += "/" + sub
+	}
+	extra := review.UserInfo().Get("extra").JSON()
+	review.Response.Warn(fmt.Sprintf("%s %s %s %s %s dryRun=%t user=%s extra=%s",
+		phase, review.Operation(), resource, review.Name(), review.APIVersion(), review.DryRun(), review.Username(), extra))
+	if err := review.Response.Annotate("echo", string(review.Operation())); err != nil {
+		return handlers.Errored(err)
+	}
+	return handlers.Allowed()
+}
+
+// denyUnwanted denies what says of itself that it is not wanted.
+func denyUnwanted(_ context.Context, review *codec.Review) handlers.Result {
+	object := &review.Object
+	if review.Operation() == codec.Delete {
+		object = &review.OldObject
+	}
+	const key, unwanted = "webhook-e2e-test", "webhook-disallow"
+	for _, path := range [...]string{"labels", "annotations"} {
+		if object.Get("metadata", path, key).EqualString(unwanted) {
+			return deny(review, "the "+path+" contain unwanted values")
+		}
+	}
+	if object.Get("data", key).EqualString(unwanted) {
+		return deny(review, "the data contains unwanted key and value")
+	}
+	for container := range handlers.Containers(object.Get("spec")) {
+		if container.Get("name").EqualString(unwanted) {
+			return deny(review, "the pod contains unwanted container name")
+		}
+	}
+	return handlers.Allowed()
+}
+
+func denyAttach(_ context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() == codec.Connect && review.SubResource() == "attach" {
+		return deny(review, "attaching to pod 'to-be-attached-pod' is not allowed")
+	}
+	return handlers.Allowed()
+}
+
+func deny(review *codec.Review, why string) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, errors.New(why)))
+}
+
+// stage sets one key of an object's data if another one is set.
+func stage(from, to string) decide {
+	return func(_ context.Context, review *codec.Review) handlers.Result {
+		if review.Object.Get("data", from).EqualString("yes") {
+			review.Object.SetString("yes", "data", to)
+		}
+		return handlers.Allowed()
+	}
+}
+
+func addInitContainer(_ context.Context, review *codec.Review) handlers.Result {
+	if !review.Object.Get("spec", "initContainers").Exists() {
+		review.Object.Append(`{"name":"webhook-added-init-container","image":"webhook-added-image"}`, "spec", "initContainers")
+	}
+	return handlers.Allowed()
+}
+
+// slow takes three seconds.
+func slow(context.Context, *codec.Review) handlers.Result {
+	time.Sleep(3 * time.Second)
+	return handlers.Allowed()
+}

@@ -1,0 +1,56 @@
+package twins
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// random are the parts of objects and messages that no two clusters have in
+// common, and what is shown in their place.
+var random = []struct {
+	pattern *regexp.Regexp
+	shown   string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
+	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`), `"TIME"`},
+	{regexp.MustCompile(`"10\.0\.\d+\.\d+"`), `"CLUSTER-IP"`},
+	{regexp.MustCompile(`"resourceVersion":"\d+"`), `"resourceVersion":"N"`},
+	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
+	// What the API server puts before the message of a webhook's denial.
+	{regexp.MustCompile(`admission webhook \\"[^"]+\\" denied the request: `), ""},
+}
+
+// shown returns the object, or the error, less what is random in it. Generate
+// is what its name was made from, empty if it was not.
+func shown(object *unstructured.Unstructured, err error, generate string) string {
+	text := ""
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &status):
+		text = "status " + normal(status.Status())
+	case err != nil:
+		text = "error " + err.Error()
+	default:
+		text = "object " + normal(object)
+	}
+	if generate != "" {
+		name := regexp.MustCompile(regexp.QuoteMeta(generate) + "[a-z0-9]{5}")
+		text = name.ReplaceAllString(text, generate+"RANDOM")
+	}
+	return text
+}
+
+func normal(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	for _, r := range random {
+		text = r.pattern.ReplaceAll(text, []byte(r.shown))
+	}
+	return string(text)
+}

@@ -1,0 +1,258 @@
+// Package twins sends the same requests to two API servers: to one that has an
+// admission plugin switched on, and to one that has it off and fastadmit's in
+// its place. What they store and what they answer must be equal.
+package twins
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tables"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// twins are two clusters.
+type twins struct {
+	etcd      *cluster.Etcd
+	admission string // AdmissionConfiguration for either side
+	authority *cluster.Authority
+	fastadmit *cluster.Fastadmit
+	// off are both, without any of the plugins: what must be there before a
+	// test is written through them. The second one gets fastadmit's webhooks.
+	off [2]*cluster.APIServer
+}
+
+const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
+
+func start(t *testing.T) *twins {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
+		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
+	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
+	var names []string
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		names = append(names, p.Name)
+	}
+	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority,
+		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
+	// Started later, they end earlier, and with them their connections.
+	tw.off[0] = tw.etcd.StartAPIServer(t, "a", "a-off", "")
+	tw.off[1] = tw.etcd.StartAPIServer(t, "b", "b", "")
+	return tw
+}
+
+// with returns the clusters with the plugins on, until the test ends.
+func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer {
+	t.Helper()
+	var names []string
+	var mutating, validating []cluster.Webhook
+	for i := range on {
+		p := &on[i]
+		names = append(names, p.Name)
+		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Equivalent: true}
+		if p.Mutates {
+			hook.URL = tw.fastadmit.URL + "/mutate/" + p.Name
+			mutating = append(mutating, hook)
+		}
+		if p.Validates {
+			hook.URL = tw.fastadmit.URL + "/validate/" + p.Name
+			validating = append(validating, hook)
+		}
+	}
+	admission := ""
+	if on[0].Name == "EventRateLimit" {
+		admission = tw.admission
+	}
+	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
+	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
+	// In this order, for if the plugin mutates by denying, a validating marker
+	// is never reached.
+	if len(validating) > 0 {
+		tw.off[1].Validating(t, marker, validating...)
+	}
+	if len(mutating) > 0 {
+		tw.off[1].Mutating(t, marker, mutating...)
+	}
+	return [2]*cluster.APIServer{a, tw.off[1]}
+}
+
+// rules are the plugin's own, as a webhook configuration has them.
+func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
+	var all []admissionregistrationv1.RuleWithOperations
+	for _, r := range of {
+		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
+			APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources,
+		}}
+		for _, operation := range r.Operations {
+			rule.Operations = append(rule.Operations, admissionregistrationv1.OperationType(operation))
+		}
+		all = append(all, rule)
+	}
+	return all
+}
+
+// TestTwins goes through every plugin that v1.36.3 still has.
+func TestTwins(t *testing.T) {
+	tw := start(t)
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		row := tally.Row{Plugin: p.Name, Test: "twins"}
+		if p.LastRelease != "" {
+			row.Skipped = []string{"Kubernetes removed the plugin after " + p.LastRelease}
+			mustWrite(t, row)
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			tw.tables(t, p, &row)
+			mustWrite(t, row)
+		})
+	}
+	t.Run("Workloads", tw.workloads)
+}
+
+func mustWrite(t *testing.T, row tally.Row) {
+	t.Helper()
+	if err := row.Write(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
+	cases, err := tables.Read("../testdata/" + p.Name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Name == "EventRateLimit" {
+		cases = append(cases, burst()...)
+	}
+	// A namespace for each case: nobody has to delete anything.
+	for i := range cases {
+		tw.prepare(t, &cases[i], namespace(p.Name, i))
+	}
+	on := tw.with(t, p)
+	for i := range cases {
+		row.Cases++
+		if difference := compare(on, &cases[i], namespace(p.Name, i)); difference != "" {
+			t.Errorf("%s: %s", cases[i].About, difference)
+			row.Different = append(row.Different, cases[i].About)
+		}
+	}
+}
+
+// burst are Events that all go to one namespace: three are within its limit.
+func burst() []tables.Case {
+	var cases []tables.Case
+	for i := range 6 {
+		cases = append(cases, tables.Case{About: fmt.Sprintf("event %d of a burst", i), Object: map[string]any{
+			"apiVersion": "v1", "kind": "Event",
+			"metadata":       map[string]any{"name": fmt.Sprintf("burst-%d", i), "namespace": "burst"},
+			"involvedObject": map[string]any{"kind": "Pod", "name": "p", "namespace": "burst"},
+		}})
+	}
+	return cases
+}
+
+func namespace(plugin string, i int) string { return fmt.Sprintf("%s-%d", strings.ToLower(plugin), i) }
+
+// prepare makes what the case needs, on both sides.
+func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
+	t.Helper()
+	for _, object := range []*unstructured.Unstructured{c.New(), c.Old()} {
+		// Events name their namespace twice, so theirs stays.
+		if object != nil && object.GetNamespace() == "" {
+			object.SetNamespace(namespace)
+		}
+	}
+	for _, s := range tw.off {
+		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+		ns.SetName(c.New().GetNamespace())
+		if err := create(s, ns); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		if old := c.Old(); old != nil {
+			if err := create(s, old); err != nil {
+				t.Fatalf("%s: %v", c.About, err)
+			}
+		}
+	}
+}
+
+func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
+	resource, err := s.Resource(object)
+	if err != nil {
+		return err
+	}
+	_, err = resource.Create(context.Background(), object, metav1.CreateOptions{})
+	return err
+}
+
+// compare sends the case to both and says how they differ.
+func compare(on [2]*cluster.APIServer, c *tables.Case, namespace string) string {
+	var results [2]string
+	for i, s := range on {
+		object, err := write(s, c)
+		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
+			continue
+		}
+		stored, err := read(s, object)
+		results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+	}
+	if results[0] == results[1] {
+		return ""
+	}
+	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
+}
+
+// write does what the case says.
+func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	object := c.New()
+	resource, err := s.Resource(object)
+	if err != nil {
+		return nil, err
+	}
+	var subresources []string
+	if c.Subresource != "" {
+		subresources = append(subresources, c.Subresource)
+	}
+	if object.GetKind() == "Eviction" {
+		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+		pod.SetNamespace(object.GetNamespace())
+		if resource, err = s.Resource(pod); err != nil {
+			return nil, err
+		}
+	}
+	if c.Old() != nil {
+		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
+	}
+	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+}
+
+func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := s.Resource(object)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Get(context.Background(), object.GetName(), metav1.GetOptions{})
+}

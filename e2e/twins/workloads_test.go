@@ -1,0 +1,95 @@
+package twins
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tables"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+const (
+	workloadPods  = 8 // that the controllers and the test make of workloads.yaml
+	workloadsMax  = time.Minute
+	workloadsHome = "workloads"
+)
+
+// workloads compares the pods that kube-controller-manager makes, with all
+// plugins about pods on at once, in their order.
+func (tw *twins) workloads(t *testing.T) {
+	cases, err := tables.Read("../testdata/workloads.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var about []handlers.Plugin
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.LastRelease == "" && slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
+			about = append(about, p)
+		}
+	}
+	for _, s := range tw.off {
+		for _, object := range []string{"Namespace " + workloadsHome, "Node node"} {
+			kind, name, _ := strings.Cut(object, " ")
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+			u.SetName(name)
+			if err := create(s, u); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	on := tw.with(t, about...)
+	row := tally.Row{Plugin: "all about pods", Test: "workloads", Skipped: []string{
+		"CronJob: its controller makes Jobs, one a minute, and those are tried"}}
+	for _, s := range on {
+		s.StartControllerManager(t)
+		for _, c := range cases {
+			if err := create(s, c.New()); err != nil {
+				t.Fatalf("%s: %v", c.About, err)
+			}
+		}
+	}
+	in, out := pods(t, on[0]), pods(t, on[1])
+	for i := range in {
+		row.Cases++
+		if in[i] != out[i] {
+			t.Errorf("with fastadmit %s\nin-tree %s", out[i], in[i])
+			row.Different = append(row.Different, in[i])
+		}
+	}
+	mustWrite(t, row)
+}
+
+// pods returns the pods of the workloads, less what is random in them, sorted.
+func pods(t *testing.T, s *cluster.APIServer) []string {
+	t.Helper()
+	resource := s.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(workloadsHome)
+	for deadline := time.Now().Add(workloadsMax); ; time.Sleep(100 * time.Millisecond) {
+		list, err := resource.List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) == workloadPods {
+			var all []string
+			for i := range list.Items {
+				pod := &list.Items[i]
+				all = append(all, fmt.Sprintf("%s %s", pod.GetLabels()["app"], shown(pod, nil, pod.GetGenerateName())))
+			}
+			slices.Sort(all)
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d pods after %s, want %d", len(list.Items), workloadsMax, workloadPods)
+		}
+	}
+}

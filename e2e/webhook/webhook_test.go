@@ -1,0 +1,127 @@
+// Package webhook tests fastadmit as a registered webhook of a real
+// kube-apiserver: what passes through, what becomes of it, and what happens
+// when it fails.
+package webhook
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+)
+
+// testserver is built from ../testserver by make e2e.
+const testserver = "../.cache/testserver"
+
+// stand is what the tests of this package share.
+type stand struct {
+	*cluster.APIServer
+	authority *cluster.Authority
+	fastadmit *cluster.Fastadmit
+	warnings  *warnings
+	// client records warnings.
+	client kubernetes.Interface
+}
+
+// TestWebhook starts a cluster once for all tests of the package.
+func TestWebhook(t *testing.T) {
+	s := &stand{authority: cluster.NewAuthority(t), warnings: new(warnings)}
+	s.fastadmit = cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins",
+		"Echo,DenyUnwanted,DenyAttach,StageOne,StageTwo,AddInitContainer,Slow,Panic,AlwaysPullImages,AlwaysDeny")
+	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, "a", "apiserver", "")
+	config := rest.CopyConfig(s.Config)
+	config.WarningHandler = s.warnings
+	s.client = kubernetes.NewForConfigOrDie(config)
+	t.Run("Wire", s.wire)
+	t.Run("Conformance", s.conformance)
+	t.Run("Failure", s.failure)
+}
+
+// hook is the webhook of a plugin.
+func (s *stand) hook(path string) cluster.Webhook {
+	return cluster.Webhook{URL: s.fastadmit.URL + path, CA: s.authority.PEM, Rules: cluster.Everything()}
+}
+
+func (s *stand) marker() cluster.Webhook {
+	return cluster.Webhook{URL: s.fastadmit.URL, CA: s.authority.PEM}
+}
+
+func (s *stand) mutating(t *testing.T, hooks ...cluster.Webhook) {
+	t.Helper()
+	s.Mutating(t, s.marker(), hooks...)
+}
+
+func (s *stand) validating(t *testing.T, hooks ...cluster.Webhook) {
+	t.Helper()
+	s.Validating(t, s.marker(), hooks...)
+}
+
+// namespace makes a namespace and its service account, which no controller
+// does here.
+func (s *stand) namespace(t *testing.T, name string) string {
+	t.Helper()
+	ctx := context.Background()
+	if _, err := s.Client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// create creates an object written in YAML.
+func (s *stand) create(manifest string) (*unstructured.Unstructured, error) {
+	object := new(unstructured.Unstructured)
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		return nil, err
+	}
+	resource, err := s.Resource(object)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Create(context.Background(), object, metav1.CreateOptions{})
+}
+
+func (s *stand) mustCreate(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	object, err := s.create(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// warnings are what the API server passed on to the client.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+// take returns the warnings since the last time, sorted.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.all
+	w.all = nil
+	slices.Sort(taken)
+	return taken
+}
