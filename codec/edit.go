@@ -5,7 +5,6 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // rootEdit is the node of the document itself in Object.edits.
@@ -468,15 +467,7 @@ func (o *Object) checkJSON(json string, path []string) bool {
 
 // isPlainString reports whether json is a string of ASCII without escapes.
 func isPlainString(json string) bool {
-	if len(json) < 2 || json[0] != '"' || json[len(json)-1] != '"' {
-		return false
-	}
-	for i := 1; i < len(json)-1; i++ {
-		if c := json[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
+	return len(json) >= 2 && json[0] == '"' && json[len(json)-1] == '"' && isPlain(json[1:len(json)-1])
 }
 
 func (o *Object) refuse(path []string, reason string) {

@@ -36,6 +36,7 @@ type Object struct {
 
 	index   index
 	fingers [fingersMax]finger
+	pointed bool // fingers may be at something
 	changes int
 	pointer []byte // where Edits is
 }
@@ -73,7 +74,10 @@ func (o *Object) clear() {
 	o.changes = 0
 	o.node = ast.Node{}
 	o.index.reset()
-	clear(o.fingers[:])
+	if o.pointed {
+		clear(o.fingers[:])
+		o.pointed = false
+	}
 	clear(o.edits)
 	o.edits = o.edits[:0]
 	if cap(o.edits) > editsMax {
@@ -129,6 +133,9 @@ func (o *Object) fail(text string, pos int, want string) int {
 // unescape returns the plain text of a string, given what stands between its
 // quotes. It is a view of raw unless there are escapes in it.
 func (o *Object) unescape(raw string) string {
+	if isPlain(raw) {
+		return raw
+	}
 	escaped, ascii := false, true
 	for i := range len(raw) {
 		switch c := raw[i]; {

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"unicode/utf8"
 )
@@ -12,6 +13,10 @@ const hexDigits = "0123456789abcdef"
 // escaped.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
+	if isPlain(s) {
+		dst = append(dst, s...)
+		return append(dst, '"')
+	}
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -44,6 +49,30 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// AppendStringBytes is AppendString for text that is held as bytes.
+func AppendStringBytes(dst, text []byte) []byte { return AppendString(dst, stringOf(text)) }
+
+// isPlain reports whether a JSON string holds s as it is: ASCII without quotes,
+// backslashes and control characters, as nearly all strings of Kubernetes are.
+// It looks at eight bytes at a time.
+func isPlain(s string) bool {
+	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
+	b := bytesOf(s)
+	for ; len(b) >= 8; b = b[8:] {
+		x := binary.LittleEndian.Uint64(b)
+		// A subtraction sets the top bit of a byte that is too small for it.
+		if (x|(x-each*' ')|((x^each*'"')-each)|((x^each*'\\')-each))&top != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // isJSON reports whether text is one JSON value in UTF-8 without white space

@@ -1,6 +1,7 @@
 package codec_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -29,6 +30,20 @@ func TestAppendString(t *testing.T) {
 	f("\xed\xa0\x80", "\"\ufffd\ufffd\ufffd\"") // a surrogate
 }
 
+// TestAppendStringEveryByte puts every byte at every place of a string, for
+// strings are looked at eight bytes at a time.
+func TestAppendStringEveryByte(t *testing.T) {
+	for length := range 20 {
+		for at := range length {
+			for c := range 256 {
+				text := bytes.Repeat([]byte("a"), length)
+				text[at] = byte(c)
+				checkString(t, string(text))
+			}
+		}
+	}
+}
+
 // checkString compares AppendString with encoding/json, and has it read back.
 func checkString(t *testing.T, s string) {
 	t.Helper()
@@ -36,6 +51,9 @@ func checkString(t *testing.T, s string) {
 	want, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if fromBytes := codec.AppendStringBytes(nil, []byte(s)); !bytes.Equal(fromBytes, got) {
+		t.Errorf("%q: got %s from bytes, %s from a string", s, fromBytes, got)
 	}
 	var a, b string
 	if err := json.Unmarshal(got, &a); err != nil {

@@ -108,10 +108,20 @@ func (o *Object) skipComposite(text string, pos int) int {
 // pos, or -1 when none does. A number is a run of the bytes numbers are made
 // of; whether they make one is for whoever reads it.
 func skipScalar(text string, pos int) int {
-	for _, literal := range [...]string{"true", "false", "null"} {
-		if strings.HasPrefix(text[pos:], literal) {
-			return pos + len(literal)
+	literal := ""
+	switch text[pos] {
+	case 't':
+		literal = "true"
+	case 'f':
+		literal = "false"
+	case 'n':
+		literal = "null"
+	}
+	if literal != "" {
+		if !strings.HasPrefix(text[pos:], literal) {
+			return -1
 		}
+		return pos + len(literal)
 	}
 	end := pos
 	for end < len(text) && isNumberByte(text[end]) {

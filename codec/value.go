@@ -118,6 +118,7 @@ func (v Value) elementAt(index int) Value {
 		return Value{object: v.object}
 	}
 	near := v.object.finger(v.text)
+	v.object.pointed = true
 	if !sameStart(near.array, v.text) || near.at > index {
 		*near = finger{items: v.items(), array: v.text, at: -1}
 	}

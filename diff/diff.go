@@ -12,11 +12,9 @@
 package diff
 
 import (
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -180,42 +178,12 @@ func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 	return true
 }
 
-// appendPointer appends a pointer as a JSON string.
-func appendPointer(dst, pointer []byte) []byte {
-	if !isPlain(pointer) {
-		return codec.AppendString(dst, string(pointer))
-	}
-	dst = append(dst, '"')
-	dst = append(dst, pointer...)
-	return append(dst, '"')
-}
-
-// isPlain reports whether text is ASCII that a JSON string takes as it is. It
-// looks at eight bytes at a time: pointers are most of a patch.
-func isPlain(text []byte) bool {
-	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
-	for len(text) >= 8 {
-		x := binary.LittleEndian.Uint64(text)
-		// A subtraction sets the top bit of a byte that is too small for it.
-		if (x|(x-each*' ')|((x^each*'"')-each)|((x^each*'\\')-each))&top != 0 {
-			return false
-		}
-		text = text[8:]
-	}
-	for _, c := range text {
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
 // operation appends one operation at d.pointer, with a comma behind it.
 func (d *differ) operation(op string, value codec.Value) {
 	d.patch = append(d.patch, `{"op":"`...)
 	d.patch = append(d.patch, op...)
 	d.patch = append(d.patch, `","path":`...)
-	d.patch = appendPointer(d.patch, d.pointer)
+	d.patch = codec.AppendStringBytes(d.patch, d.pointer)
 	if op != "remove" {
 		d.patch = append(d.patch, `,"value":`...)
 		d.patch = value.AppendJSON(d.patch)
