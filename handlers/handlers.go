@@ -118,8 +118,8 @@ func objectName(review *codec.Review) string {
 		return "Unknown"
 	}
 	metadata := review.Object.Get("metadata")
-	if metadata.Kind() != codec.KindObject {
-		return "Unknown/errorGettingName"
+	if review.Operation() == codec.Connect && !metadata.Exists() {
+		return "Unknown/errorGettingName" // options such as PodExecOptions have no metadata
 	}
 	for _, field := range [...]string{"name", "generateName"} {
 		if name := metadata.Get(field).String(); name != "" {

@@ -39,6 +39,8 @@ type serverMetrics struct {
 	responseBytes *metrics.Counter
 	refusals      [len(refusalCodes)]*metrics.Counter
 	plugins       []pluginMetrics
+
+	handshakeErrors *metrics.Counter
 }
 
 type pluginMetrics struct {
@@ -63,6 +65,7 @@ func newServerMetrics(chain *handlers.Chain) *serverMetrics {
 	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(m.inFlight.Load()) })
 	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
 	m.responseBytes = m.set.NewCounter("fastadmit_response_bytes_total")
+	m.handshakeErrors = m.set.NewCounter("fastadmit_tls_handshake_errors_total")
 	for i, code := range refusalCodes {
 		m.refusals[i] = m.set.NewCounter(fmt.Sprintf(`fastadmit_refused_requests_total{code="%d"}`, code))
 	}

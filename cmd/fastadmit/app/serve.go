@@ -90,8 +90,8 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	defer ops.Close()
 
-	webhooks := server.http()
-	go func() { stopped <- webhooks.Serve(&listener{Listener: ln, config: tlsConfig(certificate)}) }()
+	webhooks, connections := server.http(), server.listen(ln, tlsConfig(certificate))
+	go func() { stopped <- webhooks.Serve(connections) }()
 	ready.Store(true)
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, about)
 
@@ -102,6 +102,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	ready.Store(false)
 	time.Sleep(o.shutdownDelay)
+	connections.finish()
 	return failed(finish(webhooks))
 }
 

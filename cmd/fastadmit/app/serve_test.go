@@ -463,33 +463,6 @@ func TestServeSlowSender(t *testing.T) {
 	}
 }
 
-// TestServeTooSlow lowers the read timeout, as thirty seconds are long for a
-// test, and sends half a request.
-func TestServeTooSlow(t *testing.T) {
-	chain, err := (&selection{options: &options{}, enable: []string{"AlwaysAdmit"}}).chain()
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := newMemoryCertificate(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := newServer(chain, newLog(io.Discard)).http()
-	server.ReadTimeout = 100 * time.Millisecond
-	go server.Serve(&listener{Listener: ln, config: tlsConfig(certificate)})
-	defer server.Shutdown()
-	x := (&running{address: ln.Addr().String()}).open(t)
-	raw := request("/validate", corpus.MustRead(podCreate))
-	response, body := x.send(raw[:len(raw)/2])
-	if response.StatusCode != http.StatusRequestTimeout || !bytes.Contains(body, []byte(`"reason":"Timeout"`)) || !response.Close {
-		t.Errorf("got %s %s, want 408 and a closed connection", response.Status, body)
-	}
-}
-
 // TestServePanics shows that neither a plugin's panic nor one outside plugins
 // ends the process or tells its secrets.
 func TestServePanics(t *testing.T) {

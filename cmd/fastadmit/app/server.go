@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,20 +28,8 @@ const (
 	// add to them. It is also the size of each connection's read buffer.
 	headerBytesMax = 16 << 10
 
-	// idleTimeout is how long a connection may be unused. kube-apiserver drops
-	// it after 90 s and does not retry a call that meets a closed connection,
-	// so the server must be the more patient one.
-	idleTimeout = 120 * time.Second
-
-	// readTimeout bounds the time from a request's first byte to its last, and
-	// writeTimeout the time to write the answer: no call outlives them.
-	readTimeout  = budgetMax
+	// writeTimeout bounds the time to write an answer: no call outlives it.
 	writeTimeout = budgetMax
-
-	// lingerMax bounds how long, and lingerBytesMax how much, a connection is
-	// read from after a refusal so that the client gets to see the answer.
-	lingerMax      = 2 * time.Second
-	lingerBytesMax = bodyBytesMax
 )
 
 // An endpoint is a path that answers reviews.
@@ -59,12 +46,16 @@ type server struct {
 	endpoints map[string]*endpoint
 	metrics   *serverMetrics
 	log       *slog.Logger
+	timeouts  timeouts
 }
 
 // newServer returns a server for the chain's plugins. The chain must not be in
 // use yet.
 func newServer(chain *handlers.Chain, log *slog.Logger) *server {
-	s := &server{chain: chain, endpoints: make(map[string]*endpoint), metrics: newServerMetrics(chain), log: log}
+	s := &server{
+		chain: chain, endpoints: make(map[string]*endpoint), metrics: newServerMetrics(chain),
+		log: log, timeouts: defaultTimeouts,
+	}
 	s.addEndpoint("mutate", handlers.Mutate, handlers.All)
 	s.addEndpoint("validate", handlers.Validate, handlers.All)
 	for i, plugin := range chain.Plugins() {
@@ -111,9 +102,9 @@ func (s *server) http() *fasthttp.Server {
 		ErrorHandler:                 s.refuseBroken,
 		MaxRequestBodySize:           bodyBytesMax,
 		ReadBufferSize:               headerBytesMax,
-		ReadTimeout:                  readTimeout,
+		ReadTimeout:                  s.timeouts.read,
 		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  idleTimeout,
+		IdleTimeout:                  s.timeouts.idle,
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultDate:                true,
@@ -233,11 +224,11 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 			fmt.Sprintf("header: got more than %d bytes, want at most that", headerBytesMax))
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout():
 		s.refuse(ctx, fasthttp.StatusRequestTimeout, "Timeout",
-			fmt.Sprintf("the request did not arrive within %s", readTimeout))
+			fmt.Sprintf("the request did not arrive within %s", s.timeouts.read))
 	default:
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+err.Error())
 	}
-	if c, ok := ctx.Conn().(*lingeringConn); ok {
+	if c, ok := ctx.Conn().(*conn); ok {
 		c.linger = true
 	}
 }
@@ -265,50 +256,4 @@ type httpLog struct{ log *slog.Logger }
 // Printf implements fasthttp.Logger.
 func (l httpLog) Printf(format string, args ...any) {
 	l.log.Debug("connection", "error", fmt.Sprintf(format, args...))
-}
-
-// listener wraps accepted connections in TLS that can linger.
-type listener struct {
-	net.Listener
-	config *tls.Config
-}
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &lingeringConn{Conn: tls.Server(conn, l.config)}, nil
-}
-
-// A lingeringConn reads what the client is still sending before it closes,
-// after a request was refused. Closing at once would make the kernel reset
-// the connection, and the client would not see the answer.
-type lingeringConn struct {
-	*tls.Conn
-	linger bool
-}
-
-// Close implements net.Conn.
-func (c *lingeringConn) Close() error {
-	if c.linger {
-		c.linger = false
-		c.discard()
-	}
-	return c.Conn.Close()
-}
-
-func (c *lingeringConn) discard() {
-	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(lingerMax)) != nil {
-		return
-	}
-	buffer := make([]byte, headerBytesMax)
-	for left := lingerBytesMax; left > 0; {
-		n, err := c.Read(buffer)
-		if err != nil {
-			return
-		}
-		left -= n
-	}
 }

@@ -1,0 +1,206 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+)
+
+// A patient server is one with timeouts of the test's; those that are 0 are an
+// hour.
+type patient struct {
+	running
+	server      *server
+	webhooks    *fasthttp.Server
+	connections *listener
+}
+
+func servePatiently(t *testing.T, of timeouts) *patient {
+	t.Helper()
+	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.fresh} {
+		if *timeout == 0 {
+			*timeout = time.Hour
+		}
+	}
+	chain, err := (&selection{options: &options{}, enable: []string{"AlwaysAdmit"}}).chain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := newMemoryCertificate(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
+	p.server = newServer(chain, newLog(p.log))
+	p.server.timeouts = of
+	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate))
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.webhooks.Serve(p.connections) }()
+	t.Cleanup(func() {
+		p.connections.mu.Lock()
+		p.server.timeouts.fresh = 0
+		p.connections.mu.Unlock()
+		p.finish(t)
+		if err := <-stopped; err != nil {
+			t.Errorf("serving ended with %v", err)
+		}
+	})
+	return p
+}
+
+func (p *patient) finish(t *testing.T) {
+	t.Helper()
+	p.connections.finish()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := p.webhooks.ShutdownWithContext(ctx); err != nil {
+		t.Errorf("the server did not end: %v", err)
+	}
+}
+
+// connected dials and waits until the server has seen the connection.
+func (p *patient) connected(t *testing.T) *exchange {
+	t.Helper()
+	x := p.open(t)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.connections.mu.Lock()
+		n := len(p.connections.fresh)
+		p.connections.mu.Unlock()
+		if n > 0 {
+			return x
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not know the connection")
+		}
+	}
+}
+
+// TestSpareConnection uses a connection for the first time after the time for
+// reading a request is over.
+func TestSpareConnection(t *testing.T) {
+	const read = 50 * time.Millisecond
+	p := servePatiently(t, timeouts{read: read})
+	x := p.open(t)
+	time.Sleep(3 * read)
+	x.answers(false)
+}
+
+// TestSpareConnectionEnds shows that a connection which stays unused is closed
+// in order, without an answer to what was never asked.
+func TestSpareConnectionEnds(t *testing.T) {
+	p := servePatiently(t, timeouts{idle: 20 * time.Millisecond})
+	x := p.open(t)
+	if rest, err := io.ReadAll(x.conn); err != nil || len(rest) > 0 {
+		t.Errorf("got %q, %v, want the end", rest, err)
+	}
+}
+
+// TestTooSlow sends half a request.
+func TestTooSlow(t *testing.T) {
+	p := servePatiently(t, timeouts{read: 100 * time.Millisecond})
+	x := p.open(t)
+	raw := request("/validate", corpus.MustRead(podCreate))
+	response, body := x.send(raw[:len(raw)/2])
+	if response.StatusCode != http.StatusRequestTimeout || !bytes.Contains(body, []byte(`"reason":"Timeout"`)) || !response.Close {
+		t.Errorf("got %s %s, want 408 and a closed connection", response.Status, body)
+	}
+}
+
+// TestShutdownClosesSpares ends a server that has a connection without a
+// request, one that has had one, and one without a handshake.
+func TestShutdownClosesSpares(t *testing.T) {
+	p := servePatiently(t, timeouts{fresh: 20 * time.Millisecond})
+	x := p.connected(t)
+	used := p.open(t)
+	used.answers(false)
+	silent, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	p.finish(t)
+	for _, conn := range [...]net.Conn{x.conn, used.conn} {
+		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+			t.Errorf("got %q, %v, want the end", rest, err)
+		}
+	}
+}
+
+// TestShutdownAnswersFirstRequest sends the first request on a connection
+// after the server was told to end.
+func TestShutdownAnswersFirstRequest(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	x := p.connected(t)
+	p.connections.finish()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		p.finish(t)
+	}()
+	for { // until it does not accept any more
+		conn, err := net.Dial("tcp", p.address)
+		if err != nil {
+			break
+		}
+		conn.Close()
+	}
+	response, body := x.send(request("/validate", corpus.MustRead(podCreate)))
+	if response.StatusCode != http.StatusOK || !response.Close {
+		t.Errorf("got %s %s, close %v, want an answer that closes", response.Status, body, response.Close)
+	}
+	<-finished
+}
+
+// TestHandshakeErrors counts handshakes that fail, and leaves out connections
+// that end before one.
+func TestHandshakeErrors(t *testing.T) {
+	p := servePatiently(t, timeouts{handshake: 2 * time.Second})
+	f := func(what, log string, counted uint64, talk func(net.Conn)) {
+		t.Helper()
+		before := p.server.metrics.handshakeErrors.Get()
+		conn, err := net.Dial("tcp", p.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		talk(conn)
+		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) && !isReset(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		x := p.open(t) // what was before it is over when this is answered
+		x.answers(false)
+		if got := p.server.metrics.handshakeErrors.Get() - before; got != counted || !strings.Contains(p.log.String(), log) {
+			t.Errorf("%s: counted %d, want %d; log %q, want %q in it", what, got, counted, p.log.String(), log)
+		}
+	}
+	f("a probe", "", 0, func(conn net.Conn) { conn.(*net.TCPConn).CloseWrite() })
+	f("silence", "i/o timeout", 1, func(net.Conn) {})
+	f("plain HTTP", "first record does not look like a TLS handshake", 1, func(conn net.Conn) {
+		io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: a\r\n\r\n")
+	})
+	f("a certificate that is not trusted", "bad certificate", 1, func(conn net.Conn) {
+		if err := tls.Client(conn, &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
+			t.Error("the client trusts it")
+		}
+	})
+	if got := p.server.metrics.refusals[0].Get(); got != 0 {
+		t.Errorf("%d handshakes were counted as refused requests", got)
+	}
+}
+
+func isReset(err error) bool { return strings.Contains(err.Error(), "connection reset") }
