@@ -218,6 +218,27 @@ func (s *session) ensure(path []string, old any) {
 	s.object.EnsureObject(path...)
 }
 
+// detour makes edits that are undone, the last of which may have failed.
+func (s *session) detour() {
+	changes := s.object.Changes()
+	before, _ := json.Marshal(s.model.root)
+	s.note("Checkpoint()")
+	s.object.Checkpoint()
+	for range s.rng.IntN(4) {
+		s.edit()
+	}
+	if s.rng.IntN(2) == 0 {
+		s.note("Set(nonsense)")
+		s.object.Set("nonsense", "a")
+	}
+	s.note("Rollback()")
+	s.object.Rollback()
+	s.model = newModel(s, before)
+	if s.object.Changes() != changes {
+		s.fail("got %d changes, want %d as before", s.object.Changes(), changes)
+	}
+}
+
 // read compares one value.
 func (s *session) read() {
 	path := s.somewhere()
@@ -304,6 +325,9 @@ func TestEditModel(t *testing.T) {
 			s.edit()
 			if rng.IntN(3) == 0 {
 				s.read()
+			}
+			if rng.IntN(8) == 0 {
+				s.detour()
 			}
 		}
 		s.end(newModel(t, text))

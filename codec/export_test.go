@@ -17,3 +17,7 @@ func Seed(t testing.TB) uint64 {
 	t.Logf("to repeat: -run '^%s$' -seed %d", t.Name(), seed)
 	return seed
 }
+
+// Checkpoint and Rollback are Review's for its Object.
+func (o *Object) Checkpoint() { o.checkpoint() }
+func (o *Object) Rollback()   { o.rollback() }

@@ -39,6 +39,9 @@ type Object struct {
 	pointed bool // fingers may be at something
 	changes int
 	pointer []byte // where Edits is
+
+	saved        []edit // the edits at the checkpoint
+	savedChanges int
 }
 
 // SyntaxError says where text that was read is not JSON.
@@ -71,21 +74,26 @@ func (o *Object) reset(text string) {
 // clear forgets everything about the document but its text.
 func (o *Object) clear() {
 	o.err = nil
-	o.changes = 0
+	o.changes, o.savedChanges = 0, 0
 	o.node = ast.Node{}
 	o.index.reset()
 	if o.pointed {
 		clear(o.fingers[:])
 		o.pointed = false
 	}
-	clear(o.edits)
-	o.edits = o.edits[:0]
-	if cap(o.edits) > editsMax {
-		o.edits = nil
-	}
+	o.edits = resetEdits(o.edits)
+	o.saved = resetEdits(o.saved)
 	o.pointer = resetArena(o.pointer)
 	o.plain = resetArena(o.plain)
 	o.arena = resetArena(o.arena)
+}
+
+func resetEdits(edits []edit) []edit {
+	clear(edits)
+	if cap(edits) > editsMax {
+		return nil
+	}
+	return edits[:0]
 }
 
 func resetArena(b []byte) []byte {

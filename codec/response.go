@@ -2,7 +2,6 @@ package codec
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +27,12 @@ type Response struct {
 	warnings     []string
 	warningRunes int
 	annotations  []annotation
+
+	saved saved // at the checkpoint
 }
+
+// saved is how many of these there were.
+type saved struct{ warnings, warningRunes, annotations int }
 
 type annotation struct{ key, value string }
 
@@ -56,6 +60,7 @@ func (r *Response) reset() {
 	clear(r.annotations)
 	r.Allowed, r.Status, r.Patch = false, Status{}, resetArena(r.Patch)
 	r.warnings, r.warningRunes, r.annotations = r.warnings[:0], 0, r.annotations[:0]
+	r.saved = saved{}
 }
 
 // Warn adds a warning that kubectl shows to the user. Control characters,
@@ -84,16 +89,31 @@ func (r *Response) Warn(text string) {
 // released.
 func (r *Response) Warnings() []string { return r.warnings }
 
-// annotationKey is what kube-apiserver accepts behind the webhook's name and a
-// slash (k8s.io/apimachinery pkg/util/validation IsQualifiedName).
-var annotationKey = regexp.MustCompile(`^([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`)
+// IsAnnotationKey reports whether kube-apiserver accepts key behind the
+// webhook's name and a slash (k8s.io/apimachinery pkg/util/validation
+// IsQualifiedName): at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends.
+func IsAnnotationKey(key string) bool {
+	const keyBytesMax = 63
+	if key == "" || len(key) > keyBytesMax {
+		return false
+	}
+	for i := range len(key) {
+		switch c := key[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && i < len(key)-1 && (c == '-' || c == '_' || c == '.'):
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // Annotate adds an audit annotation. kube-apiserver puts the webhook's name
 // and a slash before the key and drops, with no word to the caller, what is no
 // valid key then; here it is an error. A key given twice keeps the first
 // value, as there.
 func (r *Response) Annotate(key, value string) error {
-	if !annotationKey.MatchString(key) {
+	if !IsAnnotationKey(key) {
 		return fmt.Errorf("cannot add audit annotation %q: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends", key)
 	}
 	for _, a := range r.annotations {

@@ -192,3 +192,35 @@ func TestReuse(t *testing.T) {
 		t.Errorf("got %v, %v, allowed=%v", err, fresh.Err(), fresh.Response.Allowed)
 	}
 }
+
+func TestRollback(t *testing.T) {
+	r := codec.Acquire()
+	defer r.Release()
+	if err := r.Decode([]byte(v1Head + `{"uid":"1","object":{"a":1}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	say := func(text string) {
+		r.Object.Set(`"`+text+`"`, text)
+		r.Response.Warn(text)
+		if err := r.Response.Annotate(text, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("kept")
+	r.Checkpoint()
+	say("gone")
+	r.Object.Set("nonsense", "a")
+	if r.Err() == nil {
+		t.Fatal("nonsense was taken")
+	}
+	r.Rollback()
+	say("later")
+	if got := r.Object.Root().JSON(); got != `{"a":1,"kept":"kept","later":"later"}` || r.Err() != nil {
+		t.Errorf("got %s, %v", got, r.Err())
+	}
+	r.Response.Allowed = true
+	want := `"auditAnnotations":{"kept":"kept","later":"later"},"warnings":["kept","later"]}}`
+	if got := string(r.AppendResponse(nil)); !strings.HasSuffix(got, want) {
+		t.Errorf("got %s, want %s at its end", got, want)
+	}
+}
