@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
@@ -42,8 +47,17 @@ func label(key string) act {
 
 func mustChain(t *testing.T, plugins ...handlers.Plugin) *handlers.Chain {
 	t.Helper()
-	chain, err := handlers.NewChain(plugins,
-		func(string) bool { return true }, func(string) ([]byte, error) { return nil, nil })
+	return mustSet(t, nil, plugins...)
+}
+
+// mustSet returns the chain of the plugins, some of which have settings.
+func mustSet(t *testing.T, settings map[string]handlers.Settings, plugins ...handlers.Plugin) *handlers.Chain {
+	t.Helper()
+	enabled := make(map[string]handlers.Enabled)
+	for _, plugin := range plugins {
+		enabled[plugin.Name] = handlers.Enabled{Settings: settings[plugin.Name]}
+	}
+	chain, err := handlers.NewChain(plugins, enabled, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +68,19 @@ func mustChain(t *testing.T, plugins ...handlers.Plugin) *handlers.Chain {
 // test ends.
 func run(t *testing.T, chain *handlers.Chain, phase handlers.Phase, recording string) (*codec.Review, handlers.Outcome, error) {
 	t.Helper()
+	review := decode(t, recording)
+	outcome, err := chain.Review(context.Background(), review, phase)
+	return review, outcome, err
+}
+
+func decode(t *testing.T, recording string) *codec.Review {
+	t.Helper()
 	review := codec.Acquire()
 	t.Cleanup(review.Release)
 	if err := review.Decode(corpus.MustRead(recording)); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := chain.Review(context.Background(), review, phase, handlers.All)
-	return review, outcome, err
+	return review
 }
 
 const (
@@ -105,37 +125,82 @@ func TestChainChangesThatCancelOut(t *testing.T) {
 	}
 }
 
-// TestChainFailures shows what becomes of plugins that deny, fail, panic or
-// break their contract: none of it reaches the plugins behind them, and all of
-// it closes the door with the message that is shown here.
-func TestChainFailures(t *testing.T) {
-	f := func(phase handlers.Phase, recording string, do act, want handlers.Outcome, code int32, message string) {
+// TestChainDenials shows that a denial reaches neither the plugins behind it
+// nor the object, and says whose it is.
+func TestChainDenials(t *testing.T) {
+	f := func(phase handlers.Phase, err error, want string) {
 		t.Helper()
-		reached := false
-		plugin := validating
-		if phase == handlers.Mutate {
-			plugin = mutating
+		deny := func(_ context.Context, review *codec.Review) handlers.Result {
+			if phase == handlers.Mutate {
+				label("half-done")(t.Context(), review)
+			}
+			return handlers.Denied(err)
 		}
-		chain := mustChain(t, plugin("Bad", do), plugin("Next", func(context.Context, *codec.Review) handlers.Result {
-			reached = true
-			return handlers.Allowed()
-		}))
-		var observed []handlers.Outcome
-		chain.Observe = func(run handlers.Run) { observed = append(observed, run.Outcome) }
-		review, outcome, err := run(t, chain, phase, recording)
-		if err != nil || outcome != want || reached || len(observed) != 1 || observed[0] != want {
-			t.Fatalf("got %v, %v, next reached %v, observed %v, want %v alone", outcome, err, reached, observed, want)
+		review, outcome, observed, err := runBefore(t, phase, podCreate, deny)
+		if err != nil || outcome != handlers.OutcomeDenied || len(observed) != 1 || observed[0] != outcome {
+			t.Fatalf("got %v, %v, observed %v, want denied alone", outcome, err, observed)
 		}
-		status := review.Response.Status
-		if review.Response.Allowed || status.Code != code || !strings.Contains(status.Message, message) {
-			t.Errorf("got allowed %v, status %+v, want %d with %q", review.Response.Allowed, status, code, message)
-		}
-		if len(review.Response.Patch) > 0 {
-			t.Errorf("got patch %s with a denial", review.Response.Patch)
+		answer := string(review.AppendResponse(nil))
+		if _, got, _ := strings.Cut(answer, `"allowed":false,`); got != want+"}}" {
+			t.Errorf("got  %s\nwant %s}}", got, want)
 		}
 	}
-	deny := func(_ context.Context, review *codec.Review) handlers.Result {
-		return handlers.Denied(handlers.Forbidden(review, errors.New("no")))
+	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	invalid := field.ErrorList{field.Required(field.NewPath("spec"), "")}
+	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+		f(phase, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no")),
+			`"status":{"metadata":{},"status":"Failure","message":"Bad: pods \"a\" is forbidden: no","reason":"Forbidden",`+
+				`"details":{"name":"a","kind":"pods","causes":[{"reason":"AdmissionPlugin","message":"Bad"}]},"code":403},`+
+				`"auditAnnotations":{"Bad":"denied: pods \"a\" is forbidden: no"}`)
+		f(phase, errors.New("no"),
+			`"status":{"metadata":{},"status":"Failure","message":"Bad: no",`+
+				`"details":{"causes":[{"reason":"AdmissionPlugin","message":"Bad"}]},"code":500},"auditAnnotations":{"Bad":"denied: no"}`)
+		f(phase, apierrors.NewInvalid(kind, "a", nil),
+			`"status":{"metadata":{},"status":"Failure","message":"Bad: Deployment.apps \"a\" is invalid","reason":"Invalid",`+
+				`"details":{"name":"a","group":"apps","kind":"Deployment"},"code":422},`+
+				`"auditAnnotations":{"Bad":"denied: Deployment.apps \"a\" is invalid"}`)
+		f(phase, apierrors.NewInvalid(kind, "a", invalid),
+			`"status":{"metadata":{},"status":"Failure","message":"Bad: Deployment.apps \"a\" is invalid: spec: Required value","reason":"Invalid",`+
+				`"details":{"name":"a","group":"apps","kind":"Deployment","causes":[`+
+				`{"reason":"FieldValueRequired","message":"Required value","field":"spec"},{"reason":"AdmissionPlugin","message":"Bad"}]},"code":422},`+
+				`"auditAnnotations":{"Bad":"denied: Deployment.apps \"a\" is invalid: spec: Required value"}`)
+	}
+}
+
+// runBefore runs a plugin "Bad" that does so, with another one behind it that
+// must not be reached.
+func runBefore(t *testing.T, phase handlers.Phase, recording string, do act) (*codec.Review, handlers.Outcome, []handlers.Outcome, error) {
+	t.Helper()
+	plugin := validating
+	if phase == handlers.Mutate {
+		plugin = mutating
+	}
+	chain := mustChain(t, plugin("Bad", do), plugin("Next", func(context.Context, *codec.Review) handlers.Result {
+		t.Error("the plugin behind it was reached")
+		return handlers.Allowed()
+	}))
+	var observed []handlers.Outcome
+	chain.Observe = func(run handlers.Run) { observed = append(observed, run.Outcome) }
+	review, outcome, err := run(t, chain, phase, recording)
+	return review, outcome, observed, err
+}
+
+// TestChainFailures shows what becomes of plugins that fail, panic or break
+// their contract: nobody's decision.
+func TestChainFailures(t *testing.T) {
+	f := func(phase handlers.Phase, recording string, do act, want handlers.Outcome, message string) {
+		t.Helper()
+		review, outcome, observed, err := runBefore(t, phase, recording, do)
+		failure, ok := errors.AsType[*handlers.FailureError](err)
+		if !ok || failure.Plugin != "Bad" || outcome != want || len(observed) != 1 || observed[0] != want {
+			t.Fatalf("got %v, %v, observed %v, want %v alone", outcome, err, observed, want)
+		}
+		if !strings.Contains(err.Error(), message) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %q, want %q in it", err, message)
+		}
+		if review.Response.Allowed || len(review.Response.Patch) > 0 {
+			t.Errorf("got allowed %v and patch %s", review.Response.Allowed, review.Response.Patch)
+		}
 	}
 	fail := func(context.Context, *codec.Review) handlers.Result { return handlers.Errored(errors.New("no idea")) }
 	explode := func(context.Context, *codec.Review) handlers.Result { panic("secret") }
@@ -148,30 +213,25 @@ func TestChainFailures(t *testing.T) {
 		return handlers.Allowed()
 	}
 
-	f(handlers.Mutate, podCreate, deny, handlers.OutcomeDenied, 403, `pods "web-8d7c59b89-" is forbidden: no`)
-	f(handlers.Validate, podCreate, deny, handlers.OutcomeDenied, 403, `is forbidden: no`)
-	f(handlers.Mutate, podCreate, fail, handlers.OutcomeErrored, 500, "admission plugin Bad failed: no idea")
-	f(handlers.Validate, podCreate, fail, handlers.OutcomeErrored, 500, "admission plugin Bad failed: no idea")
-	f(handlers.Mutate, podCreate, explode, handlers.OutcomePanicked, 500, "admission plugin Bad failed: it panicked")
-	f(handlers.Validate, podCreate, explode, handlers.OutcomePanicked, 500, "admission plugin Bad failed: it panicked")
-	f(handlers.Mutate, podCreate, misuse, handlers.OutcomeErrored, 500, `cannot edit "/metadata/name"`)
-	f(handlers.Mutate, podCreate, invalid, handlers.OutcomeErrored, 500, "not valid JSON")
-	f(handlers.Validate, podCreate, label("x"), handlers.OutcomeErrored, 500, "changed the object while validating")
+	f(handlers.Mutate, podCreate, fail, handlers.OutcomeErrored, "admission plugin Bad failed: no idea")
+	f(handlers.Validate, podCreate, fail, handlers.OutcomeErrored, "admission plugin Bad failed: no idea")
+	f(handlers.Mutate, podCreate, explode, handlers.OutcomePanicked, "admission plugin Bad failed: it panicked")
+	f(handlers.Validate, podCreate, explode, handlers.OutcomePanicked, "admission plugin Bad failed: it panicked")
+	f(handlers.Mutate, podCreate, misuse, handlers.OutcomeErrored, `cannot edit "/metadata/name"`)
+	f(handlers.Mutate, podCreate, invalid, handlers.OutcomeErrored, "not valid JSON")
+	f(handlers.Validate, podCreate, label("x"), handlers.OutcomeErrored, "changed the object while validating")
 	f(handlers.Mutate, podConnect, func(_ context.Context, review *codec.Review) handlers.Result {
 		review.Object.SetString("sh", "container")
 		return handlers.Allowed()
-	}, handlers.OutcomeErrored, 500, "changed the object of a CONNECT request")
-	f(handlers.Mutate, podDelete, label("x"), handlers.OutcomeErrored, 500, "there is no document")
+	}, handlers.OutcomeErrored, "changed the object of a CONNECT request")
+	f(handlers.Mutate, podDelete, label("x"), handlers.OutcomeErrored, "there is no document")
 }
 
 func TestPanicKeepsItsSecrets(t *testing.T) {
 	chain := mustChain(t, validating("Bad", func(context.Context, *codec.Review) handlers.Result { panic("secret") }))
 	var panicked *handlers.PanicError
 	chain.Observe = func(run handlers.Run) { errors.As(run.Err, &panicked) }
-	review, _, _ := run(t, chain, handlers.Validate, podCreate)
-	if strings.Contains(string(review.AppendResponse(nil)), "secret") {
-		t.Errorf("the answer tells what the panic said: %s", review.AppendResponse(nil))
-	}
+	run(t, chain, handlers.Validate, podCreate)
 	if panicked == nil || panicked.Value != "secret" || !strings.Contains(string(panicked.Stack), "TestPanicKeepsItsSecrets") {
 		t.Errorf("the observer got %v, want the panic and its stack", panicked)
 	}
@@ -188,7 +248,7 @@ func TestBrokenReviewIsNobodysDecision(t *testing.T) {
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := chain.Review(context.Background(), review, handlers.Validate, handlers.All)
+	_, err := chain.Review(context.Background(), review, handlers.Validate)
 	var syntax *codec.SyntaxError
 	if !errors.As(err, &syntax) || !strings.Contains(err.Error(), "request.object: invalid JSON at byte 13") {
 		t.Errorf("got error %v, want the place that is not JSON", err)
@@ -202,37 +262,29 @@ func TestPluginIsNotStartedTooLate(t *testing.T) {
 		t.Error("the plugin was started")
 		return handlers.Allowed()
 	}))
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(corpus.MustRead(podCreate)); err != nil {
-		t.Fatal(err)
-	}
-	outcome, err := chain.Review(ctx, review, handlers.Validate, handlers.All)
-	if outcome != handlers.OutcomeErrored || err != nil || !strings.Contains(review.Response.Status.Message, "not started") {
-		t.Errorf("got %v, %v, %q, want the plugin's failure", outcome, err, review.Response.Status.Message)
+	outcome, err := chain.Review(ctx, decode(t, podCreate), handlers.Validate)
+	if outcome != handlers.OutcomeErrored || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not started") {
+		t.Errorf("got %v, %v, want the plugin's failure", outcome, err)
 	}
 }
 
-func TestOnlyOnePlugin(t *testing.T) {
+func TestSelect(t *testing.T) {
 	deny := func(context.Context, *codec.Review) handlers.Result { return handlers.Denied(errors.New("no")) }
-	chain := mustChain(t, validating("Deny", deny), validating("Allow", allow))
-	f := func(only int, want handlers.Outcome) {
+	chain := mustChain(t, validating("Deny", deny), validating("Allow", allow), validating("Deny2", deny))
+	var observed []int
+	chain.Observe = func(run handlers.Run) { observed = append(observed, run.Plugin) }
+	f := func(want handlers.Outcome, places []int, names ...string) {
 		t.Helper()
-		review := codec.Acquire()
-		defer review.Release()
-		if err := review.Decode(corpus.MustRead(podCreate)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := chain.Review(context.Background(), review, handlers.Validate, only); got != want || err != nil {
-			t.Errorf("plugin %d: got %v, %v, want %v", only, got, err, want)
+		observed = nil
+		selected := chain.Select(func(plugin *handlers.Plugin, _ *handlers.Settings) bool { return slices.Contains(names, plugin.Name) })
+		if _, got, err := run(t, selected, handlers.Validate, podCreate); got != want || err != nil || !slices.Equal(observed, places) {
+			t.Errorf("%q: got %v, %v, observed %v, want %v, %v", names, got, err, observed, want, places)
 		}
 	}
-	f(chain.Place("Deny"), handlers.OutcomeDenied)
-	f(chain.Place("Allow"), handlers.OutcomeAllowed)
-	f(handlers.All, handlers.OutcomeDenied)
-	if got := chain.Place("Nobody"); got != -1 {
-		t.Errorf("got place %d for a plugin that is not there, want -1", got)
-	}
+	f(handlers.OutcomeDenied, []int{0}, "Deny", "Allow", "Deny2")
+	f(handlers.OutcomeAllowed, []int{1}, "Allow")
+	f(handlers.OutcomeDenied, []int{1, 2}, "Allow", "Deny2")
+	f(handlers.OutcomeAllowed, nil)
 }
 
 func TestDeniedWithoutStatus(t *testing.T) {
@@ -250,12 +302,23 @@ func TestNewChainJoinsErrors(t *testing.T) {
 	}
 	liar := mutating("Liar", allow)
 	liar.Validates = true
-	_, err := handlers.NewChain([]handlers.Plugin{bad("One", "first"), bad("Off", "never"), bad("Two", "second"), liar},
-		func(name string) bool { return name != "Off" }, func(string) ([]byte, error) { return nil, nil })
+	unnamed := validating("not/a/name", allow)
+	plugins := []handlers.Plugin{bad("One", "first"), bad("Off", "never"), bad("Two", "second"), liar, unnamed, validating("Set", allow)}
+	enabled := make(map[string]handlers.Enabled)
+	for _, plugin := range plugins {
+		enabled[plugin.Name] = handlers.Enabled{}
+	}
+	delete(enabled, "Off")
+	enabled["Set"] = handlers.Enabled{Settings: handlers.Settings{
+		FailurePolicy: "Maybe", ReinvocationPolicy: "Always", Timeout: -1, Enforcement: []handlers.Enforcement{{Action: "shout"}},
+	}}
+	_, err := handlers.NewChain(plugins, enabled, nil)
 	if err == nil {
 		t.Fatal("got no error")
 	}
-	for _, want := range []string{"plugin One: first", "plugin Two: second", "plugin Liar: its handler"} {
+	for _, want := range []string{"plugin One: first", "plugin Two: second", "plugin Liar: its handler", "plugin not/a/name: its name",
+		"plugin Set: failurePolicy: got Maybe, want Fail or Ignore", "reinvocationPolicy: got Always", "timeout: got -1ns", "enforcement[0].action: got shout, want deny, warn or audit",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in it", err, want)
 		}

@@ -114,15 +114,8 @@ func objectName(review *codec.Review) string {
 	if name := review.Name(); name != "" {
 		return name
 	}
-	if !review.Object.Root().Exists() {
-		return "Unknown"
-	}
-	metadata := review.Object.Get("metadata")
-	if review.Operation() == codec.Connect && !metadata.Exists() {
-		return "Unknown/errorGettingName" // options such as PodExecOptions have no metadata
-	}
 	for _, field := range [...]string{"name", "generateName"} {
-		if name := metadata.Get(field).String(); name != "" {
+		if name := review.Object.Get("metadata", field).String(); name != "" {
 			return name
 		}
 	}

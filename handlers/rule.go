@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -17,6 +19,9 @@ type Rule struct {
 	Groups     []string
 	Versions   []string
 	Resources  []string
+	// Scope is Cluster, Namespaced or, as the empty one, "*". Namespaces
+	// themselves are cluster-scoped.
+	Scope admissionregistrationv1.ScopeType
 }
 
 // AnyOperation matches every operation.
@@ -27,6 +32,7 @@ type Attributes struct {
 	Operation   codec.Operation
 	Resource    codec.GroupVersionResource
 	SubResource string
+	Namespace   string // empty for cluster-scoped resources, but for namespaces
 }
 
 // AttributesOf reads what rules look at.
@@ -35,6 +41,7 @@ func AttributesOf(review *codec.Review) Attributes {
 		Operation:   review.Operation(),
 		Resource:    review.Resource(),
 		SubResource: review.SubResource(),
+		Namespace:   review.Namespace(),
 	}
 }
 
@@ -44,7 +51,26 @@ func (r *Rule) Matches(a *Attributes) bool {
 	return (slices.Contains(r.Operations, a.Operation) || slices.Contains(r.Operations, AnyOperation)) &&
 		has(r.Groups, a.Resource.Group) &&
 		has(r.Versions, a.Resource.Version) &&
-		slices.ContainsFunc(r.Resources, func(pattern string) bool { return matchesResource(pattern, a) })
+		slices.ContainsFunc(r.Resources, func(pattern string) bool { return matchesResource(pattern, a) }) &&
+		r.matchesScope(a)
+}
+
+func (r *Rule) matchesScope(a *Attributes) bool {
+	if r.Scope == "" || r.Scope == admissionregistrationv1.AllScopes {
+		return true
+	}
+	clusterScoped := a.Namespace == "" || a.Resource == codec.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	return clusterScoped == (r.Scope == admissionregistrationv1.ClusterScope)
+}
+
+// anyMatches reports whether one of the rules selects such reviews.
+func anyMatches(rules []Rule, a *Attributes) bool {
+	for i := range rules {
+		if rules[i].Matches(a) {
+			return true
+		}
+	}
+	return false
 }
 
 func has(list []string, s string) bool {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -14,6 +13,7 @@ import (
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
@@ -27,14 +27,11 @@ type ours struct{ chain *handlers.Chain }
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string) (Implementation, error) {
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin},
-		func(string) bool { return true },
-		func(string) ([]byte, error) {
-			if config == "" {
-				return nil, nil
-			}
-			return []byte(config), nil
-		})
+	enabled := handlers.Enabled{}
+	if config != "" {
+		enabled.Config = []byte(config)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +53,7 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	}
 	if !result.Allowed {
 		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
-		status.Message = strings.TrimPrefix(status.Message, fmt.Sprintf("admission webhook %q denied the request: ", webhook))
+		cluster.Unattributed(&status)
 		return Answer{Status: &status}, nil
 	}
 	if phase == handlers.Validate {
@@ -72,7 +69,7 @@ func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {
 	if err := review.Decode(bytes.Clone(body)); err != nil {
 		return nil, err
 	}
-	if _, err := o.chain.Review(context.Background(), review, phase, handlers.All); err != nil {
+	if _, err := o.chain.Review(context.Background(), review, phase); err != nil {
 		return nil, err
 	}
 	return review.AppendResponse(nil), nil

@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 // random are the parts of objects and messages that no two clusters have in
@@ -20,8 +22,6 @@ var random = []struct {
 	{regexp.MustCompile(`"10\.0\.\d+\.\d+"`), `"CLUSTER-IP"`},
 	{regexp.MustCompile(`"resourceVersion":"\d+"`), `"resourceVersion":"N"`},
 	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
-	// What the API server puts before the message of a webhook's denial.
-	{regexp.MustCompile(`admission webhook \\"[^"]+\\" denied the request: `), ""},
 }
 
 // shown returns the object, or the error, less what is random in it. Generate
@@ -31,7 +31,9 @@ func shown(object *unstructured.Unstructured, err error, generate string) string
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &status):
-		text = "status " + normal(status.Status())
+		own := status.Status()
+		cluster.Unattributed(&own)
+		text = "status " + normal(own)
 	case err != nil:
 		text = "error " + err.Error()
 	default:

@@ -34,8 +34,7 @@ type Case struct {
 	// Request is an admission.k8s.io/v1 AdmissionRequest; with a Recording, it
 	// is a JSON merge patch (RFC 7386) for the recorded one.
 	Request json.RawMessage `json:"request,omitempty"`
-	// Response is the AdmissionResponse expected, less the uid, the patch
-	// decoded.
+	// Response is the AdmissionResponse expected, as Answer returns it.
 	Response json.RawMessage `json:"response,omitempty"`
 }
 

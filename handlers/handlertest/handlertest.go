@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,14 +22,11 @@ import (
 
 // NewChain returns a chain of one plugin with that configuration.
 func NewChain(plugin handlers.Plugin, config string) (*handlers.Chain, error) {
-	return handlers.NewChain([]handlers.Plugin{plugin},
-		func(string) bool { return true },
-		func(string) ([]byte, error) {
-			if config == "" {
-				return nil, nil
-			}
-			return []byte(config), nil
-		})
+	enabled := handlers.Enabled{}
+	if config != "" {
+		enabled.Config = []byte(config)
+	}
+	return handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, nil)
 }
 
 // MustChain is NewChain for a configuration that must load.
@@ -74,8 +73,8 @@ func run(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review *code
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := chain.Review(context.Background(), review, phase, handlers.All)
-	if err != nil {
+	outcome, err := chain.Review(context.Background(), review, phase)
+	if _, failed := errors.AsType[*handlers.FailureError](err); err != nil && !failed {
 		t.Fatal(err)
 	}
 	return outcome
@@ -89,22 +88,25 @@ func CheckOutcome(t testing.TB, chain *handlers.Chain, phase handlers.Phase, wan
 	}
 }
 
-// Answer returns the AdmissionResponse to a review, less the uid, the patch
-// decoded.
+// Answer returns the AdmissionResponse to a review, the patch decoded, less the
+// uid and what the chain says about whose decision it is.
 func Answer(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body []byte) json.RawMessage {
 	t.Helper()
 	response, _ := Respond(t, chain, phase, body, nil)
-	return readable(t, response)
+	return readable(t, chain, response)
 }
 
 // readable returns the response of an AdmissionReview as Answer does.
-func readable(t testing.TB, review []byte) json.RawMessage {
+func readable(t testing.TB, chain *handlers.Chain, review []byte) json.RawMessage {
 	t.Helper()
 	var answer struct{ Response map[string]any }
 	if err := json.Unmarshal(review, &answer); err != nil {
 		t.Fatal(err)
 	}
 	delete(answer.Response, "uid")
+	for _, plugin := range chain.Plugins() {
+		forget(answer.Response, plugin.Name)
+	}
 	if patch, ok := answer.Response["patch"].(string); ok {
 		decoded, err := base64.StdEncoding.DecodeString(patch)
 		if err != nil {
@@ -117,6 +119,37 @@ func readable(t testing.TB, review []byte) json.RawMessage {
 		t.Fatal(err)
 	}
 	return response
+}
+
+// forget removes the plugin's name from where the chain puts it: an audit
+// annotation, the beginning of the message, and the last cause of a status.
+func forget(response map[string]any, plugin string) {
+	forgetMember(response, "auditAnnotations", plugin)
+	status, ok := response["status"].(map[string]any)
+	if !ok {
+		return
+	}
+	if message, ok := status["message"].(string); ok {
+		status["message"] = strings.TrimPrefix(message, plugin+": ")
+	}
+	details, _ := status["details"].(map[string]any)
+	causes, _ := details["causes"].([]any)
+	own := map[string]any{"reason": handlers.CauseAdmissionPlugin, "message": plugin}
+	if last := len(causes) - 1; last >= 0 && reflect.DeepEqual(causes[last], own) {
+		if details["causes"] = causes[:last]; last == 0 {
+			forgetMember(status, "details", "causes")
+		}
+	}
+}
+
+// forgetMember removes a member of the object in parent, and that object if it
+// was the only one.
+func forgetMember(parent map[string]any, object, member string) {
+	if members, ok := parent[object].(map[string]any); ok {
+		if delete(members, member); len(members) == 0 {
+			delete(parent, object)
+		}
+	}
 }
 
 // EqualJSON reports whether two JSON texts have the same value.

@@ -99,7 +99,7 @@ func admit(t testing.TB, chain *handlers.Chain, body []byte) (object []byte, pat
 	review := codec.Acquire()
 	defer review.Release()
 	run(t, chain, handlers.Mutate, review, body)
-	answer := readable(t, review.AppendResponse(nil))
+	answer := readable(t, chain, review.AppendResponse(nil))
 	var response struct {
 		Allowed bool
 		Patch   json.RawMessage

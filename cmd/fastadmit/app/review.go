@@ -131,7 +131,7 @@ func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, docum
 		return false, err
 	}
 	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
-		if _, err := chain.Review(ctx, mutated, phase, handlers.All); err != nil {
+		if _, err := chain.Review(ctx, mutated, phase); err != nil {
 			return false, err
 		}
 		if !mutated.Response.Allowed {

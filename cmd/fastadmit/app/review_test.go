@@ -46,12 +46,12 @@ func TestReview(t *testing.T) {
 		"CREATE pods \"web\": allowed with a patch\n"+patch+"CREATE services \"s\": allowed\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
 		"CREATE pods \"web\": allowed with a patch\n"+patch+
-			"CREATE services \"s\": denied (403 Forbidden): services \"s\" is forbidden: Use of external IPs is denied by admission control\n")
+			"CREATE services \"s\": denied (403 Forbidden): DenyServiceExternalIPs: services \"s\" is forbidden: Use of external IPs is denied by admission control\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
 		"UPDATE pods \"web\": allowed\nUPDATE services \"s\": allowed\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=DELETE"}, 1,
-		"DELETE pods \"web\": denied (403 Forbidden): pods \"web\" is forbidden: admission control is denying all modifications\n"+
-			"DELETE services \"s\": denied (403 Forbidden): services \"s\" is forbidden: admission control is denying all modifications\n")
+		"DELETE pods \"web\": denied (403 Forbidden): AlwaysDeny: pods \"web\" is forbidden: admission control is denying all modifications\n"+
+			"DELETE services \"s\": denied (403 Forbidden): AlwaysDeny: services \"s\" is forbidden: admission control is denying all modifications\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "-o", "object"}, 1, `---
 apiVersion: v1
 kind: Pod
@@ -65,7 +65,7 @@ spec:
     imagePullPolicy: Always
     name: a
 ---
-# CREATE services "s": denied (403 Forbidden): services "s" is forbidden: Use of external IPs is denied by admission control
+# CREATE services "s": denied (403 Forbidden): DenyServiceExternalIPs: services "s" is forbidden: Use of external IPs is denied by admission control
 `)
 	f(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
 		[]string{"--enable-admission-plugins=AlwaysPullImages", "-o", "response"}, 0,

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,6 +58,18 @@ func (s *selection) chain() (*handlers.Chain, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	chain, err := handlers.NewChain(table, func(name string) bool { return slices.Contains(s.enable, name) }, admission.For)
+	enabled := make(map[string]handlers.Enabled)
+	var errs []error
+	for _, name := range s.enable {
+		content, err := admission.For(name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot enable plugin %s: %w", name, err))
+		}
+		enabled[name] = handlers.Enabled{Config: content}
+	}
+	if len(errs) > 0 {
+		return nil, failed(errors.Join(errs...))
+	}
+	chain, err := handlers.NewChain(table, enabled, nil)
 	return chain, failed(err)
 }

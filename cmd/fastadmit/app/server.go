@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -36,7 +37,7 @@ const (
 type endpoint struct {
 	name    string // the path without the slash before it
 	phase   handlers.Phase
-	only    int // place of the only plugin that runs, or handlers.All
+	chain   *handlers.Chain // the plugins that run
 	metrics *endpointMetrics
 }
 
@@ -56,25 +57,30 @@ func newServer(chain *handlers.Chain, log *slog.Logger) *server {
 		chain: chain, endpoints: make(map[string]*endpoint), metrics: newServerMetrics(chain),
 		log: log, timeouts: defaultTimeouts,
 	}
-	s.addEndpoint("mutate", handlers.Mutate, handlers.All)
-	s.addEndpoint("validate", handlers.Validate, handlers.All)
-	for i, plugin := range chain.Plugins() {
-		if plugin.Mutates {
-			s.addEndpoint("mutate/"+plugin.Name, handlers.Mutate, i)
-		}
-		if plugin.Validates {
-			s.addEndpoint("validate/"+plugin.Name, handlers.Validate, i)
+	chain.Observe = s.observe
+	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+		name := phase.String()
+		s.addEndpoint(name, phase, func(*handlers.Plugin, *handlers.Settings) bool { return true })
+		s.addEndpoint(name+"/fail", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+			return settings.FailurePolicy != admissionregistrationv1.Ignore
+		})
+		s.addEndpoint(name+"/ignore", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+			return settings.FailurePolicy == admissionregistrationv1.Ignore
+		})
+		for _, own := range chain.Plugins() {
+			if phase == handlers.Mutate && own.Mutates || phase == handlers.Validate && own.Validates {
+				s.addEndpoint(name+"/"+own.Name, phase, func(plugin *handlers.Plugin, _ *handlers.Settings) bool { return plugin == own })
+			}
 		}
 	}
-	chain.Observe = s.observe
 	return s
 }
 
 // addEndpoint adds an endpoint, under its name in lower case as well: the path
 // of a webhook's service must have no capitals (k8s.io/apiserver
 // pkg/util/webhook/validation.go).
-func (s *server) addEndpoint(name string, phase handlers.Phase, only int) {
-	e := &endpoint{name: name, phase: phase, only: only, metrics: s.metrics.newEndpoint(name)}
+func (s *server) addEndpoint(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
+	e := &endpoint{name: name, phase: phase, chain: s.chain.Select(keep), metrics: s.metrics.newEndpoint(name)}
 	s.endpoints["/"+name] = e
 	s.endpoints["/"+strings.ToLower(name)] = e
 }
@@ -86,8 +92,7 @@ func (s *server) observe(run handlers.Run) {
 		return
 	}
 	name := s.chain.Plugins()[run.Plugin].Name
-	var panicked *handlers.PanicError
-	if errors.As(run.Err, &panicked) {
+	if panicked, ok := errors.AsType[*handlers.PanicError](run.Err); ok {
 		s.log.Error("plugin panicked", "plugin", name, "phase", run.Phase.String(),
 			"panic", fmt.Sprint(panicked.Value), "stack", string(panicked.Stack))
 		return
@@ -140,7 +145,12 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	budget := acquireBudget(start, ctx.QueryArgs())
 	defer budget.release()
-	outcome, err := s.chain.Review(budget, review, e.phase, e.only)
+	outcome, err := e.chain.Review(budget, review, e.phase)
+	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
+		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
+		e.metrics.observe(review.Operation(), outcome, time.Since(start))
+		return
+	}
 	if err != nil {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
@@ -196,7 +206,7 @@ func (s *server) unknownPath(path string) string {
 	if ok && (phase == "mutate" || phase == "validate") {
 		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
 	}
-	return fmt.Sprintf("path: got %q, want /mutate, /validate, /mutate/<Plugin> or /validate/<Plugin>, also in lower case", path)
+	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case", path)
 }
 
 // refuse answers with an HTTP error and a metav1.Status, whose message

@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	"regexp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// before is what the API server puts before the message of a webhook's denial,
+// and fastadmit behind that: the name of the plugin.
+var before = regexp.MustCompile(`^admission webhook "[^"]+" denied the request: [A-Za-z]+: `)
+
+// Unattributed removes from the status of a denial what an in-tree plugin's
+// has not: whose it is.
+func Unattributed(status *metav1.Status) {
+	status.Message = before.ReplaceAllString(status.Message, "")
+	details := status.Details
+	if details == nil || len(details.Causes) == 0 || details.Causes[len(details.Causes)-1].Type != handlers.CauseAdmissionPlugin {
+		return
+	}
+	details.Causes = details.Causes[:len(details.Causes)-1]
+	if len(details.Causes) == 0 {
+		details.Causes = nil
+	}
+	if details.Name == "" && details.Group == "" && details.Kind == "" && details.UID == "" &&
+		details.RetryAfterSeconds == 0 && details.Causes == nil {
+		status.Details = nil
+	}
+}

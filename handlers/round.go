@@ -1,0 +1,254 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
+)
+
+// A FailureError is the failure of a plugin whose failure policy is Fail. Its
+// text is for the user of the request; what a panic said is not in it.
+type FailureError struct {
+	Plugin string
+	Err    error // a *PanicError if it panicked
+}
+
+func (e *FailureError) Error() string {
+	reason := "it panicked, see the log of fastadmit"
+	if _, panicked := errors.AsType[*PanicError](e.Err); !panicked {
+		reason = e.Err.Error()
+	}
+	return "admission plugin " + e.Plugin + " failed: " + reason
+}
+
+func (e *FailureError) Unwrap() error { return e.Err }
+
+// PanicError is a panic of a plugin.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// A round is one call of a chain.
+type round struct {
+	chain      *Chain
+	ctx        context.Context
+	review     *codec.Review
+	phase      Phase
+	attributes Attributes
+	deadline   time.Time // of the call, zero for none
+	now        time.Time // when the last plugin ended, to ask the clock once for each
+}
+
+// Review runs the phase's plugins that the review is for and fills
+// review.Response. The first denial ends it, and so does the first failure of
+// a plugin whose failure policy is Fail, which is a *FailureError. Any other
+// error is a fault of the review itself, which nobody can decide on.
+//
+// Everything but a plain permission says which plugin it is from, in the
+// message and in an audit annotation that has the plugin's name as its key.
+func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (Outcome, error) {
+	r := round{chain: c, ctx: ctx, review: review, phase: phase, attributes: AttributesOf(review), now: time.Now()}
+	r.deadline, _ = ctx.Deadline()
+	var seen [pluginsMax]int // how often the object had been changed when the plugin was done, -1 if it did not run
+	for i := range c.entries {
+		outcome, ran, err := r.run(&c.entries[i])
+		if err != nil || outcome == OutcomeDenied {
+			return outcome, err
+		}
+		if seen[i] = -1; ran {
+			seen[i] = review.Object.Changes()
+		}
+	}
+	for i := range c.entries {
+		e := &c.entries[i]
+		if seen[i] < 0 || seen[i] == review.Object.Changes() || !e.Settings.reinvokes() {
+			continue
+		}
+		if outcome, _, err := r.run(e); err != nil || outcome == OutcomeDenied {
+			return outcome, err
+		}
+	}
+	if err := review.Err(); err != nil {
+		return OutcomeErrored, err
+	}
+	review.Response.Allowed = true
+	if review.Object.Changes() > 0 {
+		review.Response.Patch = diff.AppendPatch(review.Response.Patch[:0], &review.Object)
+	}
+	if len(review.Response.Patch) > 0 {
+		return OutcomePatched, nil
+	}
+	return OutcomeAllowed, nil
+}
+
+// run runs a plugin if the review is for it, and does what the plugin's
+// settings make of its answer. The error is one of Review's.
+func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
+	if !e.handles(r.phase, &r.attributes) {
+		return OutcomeAllowed, false, nil
+	}
+	if e.Settings.restores() {
+		r.review.Checkpoint()
+	}
+	start := r.now
+	result, outcome, ran := r.ask(e)
+	fault := r.review.Err()
+	if _, misuse := errors.AsType[*codec.EditError](fault); fault != nil && !misuse {
+		return OutcomeErrored, true, fault
+	}
+	if !ran {
+		return OutcomeAllowed, false, nil
+	}
+	if r.chain.Observe != nil {
+		r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: outcome, Elapsed: r.now.Sub(start), Err: result.Err})
+	}
+	response := &r.review.Response
+	switch outcome {
+	case OutcomePatched:
+		e.annotate(response, "patched")
+	case OutcomeDenied:
+		e.annotate(response, "denied: "+result.Denial.Message)
+		response.Allowed, response.Status = false, e.attribute(result.Denial)
+	case OutcomeWarned, OutcomeAudited:
+		r.review.Rollback()
+		e.annotate(response, outcome.String()+": "+result.Denial.Message)
+		if outcome == OutcomeWarned {
+			response.Warn(e.plugin.Name + ": " + result.Denial.Message)
+		}
+	case OutcomeErrored, OutcomePanicked:
+		failure := &FailureError{Plugin: e.plugin.Name, Err: result.Err}
+		if !e.Settings.ignores() {
+			return outcome, true, failure
+		}
+		r.review.Rollback()
+		e.annotate(response, "ignored: "+failure.Error())
+	}
+	return outcome, true, nil
+}
+
+// handles reports whether the plugin takes part in the phase and its rules
+// select the review.
+func (e *entry) handles(phase Phase, attributes *Attributes) bool {
+	if phase == Mutate && e.handler.Admit == nil || phase == Validate && e.handler.Validate == nil {
+		return false
+	}
+	return anyMatches(e.plugin.Rules, attributes) &&
+		(len(e.Settings.Rules) == 0 || anyMatches(e.Settings.Rules, attributes))
+}
+
+// ask asks the plugin and says what the answer amounts to. It has not run when
+// its selector leaves the review out.
+func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
+	ctx, deadline := r.ctx, r.deadline
+	if own := r.now.Add(e.Settings.Timeout); own.After(r.now) && (deadline.IsZero() || own.Before(deadline)) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, own)
+		defer cancel()
+		deadline = own
+	}
+	if isOver(deadline, r.now) {
+		return Errored(fmt.Errorf("not started: %w", context.DeadlineExceeded)), OutcomeErrored, true
+	}
+	changes := r.review.Object.Changes()
+	result, ran = r.call(ctx, e)
+	r.now = time.Now()
+	_, panicked := errors.AsType[*PanicError](result.Err)
+	switch fault := r.review.Err(); {
+	case panicked:
+		return result, OutcomePanicked, true
+	case fault != nil:
+		return Errored(fault), OutcomeErrored, true
+	case result.Err != nil:
+		return result, OutcomeErrored, true
+	case isOver(deadline, r.now):
+		return Errored(fmt.Errorf("it took too long: %w", context.DeadlineExceeded)), OutcomeErrored, true
+	case result.Denial != nil:
+		return r.enforce(ctx, e, result)
+	case r.review.Object.Changes() == changes:
+		return result, OutcomeAllowed, ran
+	}
+	if err := mayPatch(r.review, r.phase); err != nil {
+		return Errored(err), OutcomeErrored, true
+	}
+	return result, OutcomePatched, true
+}
+
+func isOver(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
+
+// call calls the plugin, unless the selector leaves the review out. A panic
+// becomes an error.
+func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
+		}
+	}()
+	if selector := e.Settings.Selector; selector != nil {
+		if matches, err := selector.Matches(ctx, r.review, r.attributes); err != nil || !matches {
+			return Errored(err), err != nil
+		}
+	}
+	if r.phase == Mutate {
+		return e.handler.Admit(ctx, r.review), true
+	}
+	return e.handler.Validate(ctx, r.review), true
+}
+
+// enforce says what a denial amounts to.
+func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, Outcome, bool) {
+	action, err := e.Settings.action(ctx, r.review, r.attributes)
+	switch {
+	case err != nil:
+		return Errored(err), OutcomeErrored, true
+	case action == ActionWarn:
+		return result, OutcomeWarned, true
+	case action == ActionAudit:
+		return result, OutcomeAudited, true
+	}
+	return result, OutcomeDenied, true
+}
+
+// mayPatch says why an object must not have been changed. kube-apiserver fails
+// the request on such a patch, even under failurePolicy Ignore.
+func mayPatch(review *codec.Review, phase Phase) error {
+	switch op := review.Operation(); {
+	case phase == Validate:
+		return errors.New("it changed the object while validating")
+	case op != codec.Create && op != codec.Update:
+		return fmt.Errorf("it changed the object of a %s request", op)
+	}
+	return nil
+}
+
+// annotate says in the audit log what the plugin did.
+func (e *entry) annotate(response *codec.Response, what string) {
+	_ = response.Annotate(e.plugin.Name, what) // NewChain has checked the key
+}
+
+// attribute returns the status of a denial with the plugin's name in front of
+// its message, and as a cause for programs to read.
+func (e *entry) attribute(denial *codec.Status) codec.Status {
+	status := *denial
+	status.Message = e.plugin.Name + ": " + denial.Message
+	causes := denial.Details.Causes
+	if len(causes) == 0 && denial.Reason == string(metav1.StatusReasonInvalid) {
+		return status // kubectl shows the causes of these, if there are any, in place of the message
+	}
+	status.Details.Causes = append(slices.Clip(causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
+	return status
+}
+
+// CauseAdmissionPlugin is the reason of the cause in the details of a denial
+// whose message is the name of the plugin that denied.
+const CauseAdmissionPlugin = "AdmissionPlugin"

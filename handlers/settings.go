@@ -1,0 +1,104 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Settings say how a plugin is run: for each plugin what a webhook
+// configuration says for a webhook. The zero Settings are the defaults.
+type Settings struct {
+	// Rules narrow which reviews the plugin gets: it gets those that one of its
+	// own rules and one of these select. Empty for all of its own.
+	Rules []Rule
+	// Selector narrows them further; nil for no more.
+	Selector Selector
+	// FailurePolicy says what a failure, a panic or an overrun of the plugin
+	// means: Fail, the default, fails the call of the webhook, and Ignore goes
+	// on as if the plugin had not been called. A denial is no failure.
+	FailurePolicy admissionregistrationv1.FailurePolicyType
+	// Timeout is how long the plugin may take; 0 for as long as the call may.
+	Timeout time.Duration
+	// ReinvocationPolicy says whether the plugin is called once more when one
+	// behind it changed the object: Never, the default, or IfNeeded.
+	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType
+	// Enforcement says what a denial means: the first whose Selector matches
+	// decides. Where none does, the request is denied.
+	Enforcement []Enforcement
+}
+
+// A Selector selects reviews. It is asked by many goroutines at once. An error
+// is a failure of the plugin.
+type Selector interface {
+	Matches(ctx context.Context, review *codec.Review, attributes Attributes) (bool, error)
+}
+
+// Enforcement says what a denial means for the reviews it selects.
+type Enforcement struct {
+	Action   Action
+	Selector Selector // nil for all
+}
+
+// Action is what a plugin's denial becomes.
+type Action string
+
+// The actions. What the plugin did to the object before it denied is undone
+// where the request is allowed after all.
+const (
+	ActionDeny  Action = "deny"
+	ActionWarn  Action = "warn"  // allowed, with the message as a warning
+	ActionAudit Action = "audit" // allowed, with the message as an audit annotation
+)
+
+func (s *Settings) ignores() bool { return s.FailurePolicy == admissionregistrationv1.Ignore }
+
+func (s *Settings) reinvokes() bool {
+	return s.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+}
+
+// restores says whether what the plugin did may have to be undone.
+func (s *Settings) restores() bool { return s.ignores() || len(s.Enforcement) > 0 }
+
+// action returns what a denial of the review means.
+func (s *Settings) action(ctx context.Context, review *codec.Review, attributes Attributes) (Action, error) {
+	for i := range s.Enforcement {
+		e := &s.Enforcement[i]
+		if e.Selector == nil {
+			return e.Action, nil
+		}
+		if matches, err := e.Selector.Matches(ctx, review, attributes); err != nil || matches {
+			return e.Action, err
+		}
+	}
+	return ActionDeny, nil
+}
+
+// check says what is wrong with the settings.
+func (s *Settings) check() error {
+	var errs []error
+	refuse := func(field string, got, want any) {
+		errs = append(errs, fmt.Errorf("%s: got %v, want %v", field, got, want))
+	}
+	if p := s.FailurePolicy; p != "" && p != admissionregistrationv1.Fail && p != admissionregistrationv1.Ignore {
+		refuse("failurePolicy", p, "Fail or Ignore")
+	}
+	if p := s.ReinvocationPolicy; p != "" && p != admissionregistrationv1.NeverReinvocationPolicy && p != admissionregistrationv1.IfNeededReinvocationPolicy {
+		refuse("reinvocationPolicy", p, "Never or IfNeeded")
+	}
+	if s.Timeout < 0 {
+		refuse("timeout", s.Timeout, "a positive duration, or 0 for that of the call")
+	}
+	for i, e := range s.Enforcement {
+		if !slices.Contains([]Action{ActionDeny, ActionWarn, ActionAudit}, e.Action) {
+			refuse(fmt.Sprintf("enforcement[%d].action", i), e.Action, "deny, warn or audit")
+		}
+	}
+	return errors.Join(errs...)
+}
