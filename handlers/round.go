@@ -143,8 +143,12 @@ func (e *entry) handles(phase Phase, attributes *Attributes) bool {
 	if phase == Mutate && e.handler.Admit == nil || phase == Validate && e.handler.Validate == nil {
 		return false
 	}
-	return anyMatches(e.plugin.Rules, attributes) &&
-		(len(e.Settings.Rules) == 0 || anyMatches(e.Settings.Rules, attributes))
+	for i := range e.plugin.Rules {
+		if e.plugin.Rules[i].Matches(attributes) {
+			return true
+		}
+	}
+	return false
 }
 
 // ask asks the plugin and says what the answer amounts to. It has not run when

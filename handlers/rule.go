@@ -63,16 +63,6 @@ func (r *Rule) matchesScope(a *Attributes) bool {
 	return clusterScoped == (r.Scope == admissionregistrationv1.ClusterScope)
 }
 
-// anyMatches reports whether one of the rules selects such reviews.
-func anyMatches(rules []Rule, a *Attributes) bool {
-	for i := range rules {
-		if rules[i].Matches(a) {
-			return true
-		}
-	}
-	return false
-}
-
 func has(list []string, s string) bool {
 	return slices.Contains(list, s) || slices.Contains(list, "*")
 }

@@ -15,10 +15,8 @@ import (
 // Settings say how a plugin is run: for each plugin what a webhook
 // configuration says for a webhook. The zero Settings are the defaults.
 type Settings struct {
-	// Rules narrow which reviews the plugin gets: it gets those that one of its
-	// own rules and one of these select. Empty for all of its own.
-	Rules []Rule
-	// Selector narrows them further; nil for no more.
+	// Selector narrows which reviews the plugin gets: of those that its rules
+	// select, those that this one selects, too. Nil for all.
 	Selector Selector
 	// FailurePolicy says what a failure, a panic or an overrun of the plugin
 	// means: Fail, the default, fails the call of the webhook, and Ignore goes

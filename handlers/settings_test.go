@@ -218,29 +218,26 @@ func TestEnforcement(t *testing.T) {
 	f(handlers.OutcomeAudited, audited, is(handlers.ActionAudit, true))
 }
 
-// TestSettingsNarrow shows that a plugin gets what its own rules, those of its
-// settings and the selector all select.
+// TestSettingsNarrow shows that a plugin gets what both its rules and the
+// selector select.
 func TestSettingsNarrow(t *testing.T) {
-	f := func(want bool, settings handlers.Settings) {
+	f := func(want bool, resource string, settings handlers.Settings) {
 		t.Helper()
 		called := false
 		plugin := validating("P", func(context.Context, *codec.Review) handlers.Result {
 			called = true
 			return handlers.Allowed()
 		})
-		plugin.Rules = []handlers.Rule{handlers.CreateUpdate("pods")}
+		plugin.Rules = []handlers.Rule{handlers.CreateUpdate(resource)}
 		if _, _, err := run(t, mustSet(t, map[string]handlers.Settings{"P": settings}, plugin), handlers.Validate, podCreate); err != nil || called != want {
 			t.Errorf("got called %v, %v, want %v", called, err, want)
 		}
 	}
-	services := handlers.CreateUpdate("services")
-	f(true, handlers.Settings{})
-	f(true, handlers.Settings{Rules: []handlers.Rule{handlers.Any()}})
-	f(true, handlers.Settings{Rules: []handlers.Rule{services, handlers.CreateUpdate("pods")}})
-	f(false, handlers.Settings{Rules: []handlers.Rule{services}})
-	f(true, handlers.Settings{Selector: says(true, nil)})
-	f(false, handlers.Settings{Selector: says(false, nil)})
-	f(false, handlers.Settings{Rules: []handlers.Rule{services}, Selector: says(true, errors.New("not asked"))})
+	f(true, "pods", handlers.Settings{})
+	f(true, "pods", handlers.Settings{Selector: says(true, nil)})
+	f(false, "pods", handlers.Settings{Selector: says(false, nil)})
+	f(false, "services", handlers.Settings{})
+	f(false, "services", handlers.Settings{Selector: says(true, errors.New("not asked"))})
 }
 
 // TestNewChainKeepsHandlers makes a chain from the one before.

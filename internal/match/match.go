@@ -1,0 +1,156 @@
+// Package match decides which reviews a plugin gets beyond what it handles: by
+// the rules, the namespaceSelector and the objectSelector of its configuration,
+// which are those of a webhook in a ValidatingWebhookConfiguration and mean the
+// same (k8s.io/apiserver pkg/admission/plugin/webhook/predicates).
+package match
+
+import (
+	"context"
+	"errors"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Criteria select reviews, with the fields of a webhook and their meaning
+// (k8s.io/api/admissionregistration/v1 ValidatingWebhook). The zero Criteria
+// select all.
+type Criteria struct {
+	// Rules say for which operations on which resources. One of them must match;
+	// without any, every review does. An empty list that is not nil is an error,
+	// for a webhook with such a list is never called.
+	Rules []admissionregistrationv1.RuleWithOperations `json:"rules,omitempty"`
+	// NamespaceSelector looks at the labels of the request's namespace, or of the
+	// Namespace that the request creates or updates. Requests for other
+	// cluster-scoped objects match. Nil selects all.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// ObjectSelector looks at the labels of object and oldObject, one of which
+	// must match. Nil selects all.
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
+}
+
+// Namespaces knows the labels of the cluster's namespaces.
+type Namespaces interface {
+	// Labels returns the labels of a namespace, nil if it has none. The caller
+	// does not change them. A namespace that is not known yet is fetched before
+	// ctx ends. If there is none of that name, the error is the API server's,
+	// for which errors.IsNotFound of package k8s.io/apimachinery/pkg/api/errors
+	// is true. The name is never empty; it must not be retained, use
+	// strings.Clone to keep it.
+	Labels(ctx context.Context, name string) (labels.Set, error)
+}
+
+// Matcher are Criteria made ready. It may be used by many goroutines at once.
+type Matcher struct {
+	rules             []handlers.Rule
+	namespaceSelector labels.Selector
+	objectSelector    labels.Selector
+}
+
+// New makes the criteria ready, which stand at path in their configuration, and
+// keeps their lists. It refuses what kube-apiserver refuses in a new webhook
+// configuration; the error joins all of it, each with its path.
+func New(c *Criteria, path *field.Path) (*Matcher, error) {
+	if err := validate(c, path).ToAggregate(); err != nil {
+		return nil, err
+	}
+	m := new(Matcher)
+	for i := range c.Rules {
+		m.rules = append(m.rules, newRule(&c.Rules[i]))
+	}
+	var err, objectErr error
+	m.namespaceSelector, err = newSelector(c.NamespaceSelector)
+	m.objectSelector, objectErr = newSelector(c.ObjectSelector)
+	return m, errors.Join(err, objectErr)
+}
+
+// newSelector makes a selector that matches all of one that is not there, as
+// kube-apiserver's defaults do (k8s.io/kubernetes
+// pkg/apis/admissionregistration/v1/defaults.go).
+func newSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// NeedsNamespaces reports whether Matches may ask for the labels of a
+// namespace. If not, its argument may be nil.
+func (m *Matcher) NeedsNamespaces() bool { return !m.namespaceSelector.Empty() }
+
+// Matches reports whether the criteria select the review, whose attributes are
+// a. Edits to review.Object count, as a webhook sees what those before it made
+// of an object.
+//
+// The error is what the API server denies the request with when the labels that
+// the namespaceSelector looks at cannot be had: code 404 if there is no such
+// namespace, else 500. It has a metav1.Status. There is none where the rules or
+// the objectSelector do not match. A fault in the text of the review reads as
+// missing labels; Review.Err has it.
+func (m *Matcher) Matches(ctx context.Context, review *codec.Review, a *handlers.Attributes, namespaces Namespaces) (bool, error) {
+	// The API server begins with the namespace, but a failure to look it up counts
+	// only if the rest matches. Looking it up last may save a call.
+	if !m.matchesRules(a) || !m.matchesObject(review) {
+		return false, nil
+	}
+	return m.matchesNamespace(ctx, review, a, namespaces)
+}
+
+// matchesObject does what predicates/object MatchObjectSelector does.
+func (m *Matcher) matchesObject(review *codec.Review) bool {
+	if m.objectSelector.Empty() {
+		return true
+	}
+	for _, object := range [...]*codec.Object{&review.Object, &review.OldObject} {
+		if matched, _ := matchesLabels(m.objectSelector, object); matched {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesNamespace does what predicates/namespace MatchNamespaceSelector does.
+func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a *handlers.Attributes, namespaces Namespaces) (bool, error) {
+	if m.namespaceSelector.Empty() || a.Resource.Resource != "namespaces" && review.Namespace() == "" {
+		return true, nil
+	}
+	matched, err := m.matchesNamespaceLabels(ctx, review, a, namespaces)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = apierrors.NewInternalError(err)
+	}
+	return matched, err
+}
+
+// The texts are those of k8s.io/apimachinery pkg/api/meta and client-go, which
+// are what the user of such a request gets to see.
+var (
+	errNoMetadata = errors.New("object does not implement the Object interfaces")
+	errNoName     = errors.New("resource name may not be empty")
+)
+
+// matchesNamespaceLabels matches the labels that predicates/namespace
+// GetNamespaceLabels gets. Like it, it takes every resource that is called
+// namespaces for Namespaces, of whatever group.
+func (m *Matcher) matchesNamespaceLabels(ctx context.Context, review *codec.Review, a *handlers.Attributes, namespaces Namespaces) (bool, error) {
+	if a.Resource.Resource == "namespaces" && a.SubResource == "" &&
+		(a.Operation == codec.Create || a.Operation == codec.Update) {
+		// What is known about this Namespace is about to change, if there is anything.
+		matched, ok := matchesLabels(m.namespaceSelector, &review.Object)
+		if !ok {
+			return false, errNoMetadata
+		}
+		return matched, nil
+	}
+	name := review.Namespace()
+	if name == "" {
+		return false, errNoName
+	}
+	ls, err := namespaces.Labels(ctx, name)
+	return err == nil && m.namespaceSelector.Matches(ls), err
+}

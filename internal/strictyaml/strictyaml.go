@@ -1,0 +1,308 @@
+// Package strictyaml decodes configuration files in YAML or JSON into Go types,
+// and says everything that is wrong with one at once: the file, the line, where
+// in the document, what was got and what is allowed.
+package strictyaml
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bytes"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Document is one YAML document of a file.
+type Document struct {
+	file string
+	root *yaml.Node
+}
+
+// Error is one thing that is wrong with a document.
+type Error struct {
+	File string
+	Line int    // of the value, or of what it is missing in; 0 if the file could not be parsed
+	Path string // such as "plugins[0].timeout"; "" for the whole document
+	Want string // what was got, and what is allowed
+}
+
+func (e *Error) Error() string {
+	text := e.File
+	if e.Line > 0 {
+		text += ":" + strconv.Itoa(e.Line)
+	}
+	if e.Path != "" {
+		text += ": " + e.Path
+	}
+	return text + ": " + e.Want
+}
+
+// Parse reads the only document of a file. The name of the file is for
+// messages.
+func Parse(file string, content []byte) (*Document, error) {
+	d := &Document{file: file}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	var document yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, &Error{File: file, Want: "got an empty file, want a document"}
+	} else if err != nil {
+		return nil, &Error{File: file, Want: strings.TrimPrefix(err.Error(), "yaml: ")}
+	}
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil {
+		return nil, &Error{File: file, Line: second.Line, Want: "got a second document, want one"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, &Error{File: file, Want: strings.TrimPrefix(err.Error(), "yaml: ")}
+	}
+	d.root = document.Content[0]
+	return d, nil
+}
+
+// Decode decodes the document into what into points to, by the names that
+// encoding/json goes by. The errors are all of its faults: members that the
+// type does not have or that come twice, and values that are not of their type.
+func (d *Document) Decode(into any) []error {
+	c := checker{document: d}
+	c.check(d.root, reflect.TypeOf(into).Elem(), "")
+	if len(c.errs) > 0 {
+		return c.errs
+	}
+	text, err := toJSON(d.root)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return []error{&Error{File: d.file, Want: err.Error()}}
+	}
+	return nil
+}
+
+// Locate gives errors of package k8s.io/apimachinery/pkg/util/validation/field
+// their file and line. Others stay as they are.
+func (d *Document) Locate(errs ...error) []error {
+	located := make([]error, len(errs))
+	for i, err := range errs {
+		located[i] = err
+		if e, ok := errors.AsType[*field.Error](err); ok {
+			located[i] = d.Errorf(e.Field, "%s", e.ErrorBody())
+		}
+	}
+	return located
+}
+
+// Errorf returns an error about what is at a path, or about what is around it
+// if there is nothing.
+func (d *Document) Errorf(path, format string, args ...any) error {
+	return &Error{File: d.file, Line: d.line(path), Path: path, Want: fmt.Sprintf(format, args...)}
+}
+
+// step is a member, an index or a key of a path.
+var step = regexp.MustCompile(`[^.\[\]]+`)
+
+// line returns where the value at a path stands, or the innermost one around
+// it that exists.
+func (d *Document) line(path string) int {
+	node := resolve(d.root)
+	for _, token := range step.FindAllString(path, -1) {
+		next := child(node, token)
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return node.Line
+}
+
+func child(node *yaml.Node, token string) *yaml.Node {
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(node.Content); i += 2 {
+			if node.Content[i].Value == token {
+				return resolve(node.Content[i+1])
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(node.Content) {
+			return resolve(node.Content[i])
+		}
+	}
+	return nil
+}
+
+// resolve follows an alias to what it stands for.
+func resolve(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+func toJSON(node *yaml.Node) ([]byte, error) {
+	var value any
+	if err := node.Decode(&value); err != nil {
+		return nil, err
+	}
+	return json.Marshal(value)
+}
+
+// A checker compares a document with a type.
+type checker struct {
+	document *Document
+	errs     []error
+	depth    int
+}
+
+// depthMax is how deep a document may be nested: several times what any
+// configuration is. It also ends aliases that contain themselves.
+const depthMax = 64
+
+func (c *checker) refuse(node *yaml.Node, path, format string, args ...any) {
+	c.errs = append(c.errs, &Error{File: c.document.file, Line: node.Line, Path: path, Want: fmt.Sprintf(format, args...)})
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
+	if c.depth++; c.depth > depthMax {
+		c.refuse(node, path, "nested deeper than %d", depthMax)
+		return
+	}
+	defer func() { c.depth-- }()
+	node = resolve(node)
+	if node.ShortTag() == "!!null" {
+		return
+	}
+	if t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(unmarshaler) {
+		c.checkOwn(node, t, path)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		c.check(node, t.Elem(), path)
+	case reflect.Struct:
+		c.checkStruct(node, t, path)
+	case reflect.Map:
+		c.eachMember(node, path, func(name string, value *yaml.Node, path string) { c.check(value, t.Elem(), path) })
+	case reflect.Slice:
+		if c.expect(node, path, yaml.SequenceNode, "a list") {
+			for i, element := range node.Content {
+				c.check(element, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+			}
+		}
+	case reflect.String:
+		c.expectTag(node, path, "!!str", "a string")
+	case reflect.Bool:
+		c.expectTag(node, path, "!!bool", "true or false")
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		if c.expectTag(node, path, "!!int", "a whole number") {
+			if _, err := strconv.ParseInt(node.Value, 0, t.Bits()); err != nil {
+				c.refuse(node, path, "got %s, want a whole number of %d bits", node.Value, t.Bits())
+			}
+		}
+	default:
+		panic("no configuration has a " + t.String())
+	}
+}
+
+// checkOwn checks a type that decodes itself, such as metav1.Duration.
+func (c *checker) checkOwn(node *yaml.Node, t reflect.Type, path string) {
+	text, err := toJSON(node)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err != nil {
+		c.refuse(node, path, "got %s: %v", shown(node), err)
+	}
+}
+
+// checkStruct checks the members of a mapping against the fields of a struct.
+func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
+	fields := make(map[string]reflect.Type)
+	var names []string
+	collect(t, func(name string, t reflect.Type) {
+		fields[name] = t
+		names = append(names, name)
+	})
+	c.eachMember(node, path, func(name string, value *yaml.Node, path string) {
+		if t, ok := fields[name]; ok {
+			c.check(value, t, path)
+			return
+		}
+		c.refuse(value, path, "unknown field, want one of %s", strings.Join(names, ", "))
+	})
+}
+
+// collect calls f with the fields of a struct, those of embedded ones included,
+// by their names in JSON.
+func collect(t reflect.Type, f func(name string, t reflect.Type)) {
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case name == "" && field.Anonymous:
+			collect(field.Type, f)
+		default:
+			f(name, field.Type)
+		}
+	}
+}
+
+// eachMember calls f with the members of a mapping, once for each name.
+func (c *checker) eachMember(node *yaml.Node, path string, f func(name string, value *yaml.Node, path string)) {
+	if !c.expect(node, path, yaml.MappingNode, "an object") {
+		return
+	}
+	var seen []string
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		below := strings.TrimPrefix(path+"."+key.Value, ".")
+		if slices.Contains(seen, key.Value) {
+			c.refuse(key, below, "given twice")
+			continue
+		}
+		seen = append(seen, key.Value)
+		f(key.Value, value, below)
+	}
+}
+
+func (c *checker) expect(node *yaml.Node, path string, kind yaml.Kind, want string) bool {
+	if node.Kind != kind {
+		c.refuse(node, path, "got %s, want %s", shown(node), want)
+		return false
+	}
+	return true
+}
+
+func (c *checker) expectTag(node *yaml.Node, path, tag, want string) bool {
+	if node.Kind != yaml.ScalarNode || node.ShortTag() != tag {
+		c.refuse(node, path, "got %s, want %s", shown(node), want)
+		return false
+	}
+	return true
+}
+
+// shown makes a value fit for a message.
+func shown(node *yaml.Node) string {
+	const bytesMax = 64
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "an object"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if len(node.Value) > bytesMax {
+		return strconv.Quote(node.Value[:bytesMax]) + "..."
+	}
+	if node.ShortTag() == "!!str" {
+		return strconv.Quote(node.Value)
+	}
+	return node.Value
+}

@@ -1,0 +1,132 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+type document struct {
+	embedded `json:",inline"`
+	Name     string                `json:"name"`
+	Items    []item                `json:"items,omitempty"`
+	Labels   map[string]string     `json:"labels,omitempty"`
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	Any      json.RawMessage       `json:"any,omitempty"`
+	Hidden   string                `json:"-"`
+}
+
+type embedded struct {
+	Kind string `json:"kind"`
+}
+
+type item struct {
+	On      *bool            `json:"on"`
+	Number  int32            `json:"number"`
+	Timeout *metav1.Duration `json:"timeout"`
+}
+
+func decode(t *testing.T, content string) (document, []error) {
+	t.Helper()
+	var d document
+	parsed, err := Parse("file.yaml", []byte(content))
+	if err != nil {
+		return d, []error{err}
+	}
+	return d, parsed.Decode(&d)
+}
+
+func TestDecode(t *testing.T) {
+	for _, content := range []string{`
+kind: K
+name: "1"
+items:
+- {on: true, number: 0x10, timeout: 1m30s}
+- &two {number: 2, on: null}
+- *two
+labels: {a: b}
+selector:
+  matchExpressions:
+  - {key: a, operator: In, values: [b]}
+any: {deep: [1, {x: null}]}
+`, `{"kind": "K", "name": "1",
+	"items": [{"on": true, "number": 16, "timeout": "1m30s"}, {"number": 2}, {"number": 2}], "labels": {"a": "b"},
+	"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}, "any": {"deep": [1, {"x": null}]}}`,
+	} {
+		d, errs := decode(t, content)
+		if len(errs) > 0 {
+			t.Fatal(errors.Join(errs...))
+		}
+		first := d.Items[0]
+		if d.Kind != "K" || d.Name != "1" || !*first.On || first.Number != 16 || first.Timeout.Duration != 90*time.Second ||
+			len(d.Items) != 3 || d.Items[2].Number != 2 || d.Labels["a"] != "b" || d.Selector.MatchExpressions[0].Values[0] != "b" ||
+			string(d.Any) != `{"deep":[1,{"x":null}]}` {
+			t.Errorf("got %+v", d)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	f := func(content string, want ...string) {
+		t.Helper()
+		_, errs := decode(t, content)
+		var got []string
+		for _, err := range errs {
+			got = append(got, err.Error())
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", content, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	const fields = "unknown field, want one of kind, name, items, labels, selector, any"
+	f("", "file.yaml: got an empty file, want a document")
+	f("# nothing\n", "file.yaml: got an empty file, want a document")
+	f("a: [1", "file.yaml: line 1: did not find expected ',' or ']'")
+	f("kind: K\n---\nkind: L\n", "file.yaml:2: got a second document, want one")
+	f("kind: K\n---\na: [\n", "file.yaml: line 3: did not find expected node content")
+	f("[]", "file.yaml:1: got a list, want an object")
+	f("text", `file.yaml:1: got "text", want an object`)
+	f("kind: K\nHidden: x\nnmae: y", "file.yaml:2: Hidden: "+fields, "file.yaml:3: nmae: "+fields)
+	f("name: a\nkind: K\nname: b", "file.yaml:3: name: given twice")
+	f(`{"labels": {"a": "b", "a": "c"}}`, "file.yaml:1: labels.a: given twice")
+	f("<<: {kind: K}", "file.yaml:1: <<: "+fields)
+	f("name: 1\nkind: [a]\nlabels: {a: true}",
+		"file.yaml:1: name: got 1, want a string", "file.yaml:2: kind: got a list, want a string",
+		"file.yaml:3: labels.a: got true, want a string")
+	f("items:\n- on: yes\n  number: 5000000000\n- number: 1.5\n  timeout: 5\n- number: x\n  timeout: 5x",
+		`file.yaml:2: items[0].on: got "yes", want true or false`,
+		"file.yaml:3: items[0].number: got 5000000000, want a whole number of 32 bits",
+		"file.yaml:4: items[1].number: got 1.5, want a whole number",
+		"file.yaml:5: items[1].timeout: got 5: json: cannot unmarshal number into Go value of type string",
+		`file.yaml:6: items[2].number: got "x", want a whole number`,
+		`file.yaml:7: items[2].timeout: got "5x": time: unknown unit "x" in duration "5x"`)
+	f("items: {on: true}", "file.yaml:1: items: got an object, want a list")
+	f("selector:\n  matchExpressions:\n  - key: [x]\n", "file.yaml:3: selector.matchExpressions[0].key: got a list, want a string")
+	f("name: "+strings.Repeat("x", 100)+"\nkind: {}", "file.yaml:2: kind: got an object, want a string")
+	f("items: &a\n- *a", "file.yaml:1: items[0]: got a list, want an object")
+	f("any: &a {x: *a}", "file.yaml:1: any: got an object: yaml: anchor 'a' value contains itself")
+}
+
+func TestLocate(t *testing.T) {
+	d, err := Parse("file.yaml", []byte("kind: K\nitems:\n- on: true\n\n- number: 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := field.NewPath("items")
+	f := func(err error, want string) {
+		t.Helper()
+		if got := errors.Join(d.Locate(err)...).Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	f(field.Invalid(path.Index(1).Child("number"), 1, "must be 2"), `file.yaml:5: items[1].number: Invalid value: 1: must be 2`)
+	f(field.Required(path.Index(0).Child("timeout"), ""), `file.yaml:3: items[0].timeout: Required value`)
+	f(field.Required(path.Index(7).Child("timeout"), ""), `file.yaml:3: items[7].timeout: Required value`)
+	f(field.Required(field.NewPath("name"), ""), `file.yaml:1: name: Required value`)
+	f(errors.New("as it is"), "as it is")
+}
