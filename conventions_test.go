@@ -350,19 +350,22 @@ func goList(t *testing.T, format string, packages ...string) []string {
 }
 
 // metricNames are what metrics are called, by the methods that may make them
-// (Prometheus, "Metric and label naming"). There are others: GetOrCreate, with
-// which a request could add a series, and NewHistogram, whose buckets are none
-// to Prometheus.
+// (Prometheus, "Metric and label naming"). GetOrCreate is for the series of a
+// configuration, whose plugins may have been there before. Not among them is
+// NewHistogram, whose buckets are none to Prometheus.
 var metricNames = map[string]*regexp.Regexp{
 	"NewCounter":                regexp.MustCompile(`^fastadmit(_[a-z]+)+_total$`),
 	"NewGauge":                  regexp.MustCompile(`^fastadmit(_[a-z]+)+$`),
 	"NewPrometheusHistogram":    regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes)$`),
 	"NewPrometheusHistogramExt": regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes)$`),
+
+	"GetOrCreateCounter":                regexp.MustCompile(`^fastadmit(_[a-z]+)+_total$`),
+	"GetOrCreatePrometheusHistogramExt": regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes)$`),
 }
 
 // metricLabels are all labels there are. None has values that whoever sends
 // requests can choose: no namespaces, names or users.
-var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "webhook"}
+var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "resource", "result", "webhook"}
 
 var (
 	metricSeries = regexp.MustCompile(`^(fastadmit_[^{]*)(\{.*)?$`)

@@ -72,6 +72,21 @@ func matchesResource(pattern string, a *Attributes) bool {
 	return (resource == "*" || resource == a.Resource.Resource) && (sub == "*" || sub == a.SubResource)
 }
 
+// WithOperations returns the rule as a webhook configuration has it. The lists
+// are shared with r.
+func (r *Rule) WithOperations() admissionregistrationv1.RuleWithOperations {
+	with := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
+		APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources, Scope: new(admissionregistrationv1.AllScopes),
+	}}
+	if r.Scope != "" {
+		with.Scope = &r.Scope
+	}
+	for _, operation := range r.Operations {
+		with.Operations = append(with.Operations, admissionregistrationv1.OperationType(operation))
+	}
+	return with
+}
+
 // Any returns the rule that selects every review.
 func Any() Rule {
 	return Rule{

@@ -185,17 +185,12 @@ func (b *benchOptions) measure(ctx context.Context, configs []bench.Config) (*be
 		}
 		return bench.NewReport(series), nil
 	}
-	report := bench.NewReport(nil)
-	for _, config := range configs {
-		sweep, err := bench.FindKnee(ctx, config, b.sweepP99)
-		if err != nil {
-			return nil, err
-		}
-		report.Sweeps = append(report.Sweeps, *sweep)
-		if ctx.Err() != nil {
-			break
-		}
+	sweeps, err := bench.FindKnees(ctx, b.sweepP99, configs...)
+	if err != nil {
+		return nil, err
 	}
+	report := bench.NewReport(nil)
+	report.Sweeps = sweeps
 	return report, nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // A patient server is one with timeouts of the test's; those that are 0 are an
@@ -33,7 +35,8 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 			*timeout = time.Hour
 		}
 	}
-	chain, err := (&selection{options: &options{}, enable: []string{"AlwaysAdmit"}}).chain()
+	table := plugins.InTree(plugins.DefaultOptions())
+	chain, err := handlers.NewChain(table, map[string]handlers.Enabled{"AlwaysAdmit": {}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,19 +30,27 @@ var refusalCodes = [...]int{
 	fasthttp.StatusRequestHeaderFieldsTooLarge, fasthttp.StatusInternalServerError,
 }
 
-// serverMetrics are the series of a server. All of them are made at start, so
-// that no request's content can add one.
+// serverMetrics are the series of a server. All of them are made before a
+// configuration is served, so that no request's content can add one. Those of
+// plugins that are no longer enabled stay.
 type serverMetrics struct {
 	set           *metrics.Set
 	inFlight      atomic.Int64
 	requestBytes  *metrics.Counter
 	responseBytes *metrics.Counter
 	refusals      [len(refusalCodes)]*metrics.Counter
-	plugins       []pluginMetrics
 
 	handshakeErrors *metrics.Counter
+	reloads         reloadMetrics
 }
 
+// reloadMetrics are about changes of the configuration files.
+type reloadMetrics struct {
+	successes, failures *metrics.Counter
+	lastSuccess         atomic.Int64 // in seconds since 1970
+}
+
+// pluginMetrics are those of a plugin.
 type pluginMetrics struct {
 	phases [2]*phaseMetrics // by handlers.Phase
 	panics *metrics.Counter
@@ -60,7 +68,7 @@ type endpointMetrics struct {
 	duration  *metrics.PrometheusHistogram
 }
 
-func newServerMetrics(chain *handlers.Chain) *serverMetrics {
+func newServerMetrics() *serverMetrics {
 	m := &serverMetrics{set: metrics.NewSet()}
 	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(m.inFlight.Load()) })
 	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
@@ -69,45 +77,54 @@ func newServerMetrics(chain *handlers.Chain) *serverMetrics {
 	for i, code := range refusalCodes {
 		m.refusals[i] = m.set.NewCounter(fmt.Sprintf(`fastadmit_refused_requests_total{code="%d"}`, code))
 	}
-	for _, plugin := range chain.Plugins() {
-		p := pluginMetrics{panics: m.set.NewCounter(fmt.Sprintf(`fastadmit_plugin_panics_total{plugin=%q}`, plugin.Name))}
-		if plugin.Mutates {
-			p.phases[handlers.Mutate] = m.newPhase(plugin.Name, handlers.Mutate)
-		}
-		if plugin.Validates {
-			p.phases[handlers.Validate] = m.newPhase(plugin.Name, handlers.Validate)
-		}
-		m.plugins = append(m.plugins, p)
-	}
+	m.reloads.successes = m.set.NewCounter("fastadmit_config_reload_successes_total")
+	m.reloads.failures = m.set.NewCounter("fastadmit_config_reload_failures_total")
+	m.reloads.lastSuccess.Store(time.Now().Unix())
+	m.set.NewGauge("fastadmit_config_reload_last_success_timestamp_seconds", func() float64 { return float64(m.reloads.lastSuccess.Load()) })
 	return m
 }
 
-func (m *serverMetrics) newPhase(plugin string, phase handlers.Phase) *phaseMetrics {
+// plugins returns the metrics of each plugin.
+func (m *serverMetrics) plugins(plugins []*handlers.Plugin) []pluginMetrics {
+	all := make([]pluginMetrics, len(plugins))
+	for i, plugin := range plugins {
+		all[i].panics = m.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_plugin_panics_total{plugin=%q}`, plugin.Name))
+		if plugin.Mutates {
+			all[i].phases[handlers.Mutate] = m.phase(plugin.Name, handlers.Mutate)
+		}
+		if plugin.Validates {
+			all[i].phases[handlers.Validate] = m.phase(plugin.Name, handlers.Validate)
+		}
+	}
+	return all
+}
+
+func (m *serverMetrics) phase(plugin string, phase handlers.Phase) *phaseMetrics {
 	p := new(phaseMetrics)
 	for _, outcome := range handlers.Outcomes() {
-		p.decisions = append(p.decisions, m.set.NewCounter(fmt.Sprintf(
+		p.decisions = append(p.decisions, m.set.GetOrCreateCounter(fmt.Sprintf(
 			`fastadmit_plugin_decisions_total{plugin=%q,phase=%q,decision=%q}`, plugin, phase, outcome)))
 	}
-	p.duration = m.set.NewPrometheusHistogramExt(fmt.Sprintf(
+	p.duration = m.set.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(
 		`fastadmit_plugin_duration_seconds{plugin=%q,phase=%q}`, plugin, phase), durationBuckets)
 	return p
 }
 
-func (m *serverMetrics) newEndpoint(name string) *endpointMetrics {
+// endpoint returns the metrics of the endpoint of that name.
+func (m *serverMetrics) endpoint(name string) *endpointMetrics {
 	e := new(endpointMetrics)
 	for i, operation := range operations {
 		for _, outcome := range handlers.Outcomes() {
-			e.decisions[i] = append(e.decisions[i], m.set.NewCounter(fmt.Sprintf(
+			e.decisions[i] = append(e.decisions[i], m.set.GetOrCreateCounter(fmt.Sprintf(
 				`fastadmit_requests_total{webhook=%q,operation=%q,decision=%q}`, name, operation, outcome)))
 		}
 	}
-	e.duration = m.set.NewPrometheusHistogramExt(
+	e.duration = m.set.GetOrCreatePrometheusHistogramExt(
 		fmt.Sprintf(`fastadmit_request_duration_seconds{webhook=%q}`, name), durationBuckets)
 	return e
 }
 
-func (m *serverMetrics) observe(run handlers.Run) {
-	p := &m.plugins[run.Plugin]
+func (p *pluginMetrics) observe(run handlers.Run) {
 	phase := p.phases[run.Phase]
 	phase.decisions[run.Outcome].Inc()
 	phase.duration.Update(run.Elapsed.Seconds())

@@ -1,17 +1,16 @@
 package app
 
 import (
-	"io"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
 // newOpsServer returns the server of the ops port: metrics, health and, if
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
-func newOpsServer(m *serverMetrics, ready *atomic.Bool, profiling bool) *http.Server {
+func newOpsServer(m *serverMetrics, ready []check, profiling bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -19,12 +18,7 @@ func newOpsServer(m *serverMetrics, ready *atomic.Bool, profiling bool) *http.Se
 	})
 	mux.HandleFunc("GET /healthz", health(nil))
 	mux.HandleFunc("GET /livez", health(nil))
-	mux.HandleFunc("GET /readyz", health(func() []string {
-		if !ready.Load() {
-			return []string{"serving"}
-		}
-		return nil
-	}))
+	mux.HandleFunc("GET /readyz", health(ready))
 	if profiling {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index) // and all profiles by name
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -42,17 +36,37 @@ func newOpsServer(m *serverMetrics, ready *atomic.Bool, profiling bool) *http.Se
 	}
 }
 
-// health answers "ok", or 503 with the names of the checks that fail.
-func health(failing func() []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if failing != nil {
-			if checks := failing(); len(checks) > 0 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				io.WriteString(w, "not ready: "+strings.Join(checks, ", ")+"\n") //nolint:errcheck // the client is gone
-				return
+// A check says whether a part of the process is as it must be, and what there is
+// to say about it.
+type check struct {
+	name string
+	ask  func() (ok bool, about string)
+}
+
+// health answers "ok", or 503 if a check fails, with a line for each check if
+// one does or if ?verbose asks for it. The lines are those of kube-apiserver's
+// health endpoints (k8s.io/apiserver pkg/server/healthz).
+func health(checks []check) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		var lines strings.Builder
+		code, result := http.StatusOK, "ok"
+		for _, c := range checks {
+			ok, about := c.ask()
+			sign, state := '+', "ok"
+			if !ok {
+				code, result = http.StatusServiceUnavailable, "failed"
+				sign, state = '-', "failed"
 			}
+			if about != "" {
+				state += ": " + strings.ReplaceAll(about, "\n", "\n    ")
+			}
+			fmt.Fprintf(&lines, "[%c]%s %s\n", sign, c.name, state)
 		}
-		io.WriteString(w, "ok\n") //nolint:errcheck // the client is gone
+		if !request.URL.Query().Has("verbose") && code == http.StatusOK {
+			lines.Reset()
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, "%s%s\n", lines.String(), result) //nolint:errcheck // the client is gone
 	}
 }

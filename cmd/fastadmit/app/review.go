@@ -65,15 +65,18 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if !ok {
 		return fmt.Errorf("--output: got %q, want text, object or response", r.output)
 	}
-	chain, err := r.chain()
+	loaded, err := r.load(nil)
 	if err != nil {
 		return err
+	}
+	if err := r.follow(ctx, loaded.Loaded, true, nil, nil); err != nil {
+		return failed(err)
 	}
 	out := bufio.NewWriter(stdout)
 	denied := false
 	for _, file := range r.files {
 		err := eachDocument(file, stdin, func(document []byte) error {
-			allowed, err := r.review(ctx, chain, document, out, show)
+			allowed, err := r.review(ctx, loaded.chain, document, out, show)
 			denied = denied || !allowed
 			return err
 		})

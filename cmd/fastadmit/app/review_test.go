@@ -124,13 +124,13 @@ func TestWrongUse(t *testing.T) {
 		return "--admission-control-config-file=" + write("admission.yaml", content)
 	}
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
-	f(1, "cannot read admission configuration", "", "serve", images, "--admission-control-config-file="+filepath.Join(dir, "missing.yaml"))
-	f(1, `unknown field "bogus"`, "", "serve", images, config(head+"bogus: 1\n"))
+	f(1, "cannot read configuration: open", "", "serve", images, "--admission-control-config-file="+filepath.Join(dir, "missing.yaml"))
+	f(1, "admission.yaml:3: bogus: unknown field, want one of apiVersion, kind, plugins", "", "serve", images, config(head+"bogus: 1\n"))
 	f(1, `kind: got "Other"`, "", "serve", images, config("apiVersion: apiserver.config.k8s.io/v1\nkind: Other\n"))
 	f(1, `apiVersion: got "v9"`, "", "serve", images, config("apiVersion: v9\nkind: AdmissionConfiguration\n"))
 	f(1, `plugins[0].name: unknown plugin "Nothing"`, "", "serve", images, config(head+"plugins: [{name: Nothing}]\n"))
-	f(1, `plugins[1].name: "AlwaysDeny" is configured twice`, "", "serve", images, config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
-	f(1, "plugin EventRateLimit: cannot read its configuration", "", "serve", "--enable-admission-plugins=EventRateLimit",
+	f(1, "plugins[1].name: AlwaysDeny is configured twice", "", "serve", images, config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
+	f(1, "admission.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit",
 		config(head+"plugins: [{name: EventRateLimit, path: missing.yaml}]\n"))
 	f(1, "plugin EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit")
 }

@@ -1,31 +1,51 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync/atomic"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/cluster"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
-// A selection is which plugins run, and how they are configured: the flags
-// that serve and review share, spelled as kube-apiserver spells them.
+// A selection is which plugins run, and how they are configured: what the
+// commands that run plugins have in common. The flags are spelled as
+// kube-apiserver spells them.
 type selection struct {
-	enable, disable []string
-	configFile      string
 	options         *options
+	flags           *pflag.FlagSet
+	enable, disable []string
+	admissionFile   string
+	configFile      string
+	kubeconfig      string
+	clusterStateDir string
+	namespaces      namespaces
 }
 
 func (s *selection) addFlags(flags *pflag.FlagSet) {
+	s.flags = flags
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
 		"the admission plugins to run, comma-separated; the order does not matter")
 	flags.StringSliceVar(&s.disable, "disable-admission-plugins", nil,
 		"admission plugins not to run; none runs that is not enabled")
-	flags.StringVar(&s.configFile, "admission-control-config-file", "",
+	flags.StringVar(&s.admissionFile, "admission-control-config-file", "",
 		"file with the plugins' configuration, an apiserver.config.k8s.io/v1 AdmissionConfiguration")
+	flags.StringVar(&s.configFile, "config", "",
+		"file with how plugins are run, and what else the flags can say, a "+config.APIVersion+" "+config.Kind)
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "",
+		"file that says how to reach the API server, where a namespaceSelector needs it; without one, the cluster this runs in")
+	flags.StringVar(&s.clusterStateDir, "cluster-state-dir", "",
+		"folder with objects in YAML or JSON that stand for the cluster, instead of an API server")
 	flags.Int64Var(&s.options.inTree.Tolerations.NotReadyTolerationSeconds, "default-not-ready-toleration-seconds",
 		s.options.inTree.Tolerations.NotReadyTolerationSeconds,
 		"tolerationSeconds of the toleration for notReady:NoExecute that DefaultTolerationSeconds adds")
@@ -34,42 +54,122 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 		"tolerationSeconds of the toleration for unreachable:NoExecute that DefaultTolerationSeconds adds")
 }
 
-// chain makes the selected plugins ready. An error about their names is one of
-// usage.
-func (s *selection) chain() (*handlers.Chain, error) {
-	table := s.options.table()
-	known := func(name string) bool {
-		return slices.ContainsFunc(table, func(p handlers.Plugin) bool { return p.Name == name })
+// selected are plugins that were made ready.
+type selected struct {
+	*config.Loaded
+	chain *handlers.Chain
+}
+
+// names returns the names of the plugins in order.
+func (s *selected) names() []string {
+	var names []string
+	for _, plugin := range s.chain.Plugins() {
+		names = append(names, plugin.Name)
 	}
+	return names
+}
+
+// load reads the configuration and makes the plugins ready; those of last that
+// did not change are kept. What is loaded is there after an error, too, for its
+// Files. An error about flags is one of usage.
+func (s *selection) load(last *handlers.Chain) (selected, error) {
+	table := s.options.table()
+	names := make([]string, len(table))
+	for i := range table {
+		names[i] = table[i].Name
+	}
+	if err := s.checkFlags(names); err != nil {
+		return selected{Loaded: new(config.Loaded)}, err
+	}
+	loaded, err := config.Read(config.Source{
+		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.namespaces,
+	})
+	if err != nil {
+		return selected{Loaded: loaded}, failed(err)
+	}
+	if s.flags.Changed("enable-admission-plugins") {
+		loaded.EnableAdmissionPlugins = s.enable
+	}
+	enabled := make(map[string]handlers.Enabled)
+	for _, name := range loaded.EnableAdmissionPlugins {
+		if !slices.Contains(s.disable, name) {
+			enabled[name] = handlers.Enabled{Config: loaded.Configs[name], Settings: loaded.Settings[name]}
+		}
+	}
+	if len(enabled) == 0 {
+		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
+	}
+	chain, err := handlers.NewChain(table, enabled, last)
+	return selected{loaded, chain}, failed(err)
+}
+
+func (s *selection) checkFlags(known []string) error {
 	for _, name := range slices.Concat(s.enable, s.disable) {
-		if !known(name) {
-			return nil, fmt.Errorf("unknown admission plugin %q; fastadmit plugins lists all", name)
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("unknown admission plugin %q; fastadmit plugins lists all", name)
 		}
 	}
 	for _, name := range s.enable {
 		if slices.Contains(s.disable, name) {
-			return nil, fmt.Errorf("%s is both enabled and disabled", name)
+			return fmt.Errorf("%s is both enabled and disabled", name)
 		}
 	}
-	if len(s.enable) == 0 {
-		return nil, fmt.Errorf("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
+	for _, name := range known {
+		if name := strings.ToLower(name); name == "fail" || name == "ignore" {
+			return fmt.Errorf("a plugin cannot have the name %q, which is that of an endpoint", name)
+		}
 	}
-	admission, err := config.ReadAdmission(s.configFile, known)
+	return nil
+}
+
+// follow makes the cluster known that the selectors ask, if they do and it is
+// not yet. Without a cluster it is an empty one if embedded is set.
+func (s *selection) follow(ctx context.Context, loaded *config.Loaded, embedded bool, log *slog.Logger, set *metrics.Set) error {
+	if !loaded.NeedsNamespaces || s.namespaces.state.Load() != nil {
+		return nil
+	}
+	state, err := cluster.New(cluster.Options{
+		Kinds:      []*cluster.Kind{cluster.Namespace},
+		Kubeconfig: s.kubeconfig,
+		Dir:        s.clusterStateDir,
+		Embedded:   embedded && s.kubeconfig == "" && s.clusterStateDir == "",
+		UserAgent:  "fastadmit",
+		Log:        log,
+		Metrics:    set,
+	})
 	if err != nil {
-		return nil, failed(err)
+		return fmt.Errorf("cannot look up the namespaces that a namespaceSelector asks for: %w", err)
 	}
-	enabled := make(map[string]handlers.Enabled)
-	var errs []error
-	for _, name := range s.enable {
-		content, err := admission.For(name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot enable plugin %s: %w", name, err))
-		}
-		enabled[name] = handlers.Enabled{Config: content}
+	known, err := state.Namespaces()
+	if err != nil {
+		return err
 	}
-	if len(errs) > 0 {
-		return nil, failed(errors.Join(errs...))
+	state.Start(ctx)
+	s.namespaces.state.Store(state)
+	s.namespaces.known.Store(known)
+	return nil
+}
+
+// namespaces are those of a cluster that is followed from when a selector needs
+// them.
+type namespaces struct {
+	state atomic.Pointer[cluster.State] // nil until then
+	known atomic.Pointer[cluster.Namespaces]
+}
+
+// Labels implements match.Namespaces.
+func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
+	known := n.known.Load()
+	if known == nil {
+		return nil, errors.New("the cluster is not followed") // follow comes before the chain is used
 	}
-	chain, err := handlers.NewChain(table, enabled, nil)
-	return chain, failed(err)
+	return known.Labels(ctx, name)
+}
+
+// ready says which part of the cluster's state is missing yet.
+func (n *namespaces) ready() error {
+	if state := n.state.Load(); state != nil {
+		return state.Ready()
+	}
+	return nil
 }

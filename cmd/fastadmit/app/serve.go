@@ -23,12 +23,7 @@ const finishMax = budgetMax + 5*time.Second
 
 type serveOptions struct {
 	selection
-	bindAddress        string
-	securePort         int
-	certFile, keyFile  string
-	metricsBindAddress string
-	shutdownDelay      time.Duration
-	profiling          bool
+	serverOptions
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -36,9 +31,11 @@ func newServeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve admission webhooks over HTTPS",
-		Long: "Serves POST /mutate and /validate with all enabled plugins that match a review, and\n" +
-			"/mutate/<Plugin> and /validate/<Plugin> with that one, also in lower case, which is how the\n" +
-			"path of a webhook's service has to be written. Prints a line when it is ready.",
+		Long: "Serves POST /mutate and /validate with all enabled plugins that match a review, the same\n" +
+			"with /fail or /ignore behind it for those with that failurePolicy, and with /<Plugin> for\n" +
+			"that one, also in lower case, which is how the path of a webhook's service has to be\n" +
+			"written. Prints a line when it is ready. Changes of the configuration files take effect at\n" +
+			"once, but for what is about the server itself.",
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,27 +44,18 @@ func newServeCommand(o *options) *cobra.Command {
 			return s.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := cmd.Flags()
-	s.addFlags(flags)
-	flags.StringVar(&s.bindAddress, "bind-address", "0.0.0.0", "address to serve webhooks on")
-	flags.IntVar(&s.securePort, "secure-port", 8443, "port to serve webhooks on; 0 lets the system choose")
-	flags.StringVar(&s.certFile, "tls-cert-file", "", "file with the serving certificate and its chain, PEM; made in memory if empty")
-	flags.StringVar(&s.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
-	flags.StringVar(&s.metricsBindAddress, "metrics-bind-address", ":8080",
-		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
-	flags.BoolVar(&s.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics")
-	flags.DurationVar(&s.shutdownDelay, "shutdown-delay-duration", 0,
-		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
+	s.selection.addFlags(cmd.Flags())
+	s.serverOptions.addFlags(cmd.Flags())
 	return cmd
 }
 
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if o.securePort < 0 || o.securePort > 65535 {
-		return fmt.Errorf("--secure-port: got %d, want 0 to 65535", o.securePort)
-	}
-	chain, err := o.chain()
+	in, err := o.load(nil)
 	if err != nil {
+		return err
+	}
+	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}
 	certificate, about, err := loadCertificate(o.certFile, o.keyFile)
@@ -75,16 +63,24 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	log := newLog(stderr)
-	server := newServer(chain, log)
-	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(o.securePort)))
+	server := newServer(in.chain, log)
+	if err := o.follow(ctx, in.Loaded, false, log, server.metrics.set); err != nil {
+		return failed(err)
+	}
+	reloader, err := newReloader(&o.selection, server, in)
+	if err != nil {
+		return failed(err)
+	}
+	go reloader.run(ctx)
+	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
 		return failed(fmt.Errorf("cannot serve webhooks: %w", err))
 	}
 	defer ln.Close()
 
-	var ready atomic.Bool
+	var serving atomic.Bool
 	stopped := make(chan error, 2)
-	ops, opsAddress, err := o.startOps(server.metrics, &ready, stopped)
+	ops, opsAddress, err := o.startOps(server.metrics, o.checks(&serving, reloader), stopped)
 	if err != nil {
 		return failed(err)
 	}
@@ -92,7 +88,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 	webhooks, connections := server.http(), server.listen(ln, tlsConfig(certificate))
 	go func() { stopped <- webhooks.Serve(connections) }()
-	ready.Store(true)
+	serving.Store(true)
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, about)
 
 	select {
@@ -100,14 +96,33 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return failed(fmt.Errorf("stopped serving: %w", err))
 	case <-ctx.Done():
 	}
-	ready.Store(false)
+	serving.Store(false)
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
 	return failed(finish(webhooks))
 }
 
+// checks are what /readyz looks at.
+func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check {
+	return []check{
+		{"serving", func() (bool, string) { return serving.Load(), "" }},
+		{"cluster", func() (bool, string) {
+			if err := o.namespaces.ready(); err != nil {
+				return false, err.Error()
+			}
+			return true, ""
+		}},
+		{"config", func() (bool, string) {
+			if refused := reloader.refused.Load(); refused != nil {
+				return true, "a change was refused, the configuration before it is in use: " + *refused
+			}
+			return true, ""
+		}},
+	}
+}
+
 // startOps starts the ops server, unless it has no address.
-func (o *serveOptions) startOps(m *serverMetrics, ready *atomic.Bool, stopped chan<- error) (*http.Server, string, error) {
+func (o *serveOptions) startOps(m *serverMetrics, ready []check, stopped chan<- error) (*http.Server, string, error) {
 	ops := newOpsServer(m, ready, o.profiling)
 	if o.metricsBindAddress == "" {
 		return ops, "no metrics", nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -43,61 +44,72 @@ type endpoint struct {
 
 // A server answers admission reviews.
 type server struct {
+	serving  atomic.Pointer[serving]
+	metrics  *serverMetrics
+	log      *slog.Logger
+	timeouts timeouts
+}
+
+// serving is what a server serves until it is given something else.
+type serving struct {
 	chain     *handlers.Chain
 	endpoints map[string]*endpoint
-	metrics   *serverMetrics
-	log       *slog.Logger
-	timeouts  timeouts
 }
 
 // newServer returns a server for the chain's plugins. The chain must not be in
 // use yet.
 func newServer(chain *handlers.Chain, log *slog.Logger) *server {
-	s := &server{
-		chain: chain, endpoints: make(map[string]*endpoint), metrics: newServerMetrics(chain),
-		log: log, timeouts: defaultTimeouts,
-	}
-	chain.Observe = s.observe
-	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
-		name := phase.String()
-		s.addEndpoint(name, phase, func(*handlers.Plugin, *handlers.Settings) bool { return true })
-		s.addEndpoint(name+"/fail", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
-			return settings.FailurePolicy != admissionregistrationv1.Ignore
-		})
-		s.addEndpoint(name+"/ignore", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
-			return settings.FailurePolicy == admissionregistrationv1.Ignore
-		})
-		for _, own := range chain.Plugins() {
-			if phase == handlers.Mutate && own.Mutates || phase == handlers.Validate && own.Validates {
-				s.addEndpoint(name+"/"+own.Name, phase, func(plugin *handlers.Plugin, _ *handlers.Settings) bool { return plugin == own })
-			}
-		}
-	}
+	s := &server{metrics: newServerMetrics(), log: log, timeouts: defaultTimeouts}
+	s.use(chain)
 	return s
 }
 
-// addEndpoint adds an endpoint, under its name in lower case as well: the path
-// of a webhook's service must have no capitals (k8s.io/apiserver
-// pkg/util/webhook/validation.go).
-func (s *server) addEndpoint(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
-	e := &endpoint{name: name, phase: phase, chain: s.chain.Select(keep), metrics: s.metrics.newEndpoint(name)}
-	s.endpoints["/"+name] = e
-	s.endpoints["/"+strings.ToLower(name)] = e
+// use serves the chain's plugins from now on. Requests that have begun end with
+// those they began with. The chain must not be in use yet.
+func (s *server) use(chain *handlers.Chain) {
+	plugins := chain.Plugins()
+	counted := s.metrics.plugins(plugins)
+	chain.Observe = func(run handlers.Run) {
+		counted[run.Plugin].observe(run)
+		s.logFailure(plugins[run.Plugin].Name, &run)
+	}
+	n := &serving{chain: chain, endpoints: make(map[string]*endpoint)}
+	add := func(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
+		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name)}
+		// In lower case as well: the path of a webhook's service must have no
+		// capitals (k8s.io/apiserver pkg/util/webhook/validation.go).
+		n.endpoints["/"+name] = e
+		n.endpoints["/"+strings.ToLower(name)] = e
+	}
+	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+		name := phase.String()
+		add(name, phase, func(*handlers.Plugin, *handlers.Settings) bool { return true })
+		add(name+"/fail", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+			return settings.FailurePolicy != admissionregistrationv1.Ignore
+		})
+		add(name+"/ignore", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+			return settings.FailurePolicy == admissionregistrationv1.Ignore
+		})
+		for _, own := range plugins {
+			if phase == handlers.Mutate && own.Mutates || phase == handlers.Validate && own.Validates {
+				add(name+"/"+own.Name, phase, func(plugin *handlers.Plugin, _ *handlers.Settings) bool { return plugin == own })
+			}
+		}
+	}
+	s.serving.Store(n)
 }
 
-// observe counts a plugin's run and logs its failure.
-func (s *server) observe(run handlers.Run) {
-	s.metrics.observe(run)
+// logFailure logs why a plugin failed, if it did.
+func (s *server) logFailure(plugin string, run *handlers.Run) {
 	if run.Err == nil {
 		return
 	}
-	name := s.chain.Plugins()[run.Plugin].Name
 	if panicked, ok := errors.AsType[*handlers.PanicError](run.Err); ok {
-		s.log.Error("plugin panicked", "plugin", name, "phase", run.Phase.String(),
+		s.log.Error("plugin panicked", "plugin", plugin, "phase", run.Phase.String(),
 			"panic", fmt.Sprint(panicked.Value), "stack", string(panicked.Stack))
 		return
 	}
-	s.log.Error("plugin failed", "plugin", name, "phase", run.Phase.String(), "error", run.Err.Error())
+	s.log.Error("plugin failed", "plugin", plugin, "phase", run.Phase.String(), "error", run.Err.Error())
 }
 
 // http returns the HTTP server. Every limit is set on purpose.
@@ -131,7 +143,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
 		}
 	}()
-	e := s.endpoints[string(ctx.Path())]
+	e := s.serving.Load().endpoints[string(ctx.Path())]
 	if !s.accept(ctx, e) {
 		return
 	}

@@ -1,0 +1,300 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+)
+
+const configHead = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n"
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for something to become true.
+func until(t *testing.T, what string, true func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !true(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// answer sends a new Pod to /validate and returns the code and body.
+func (x *exchange) answer(path string) (int, string) {
+	x.t.Helper()
+	response, body := x.send(request(path, corpus.MustRead(podCreate)))
+	return response.StatusCode, string(body)
+}
+
+// TestReload changes the configuration of a server that is asked all the time.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
+	s := serve(t, nil, "--config="+file)
+	x := s.open(t)
+	if _, body := x.answer("/validate"); !strings.Contains(body, `"allowed":true`) {
+		t.Fatalf("got %s", body)
+	}
+	var stop atomic.Bool
+	done := make(chan int)
+	asking := s.open(t)
+	go func() {
+		n := 0
+		for ; !stop.Load(); n++ {
+			if code, body := asking.answer("/mutate"); code != http.StatusOK {
+				t.Errorf("a request got %d %s", code, body)
+				break
+			}
+		}
+		done <- n
+	}()
+	denies := func() bool {
+		_, body := x.answer("/validate")
+		return strings.Contains(body, `"allowed":false`)
+	}
+
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit, AlwaysDeny]\n")
+	until(t, "a plugin was added", denies)
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  rules:\n"+
+		"  - {operations: [DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}\n")
+	until(t, "a plugin was narrowed", func() bool { return !denies() })
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  enforcement: [{action: warn}]\n")
+	until(t, "a denial became a warning", func() bool {
+		_, body := x.answer("/validate")
+		return strings.Contains(body, `"warnings":["AlwaysDeny: pods`)
+	})
+	stop.Store(true)
+	if n := <-done; n == 0 {
+		t.Error("nothing was asked in between")
+	}
+
+	before := s.get(t, "/metrics", 200)
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
+	until(t, "a change was refused", func() bool {
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "config ok: a change was refused, the configuration before it is in use: "+file+":4: bogus: unknown field")
+	})
+	if code, body := x.answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
+		t.Errorf("after a bad change: got %d %s, want what was before", code, body)
+	}
+	after := s.get(t, "/metrics", 200)
+	for _, line := range []string{"fastadmit_config_reload_successes_total 3\n", "fastadmit_config_reload_failures_total 0\n"} {
+		if !strings.Contains(before, line) {
+			t.Errorf("no %q in %s", line, before)
+		}
+	}
+	if !strings.Contains(after, "fastadmit_config_reload_failures_total 1\n") || !strings.Contains(s.log.String(), "configuration refused") {
+		t.Errorf("a bad change is neither counted nor logged: %s\n%s", after, s.log.String())
+	}
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
+	until(t, "a good change after a bad one", func() bool {
+		return s.get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]config ok\nok\n"
+	})
+}
+
+// TestReloadConfigMap changes files as the kubelet does in a mounted ConfigMap:
+// all at once, by replacing a link to a folder. What a plugin remembers stays
+// if its own configuration did not change.
+func TestReloadConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	version := 0
+	publish := func(config, limits string) {
+		t.Helper()
+		version++
+		data := fmt.Sprintf("..version_%d", version)
+		if err := os.Mkdir(filepath.Join(dir, data), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, data, "config.yaml"), configHead+config)
+		write(t, filepath.Join(dir, data, "limits.yaml"), "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits:\n- "+limits+"\n")
+		write(t, filepath.Join(dir, data, "admission.yaml"),
+			"kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, path: limits.yaml}]\n")
+		next := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(data, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("enableAdmissionPlugins: [EventRateLimit]\n", "{type: Server, qps: 1, burst: 1}")
+	for _, name := range []string{"config.yaml", "limits.yaml", "admission.yaml"} {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, nil, "--config="+filepath.Join(dir, "config.yaml"), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"))
+	x := s.open(t)
+	reloads := func(n int) func() bool {
+		return func() bool {
+			return strings.Contains(s.get(t, "/metrics", 200), fmt.Sprintf("fastadmit_config_reload_successes_total %d\n", n))
+		}
+	}
+	event := func() bool {
+		_, body := x.send(request("/validate", corpus.MustRead("events-create-v1-1.json")))
+		return bytes.Contains(body, []byte(`"allowed":true`))
+	}
+	publish("enableAdmissionPlugins: [EventRateLimit, AlwaysPullImages]\n", "{type: Server, qps: 1, burst: 1000}")
+	until(t, "reloaded", reloads(1))
+	for range 1000 {
+		if !event() {
+			t.Fatal("refused within the new burst")
+		}
+	}
+	publish("enableAdmissionPlugins: [EventRateLimit]\n", "{type: Server, qps: 1, burst: 1000}")
+	until(t, "reloaded", reloads(2))
+	allowed := 0
+	for range 1000 {
+		if event() {
+			allowed++
+		}
+	}
+	if allowed > 100 {
+		t.Errorf("%d Events were allowed: the tokens that were used are forgotten", allowed)
+	}
+}
+
+// TestClusterStateDir has a selector ask for the labels of namespaces.
+func TestClusterStateDir(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {strict: 'yes'}}\n")
+	namespace := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels: {strict: '%s'}\n"
+	write(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "yes"))
+	f := func(want string, args ...string) {
+		t.Helper()
+		s := serve(t, nil, append(args, "--config="+file)...)
+		if _, body := s.open(t).answer("/validate"); !strings.Contains(body, want) {
+			t.Errorf("got %s, want %s in it", body, want)
+		}
+	}
+	f(`"allowed":false`, "--cluster-state-dir="+state)
+	write(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "no"))
+	f(`"allowed":true`, "--cluster-state-dir="+state)
+	write(t, filepath.Join(state, "namespaces.yaml"), "")
+	f(`admission plugin AlwaysDeny failed: namespaces \"shop\" not found`, "--cluster-state-dir="+state)
+
+	_, errs, code := execute("", "serve", "--config="+file, "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=")
+	if code != 1 || !strings.Contains(errs, "cannot look up the namespaces that a namespaceSelector asks for") {
+		t.Errorf("without a cluster: got exit code %d, %s", code, errs)
+	}
+}
+
+// TestFailurePolicyEndpoints shows which plugins answer where.
+func TestFailurePolicyEndpoints(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny, LimitPodHardAntiAffinityTopology]\nplugins:\n- {name: AlwaysDeny, failurePolicy: Ignore}\n")
+	x := serve(t, nil, "--config="+file).open(t)
+	f := func(path, want string) {
+		t.Helper()
+		if code, body := x.answer(path); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d %s, want %s in it", path, code, body, want)
+		}
+	}
+	for _, phase := range []string{"/mutate", "/validate"} {
+		f(phase, `"allowed":false`)
+		f(phase+"/ignore", `"allowed":false`)
+		f(phase+"/fail", `"allowed":true`)
+	}
+}
+
+// TestConfigCommand prints what comes of flags and files, as a file of which
+// the same comes.
+func TestConfigCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, configHead+`
+enableAdmissionPlugins: [AlwaysPullImages, SecurityContextDeny]
+server: {securePort: 443, bindAddress: 127.0.0.1}
+plugins:
+- name: AlwaysPullImages
+  timeout: 1s
+  objectSelector: {matchLabels: {a: b}}
+- name: AlwaysDeny
+`)
+	printed, errs, code := execute("", "config", "--config="+file, "--secure-port=8443", "--profiling")
+	if code != 0 || errs != "" {
+		t.Fatalf("got exit code %d, %s", code, errs)
+	}
+	want := `apiVersion: fastadmit.io/v1alpha1
+enableAdmissionPlugins:
+- SecurityContextDeny
+- AlwaysPullImages
+kind: Configuration
+plugins:
+- enforcement:
+  - action: deny
+  failurePolicy: Fail
+  name: SecurityContextDeny
+  namespaceSelector: {}
+  objectSelector: {}
+  reinvocationPolicy: Never
+  rules:
+  - apiGroups:
+    - ""
+    apiVersions:
+    - v1
+    operations:
+    - CREATE
+    - UPDATE
+    resources:
+    - pods
+    scope: '*'
+  timeout: 30s
+- enforcement:
+  - action: deny
+  failurePolicy: Fail
+  name: AlwaysPullImages
+  namespaceSelector: {}
+  objectSelector:
+    matchLabels:
+      a: b
+  reinvocationPolicy: Never
+  rules:
+  - apiGroups:
+    - ""
+    apiVersions:
+    - v1
+    operations:
+    - CREATE
+    - UPDATE
+    resources:
+    - pods
+    scope: '*'
+  timeout: 1s
+server:
+  bindAddress: 127.0.0.1
+  metricsBindAddress: :8080
+  profiling: true
+  securePort: 8443
+  shutdownDelayDuration: 0s
+  tlsCertFile: ""
+  tlsPrivateKeyFile: ""
+`
+	if printed != want {
+		t.Errorf("got\n%s\nwant\n%s", printed, want)
+	}
+	write(t, file, printed)
+	if again, errs, code := execute("", "config", "--config="+file); again != printed || code != 0 {
+		t.Errorf("again: got exit code %d, %s\n%s", code, errs, again)
+	}
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(printed), &parsed); err != nil {
+		t.Error(err)
+	}
+}

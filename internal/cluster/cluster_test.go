@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestRules(t *testing.T) {
+	rules, err := json.Marshal(Rules(Kinds()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["namespaces"]}]`; string(rules) != want {
+		t.Errorf("got  %s\nwant %s", rules, want)
+	}
+}
+
+// TestKinds shows that each Kind is whole.
+func TestKinds(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, kind := range Kinds() {
+		types, _, err := newScheme(Kinds()).ObjectKinds(kind.object)
+		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name) {
+			t.Errorf("%s: its object is a %v, %v, want a %s of %s", kind, types, err, kind.name, kind.version)
+		}
+		types, _, err = newScheme(Kinds()).ObjectKinds(kind.list)
+		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name+"List") {
+			t.Errorf("%s: its list is a %v, %v", kind, types, err)
+		}
+		if kind.trim == nil || kind.setDefaults == nil || seen[kind.String()] {
+			t.Errorf("%s: it is not whole, or there twice", kind)
+		}
+		seen[kind.String()] = true
+		once, err := kind.trim(kind.object.DeepCopyObject())
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if _, err := kind.trim(once); err != nil { // as the reflector does it
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	s := a.newState(Options{})
+	run(t, s)
+	n, err := s.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if got := testing.AllocsPerRun(1000, func() {
+		if labels, err := n.Labels(ctx, "one"); err != nil || labels["team"] != "a" {
+			t.Error(labels, err)
+		}
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+	}); got != 0 {
+		t.Errorf("got %v allocations, want none", got)
+	}
+}
+
+func BenchmarkLabels(b *testing.B) {
+	s, err := New(Options{Embedded: true, Kinds: []*Kind{Namespace}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, err := s.Namespaces()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := n.Labels(ctx, "default"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCache says how many bytes of the heap a namespace takes of 10,000
+// that came over the wire: as it is kept, and as it came.
+func BenchmarkCache(b *testing.B) {
+	f := func(name string, kind *Kind) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				cached := newStore(kind, nil)
+				b.ReportMetric(heapPerObject(b, cached), "B/object")
+				runtime.KeepAlive(cached)
+			}
+		})
+	}
+	whole := *Namespace
+	whole.trim = func(o any) (any, error) { return o, nil }
+	f("kept", Namespace)
+	f("whole", &whole)
+}
+
+// heapPerObject returns what the heap grows by for each of 10,000 namespaces.
+func heapPerObject(b *testing.B, cached *store) float64 {
+	const objects = 10_000
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	for i := range objects {
+		wire, err := wireNamespace(i).Marshal()
+		if err != nil {
+			b.Fatal(err)
+		}
+		arrived := new(corev1.Namespace)
+		if err := arrived.Unmarshal(wire); err != nil {
+			b.Fatal(err)
+		}
+		if err := cached.Add(arrived); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return float64(heap()-before) / objects
+}
+
+// wireNamespace returns a namespace as kubectl apply makes it in a cluster with
+// Pod security and some annotations.
+func wireNamespace(i int) *corev1.Namespace {
+	n := namespace(fmt.Sprintf("team-%05d-production", i),
+		"team", fmt.Sprintf("team-%05d", i), "environment", "production",
+		"pod-security.kubernetes.io/enforce", "restricted", "pod-security.kubernetes.io/enforce-version", "latest")
+	n.UID = "5b3f0b4e-6a5e-4d0e-9d6e-8f6f1f0e2a11"
+	n.ResourceVersion = fmt.Sprint(100_000 + i)
+	n.Annotations = map[string]string{
+		"scheduler.alpha.kubernetes.io/node-selector": "pool=general",
+		"owner":                            fmt.Sprintf("team-%05d@example.com", i),
+		corev1.LastAppliedConfigAnnotation: `{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"owner":"team"},"labels":{"environment":"production"},"name":"team"}}`,
+	}
+	n.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
+	}}
+	return n
+}

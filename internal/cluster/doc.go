@@ -1,0 +1,37 @@
+// Package cluster is what plugins and selectors may ask about the cluster: the
+// objects of the kinds that were declared, and no others.
+//
+// # Where it comes from
+//
+// Either from the API server, by list and watch as client-go's informers do it,
+// or from YAML and JSON files, or from what is built in, which is what a new
+// cluster has. Who asks sees no difference: client-go's listers over a cache.
+//
+// The cache of a cluster follows it. It is not ready before each kind was
+// listed once. From then on it answers, also when the API server is away, with
+// what was known last, and catches up when the API server is back. How old that
+// is, is in fastadmit_cluster_state_age_seconds: kube-apiserver sends a bookmark
+// a minute to whoever watches, so an age of several minutes says that nothing
+// comes any more. A watch that is silent for three minutes is begun anew.
+//
+// What the cache lacks may have been created just now. Where upstream asks the
+// API server then, so does this package, once for all who ask at the same time.
+// A failure of that is an error and never "not found".
+//
+// # What it holds
+//
+// The fields that plugins read; a Kind says which. All else, managedFields
+// first, is dropped as it arrives. Objects belong to the cache: they are shared
+// and must not be changed, but may be kept.
+//
+// # What it needs
+//
+// The verbs get, list and watch for each declared kind, cluster-wide: Rules.
+//
+// # Adding a kind
+//
+// A file like namespaces.go: a Kind, its place in Kinds, and a method of State
+// that gives its lister. The clients are client-go's REST clients with a scheme
+// of just these kinds. Its typed clients come with all of Kubernetes' API: they
+// double the size of the binary and the time that it takes to start.
+package cluster

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+)
+
+// embedded is what a new cluster has.
+//
+//go:embed default/*.yaml
+var embedded embed.FS
+
+// extensions are those of the files that are read, which kubectl -f takes too.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// read fills the stores with what is in files. The error joins all that is
+// wrong with them.
+func (s *State) read(o *Options, codecs serializer.CodecFactory) error {
+	r := &reader{
+		state:   s,
+		kinds:   append(Kinds(), o.Kinds...),
+		decoder: codecs.UniversalDeserializer(),
+		seen:    make(map[string]string),
+	}
+	if o.Embedded {
+		return r.readDir(embedded, "default", func(name string) string { return path.Join("embedded", name) })
+	}
+	return r.readDir(os.DirFS(o.Dir), ".", func(name string) string { return filepath.Join(o.Dir, name) })
+}
+
+// A reader reads files into stores.
+type reader struct {
+	state   *State
+	kinds   []*Kind // what files may have, needed or not
+	decoder runtime.Decoder
+	seen    map[string]string // where each object is
+	errs    []error
+}
+
+// readDir reads the files of a folder, but not of those below it. Shown is what
+// a file is called in errors.
+func (r *reader) readDir(files fs.FS, dir string, shown func(name string) string) error {
+	entries, err := fs.ReadDir(files, dir)
+	if err != nil {
+		return fmt.Errorf("cluster state: cannot read %s: %w", shown(""), err)
+	}
+	read := 0
+	for _, entry := range entries {
+		if entry.IsDir() || !slices.Contains(extensions, path.Ext(entry.Name())) {
+			continue
+		}
+		read++
+		content, err := fs.ReadFile(files, path.Join(dir, entry.Name()))
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("cluster state: cannot read %s: %w", shown(entry.Name()), err))
+			continue
+		}
+		r.readFile(shown(entry.Name()), content)
+	}
+	if read == 0 {
+		return fmt.Errorf("cluster state: %s has no file that ends in one of %q", shown(""), extensions)
+	}
+	for _, store := range r.state.stores {
+		store.sync.Do(func() { close(store.synced) })
+	}
+	return errors.Join(r.errs...)
+}
+
+// readFile reads the documents of a file.
+func (r *reader) readFile(file string, content []byte) {
+	n := 0
+	for line, document := range documents(content) {
+		n++
+		at := fmt.Sprintf("%s:%d: document %d", file, line, n)
+		asJSON := document
+		if !utilyaml.IsJSONBuffer(document) {
+			var err error
+			if asJSON, err = yaml.YAMLToJSONStrict(document); err != nil {
+				// Once more, for the line in the file.
+				_, err = yaml.YAMLToJSONStrict(append(bytes.Repeat([]byte("\n"), line-1), document...))
+				r.refuse(at, err)
+				continue
+			}
+		}
+		if trimmed := bytes.TrimSpace(asJSON); len(trimmed) > 0 && string(trimmed) != "null" { // more than comments
+			r.readDocument(at, asJSON)
+		}
+	}
+}
+
+// documents returns the documents of a file, and the line that each begins in.
+// They begin with a line that begins with "---" and may end with one of "..."
+// (YAML 1.2.2, section 9.1). The YAML library would read the first and leave
+// the rest unread.
+func documents(content []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		begin, first := 0, 1 // of a document: its offset, its line
+		at, line := 0, 0
+		for text := range bytes.Lines(content) {
+			line++
+			starts, ends := bytes.HasPrefix(text, []byte("---")), string(bytes.TrimSpace(text)) == "..."
+			if starts || ends {
+				if at > begin && !yield(first, content[begin:at]) {
+					return
+				}
+				begin, first = at, line
+			}
+			at += len(text)
+			if ends {
+				begin, first = at, line+1
+			}
+		}
+		if at > begin {
+			yield(first, content[begin:])
+		}
+	}
+}
+
+// readDocument reads an object, or each of a list.
+func (r *reader) readDocument(at string, document []byte) {
+	gvk, err := json.DefaultMetaFactory.Interpret(document)
+	if err != nil {
+		r.refuse(at, err)
+		return
+	}
+	unknown := fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.known())
+	if gvk.Kind == "" || gvk.Version == "" { // the decoder's own error shows the document
+		r.refuse(at, unknown)
+		return
+	}
+	decoded, _, err := r.decoder.Decode(document, nil, nil)
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		r.refuse(at, unknown)
+	case err != nil:
+		r.refuse(at, err)
+	default:
+		r.readObject(at, decoded, unknown)
+	}
+}
+
+// readObject puts an object, or each of a list, into its store. The error is
+// for one of no use.
+func (r *reader) readObject(at string, decoded runtime.Object, unknown error) {
+	if list, ok := decoded.(*metav1.List); ok {
+		for i, item := range list.Items {
+			r.readDocument(fmt.Sprintf("%s: items[%d]", at, i), item.Raw)
+		}
+		return
+	}
+	for _, kind := range r.kinds {
+		switch reflect.TypeOf(decoded) {
+		case reflect.TypeOf(kind.object):
+			r.add(at, kind, decoded)
+			return
+		case reflect.TypeOf(kind.list):
+			items, err := meta.ExtractList(decoded)
+			if err != nil {
+				r.refuse(at, err)
+			}
+			for i, item := range items {
+				r.add(fmt.Sprintf("%s: items[%d]", at, i), kind, item)
+			}
+			return
+		}
+	}
+	r.refuse(at, unknown)
+}
+
+// add puts an object into the store of its kind, if there is one.
+func (r *reader) add(at string, kind *Kind, object runtime.Object) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		r.refuse(at, err)
+		return
+	}
+	name := cache.MetaObjectToName(accessor)
+	identity := fmt.Sprintf("%s %q", kind.name, name)
+	other, twice := r.seen[identity]
+	switch {
+	case name.Name == "":
+		r.refuse(at, fmt.Errorf("%s: metadata.name is missing", kind.name))
+	case kind.namespaced && name.Namespace == "":
+		r.refuse(at, fmt.Errorf("%s: metadata.namespace is missing", identity))
+	case !kind.namespaced && name.Namespace != "":
+		r.refuse(at, fmt.Errorf("%s: got a metadata.namespace, want none: it is in no namespace", identity))
+	case twice:
+		r.refuse(at, fmt.Errorf("%s is also in %s", identity, other))
+	default:
+		r.seen[identity] = at
+		kind.setDefaults(object)
+		if store, err := r.state.store(kind); err == nil { // else no plugin needs it
+			r.refuse(at, store.Add(object))
+		}
+	}
+}
+
+// refuse notes that something is wrong with a document, unless err is nil.
+func (r *reader) refuse(at string, err error) {
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("cluster state: %s: %w", at, err))
+	}
+}
+
+// known says of what kinds objects may be.
+func (r *reader) known() string {
+	var known []string
+	for _, kind := range r.kinds {
+		known = append(known, fmt.Sprintf("%s (%s)", kind.name, kind.version))
+	}
+	slices.Sort(known)
+	return strings.Join(slices.Compact(known), ", ")
+}

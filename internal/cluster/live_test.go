@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func pemOf(certificate []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+}
+
+// hidden returns the namespaces of a cluster that are in no cache, because
+// nothing is watched, and lets requests for them wait until they are let go.
+func hidden(t *testing.T) (a *apiServer, n *Namespaces, letGo chan struct{}) {
+	t.Helper()
+	a = newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	letGo = make(chan struct{}, 1)
+	a.intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-letGo:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	n, err := a.newState(Options{}).Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, n, letGo
+}
+
+// waiting returns how many requests have arrived.
+func (a *apiServer) waiting() int { return a.count(isGet) }
+
+func TestLiveRequestsAreShared(t *testing.T) {
+	a, n, letGo := hidden(t)
+	const callers = 32
+	var began, done sync.WaitGroup
+	for range callers {
+		began.Add(1)
+		done.Go(func() {
+			began.Done()
+			if got, err := n.Labels(t.Context(), "one"); err != nil || got["team"] != "a" {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+	began.Wait()
+	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
+	time.Sleep(50 * time.Millisecond) // the callers that did not wait yet would make a second one
+	close(letGo)
+	done.Wait()
+	if got := n.store.live[found].Get(); got != 1 || a.waiting() != 1 {
+		t.Errorf("%d requests arrived and %d were counted, want 1", a.waiting(), got)
+	}
+	if got, err := n.Get(t.Context(), "one"); err != nil || got.ManagedFields != nil || got.Annotations["kept"] != "yes" {
+		t.Errorf("got %+v, %v, want what a cache would have", got, err)
+	}
+}
+
+// TestLiveCallerGivesUp has the caller that began a request end before it.
+func TestLiveCallerGivesUp(t *testing.T) {
+	a, n, letGo := hidden(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := n.Get(ctx, "one"); first <- err }()
+	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
+	go func() { _, err := n.Get(t.Context(), "one"); second <- err }()
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) || apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+	close(letGo)
+	if err := <-second; err != nil {
+		t.Errorf("a caller failed with another: %v", err)
+	}
+	if _, err := n.Get(ctx, "two"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+	if got := a.count(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/two") }); got != 0 {
+		t.Errorf("%d requests were made for a context that had ended", got)
+	}
+}
+
+// TestLiveNotFoundIsAskedAgain has a namespace appear after the API server
+// looked for it, and before the second caller asks.
+func TestLiveNotFoundIsAskedAgain(t *testing.T) {
+	a := newAPIServer(t)
+	looked, letGo := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a.intercept(func(w http.ResponseWriter, r *http.Request) (answered bool) {
+		once.Do(func() {
+			close(looked)
+			<-letGo
+			a.fail(w, r, apierrors.NewNotFound(Namespace.Resource(), "new"))
+			answered = true
+		})
+		return answered
+	})
+	n, err := a.newState(Options{}).Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := n.Get(t.Context(), "new"); first <- err }()
+	<-looked
+	a.put(namespace("new"))
+	go func() { _, err := n.Get(t.Context(), "new"); second <- err }()
+	time.Sleep(50 * time.Millisecond) // so that it joins the request; without, it makes its own
+	close(letGo)
+	if err := <-first; !apierrors.IsNotFound(err) || err.Error() != `namespaces "new" not found` {
+		t.Errorf("got %v, want the API server's own answer", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("got %v for a namespace that was there when it was asked for", err)
+	}
+}
+
+// TestLiveFailures is about answers that do not say whether the namespace is
+// there.
+func TestLiveFailures(t *testing.T) {
+	f := func(name, want string, answer func(a *apiServer, w http.ResponseWriter, r *http.Request)) {
+		t.Helper()
+		a := newAPIServer(t)
+		a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			answer(a, w, r)
+			return true
+		})
+		n, err := a.newState(Options{}).Namespaces()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.store.timing.live = 200 * time.Millisecond
+		got, err := n.Labels(t.Context(), "one")
+		if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want an error with %q that is not that it is not there", name, got, err, want)
+		}
+		if got := n.store.live[failed].Get(); got != 1 {
+			t.Errorf("%s: %d failures were counted, want 1", name, got)
+		}
+	}
+	f("500", `cannot get namespaces "one": `, func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "broken", http.StatusInternalServerError)
+	})
+	f("403", `namespaces "one" is forbidden: no RBAC`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, apierrors.NewForbidden(Namespace.Resource(), "one", fmt.Errorf("no RBAC")))
+	})
+	f("404 of something else", "the server could not find the requested resource", func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
+		http.NotFound(w, r)
+	})
+	f("hangs", "context deadline exceeded", func(_ *apiServer, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	f("cut", "EOF", func(*apiServer, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	f("nonsense", "couldn't get version/kind", func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte("{"))
+	})
+}
+
+func TestLiveStorm(t *testing.T) {
+	a, n, letGo := hidden(t)
+	close(letGo)
+	for i := range 20 {
+		a.put(namespace(fmt.Sprintf("n%d", i)))
+	}
+	var failures atomic.Int32
+	var done sync.WaitGroup
+	for i := range 400 {
+		done.Go(func() {
+			name := fmt.Sprintf("n%d", i%25) // five of them are not there
+			got, err := n.Get(t.Context(), name)
+			if is := i%25 < 20; is && (err != nil || got.Name != name) || !is && !apierrors.IsNotFound(err) {
+				failures.Add(1)
+			}
+		})
+	}
+	done.Wait()
+	if got := failures.Load(); got != 0 {
+		t.Errorf("%d answers were wrong", got)
+	}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// qps and burst bound what the process asks the API server for, watches
+	// apart: what kube-scheduler may ask for (k8s.io/kubernetes
+	// pkg/scheduler/apis/config/v1 clientConnection). client-go's own 5 and 10
+	// would make calls for new namespaces wait for longer than their budget.
+	qps   = 50
+	burst = 100
+
+	// contentType is the shortest and cheapest of what kube-apiserver speaks.
+	contentType = runtime.ContentTypeProtobuf
+)
+
+// timing is how long is waited for the API server.
+type timing struct {
+	// quiet is how long a list or a watch may say nothing before it is begun
+	// anew. Bookmarks come once a minute (k8s.io/apiserver pkg/storage/cacher
+	// defaultBookmarkFrequency); three were lost then. Without this, a watch
+	// through a proxy that hangs would last as long as the process.
+	quiet time.Duration
+
+	// live is how long a live request may take, whoever waits for it: half of a
+	// webhook's default timeoutSeconds of 10.
+	live time.Duration
+
+	// backoff is how long is waited before an attempt after one that failed.
+	// client-go waits for up to a minute. The state is that much behind when the
+	// API server is back, and an attempt of each kind each ten seconds is nothing
+	// to it.
+	backoff wait.Backoff
+}
+
+var defaultTiming = timing{
+	quiet:   3 * time.Minute,
+	live:    5 * time.Second,
+	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
+}
+
+// connect gives each store a client for its kind. They share connections and
+// the limit of requests.
+func (s *State) connect(o *Options, codecs serializer.CodecFactory) error {
+	config, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.UserAgent = o.UserAgent
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	config.ContentType = contentType
+	config.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
+	config.NegotiatedSerializer = codecs.WithoutConversion()
+	connections, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("cluster state: cannot make a client: %w", err)
+	}
+	for _, store := range s.stores {
+		config := rest.CopyConfig(config)
+		config.GroupVersion = &store.kind.version
+		config.APIPath = "/apis"
+		if store.kind.version.Group == "" {
+			config.APIPath = "/api"
+		}
+		if store.client, err = rest.RESTClientForConfigAndClient(config, connections); err != nil {
+			return fmt.Errorf("cluster state: cannot make a client: %w", err)
+		}
+	}
+	return nil
+}
+
+// restConfig says how to reach the API server.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("this process does not run in a Pod; name a kubeconfig with --kubeconfig or a folder of manifests with --cluster-state-dir")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cluster state: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// follow keeps the store as the API server says, until ctx ends. client-go logs
+// nothing here: faults are noted where they happen.
+func (s *store) follow(ctx context.Context) {
+	silent := logr.Discard()
+	calls := &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
+	cache.NewReflectorWithOptions(calls, s.kind.object, s, cache.ReflectorOptions{
+		Name: s.kind.String(), Logger: &silent, Backoff: &s.timing.backoff,
+	}).RunWithContext(klog.NewContext(ctx, silent))
+}
+
+var (
+	errQuiet = errors.New("the API server says nothing")
+	errEmpty = errors.New("the API server ended a watch without saying anything")
+)
+
+// list implements cache.ListWithContextFunc.
+func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	asking, cancel := context.WithTimeoutCause(ctx, s.timing.quiet, errQuiet)
+	defer cancel()
+	list, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Do(asking).Get()
+	if err != nil && ctx.Err() == nil {
+		s.failed(err)
+	}
+	return list, err
+}
+
+// watch implements cache.WatchFuncWithContext.
+func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.Watch = true
+	watching, cancel := context.WithCancelCause(ctx)
+	quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
+	events, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(watching)
+	if err != nil {
+		quiet.Stop()
+		cancel(nil)
+		if ctx.Err() == nil {
+			s.failed(err)
+		}
+		return nil, err
+	}
+	out := make(chan watch.Event)
+	passed := watch.NewProxyWatcher(out)
+	go func() {
+		err := s.pass(watching, events.ResultChan(), out, passed.StopChan(), quiet)
+		if err != nil && ctx.Err() == nil {
+			s.failed(err)
+		}
+		quiet.Stop()
+		cancel(nil)
+		events.Stop()
+		close(out)
+	}()
+	return passed, nil
+}
+
+// pass hands events on until there are no more, or until stop or ctx ends. The
+// error says what was wrong with the API server.
+func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer) error {
+	end := errEmpty
+	for {
+		var event watch.Event
+		var more bool
+		select {
+		case event, more = <-events:
+		case <-stop:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		switch {
+		case !more:
+			return end
+		case event.Type != watch.Error:
+			quiet.Reset(s.timing.quiet)
+			s.hear()
+		case ctx.Err() != nil: // it says that the stream ended
+			return context.Cause(ctx)
+		default:
+			s.failed(apierrors.FromObject(event.Object))
+		}
+		end = nil
+		select {
+		case out <- event:
+		case <-stop:
+			return nil
+		}
+	}
+}

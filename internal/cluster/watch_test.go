@@ -1,0 +1,490 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// run starts s and waits until it is ready.
+func run(t *testing.T, s *State) {
+	t.Helper()
+	s.Start(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lister returns the lister of namespaces.
+func lister(t *testing.T, s *State) corev1listers.NamespaceLister {
+	t.Helper()
+	n, err := s.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Lister
+}
+
+// team returns the label of a namespace that the tests change, "" if the cache
+// lacks the namespace.
+func team(t *testing.T, s *State, name string) string {
+	t.Helper()
+	n, err := lister(t, s).Get(name)
+	if err != nil {
+		return ""
+	}
+	return n.Labels["team"]
+}
+
+func TestFollow(t *testing.T) {
+	f := func(name string, onlyJSON, onlyList bool) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t)
+			a.onlyJSON, a.onlyList = onlyJSON, onlyList
+			a.put(namespace("one", "team", "a"))
+			a.put(namespace("two"))
+			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"k": "v"}})
+			s := a.newState(Options{UserAgent: "fastadmit/test"})
+			if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "namespaces are not known yet") {
+				t.Errorf("ready before it was started: %v", err)
+			}
+			run(t, s)
+
+			got, err := lister(t, s).Get("one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "one", UID: "1-2", ResourceVersion: "11",
+					Labels:      map[string]string{corev1.LabelMetadataName: "one", "team": "a"},
+					Annotations: map[string]string{"kept": "yes"},
+				},
+				Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("the cache has\n%+v\nwant\n%+v", got, want)
+			}
+
+			a.put(namespace("one", "team", "b"))
+			a.put(namespace("three", "team", "c"))
+			a.remove(namespace("two"))
+			eventually(t, "the changes arrive", func() bool {
+				all, err := lister(t, s).List(labels.Everything())
+				return err == nil && len(all) == 2 && team(t, s, "one") == "b" && team(t, s, "three") == "c"
+			})
+
+			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "two", Name: "d"}})
+			store, err := s.store(configMap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps := corev1listers.NewConfigMapLister(store)
+			eventually(t, "a ConfigMap arrives", func() bool {
+				_, err := maps.ConfigMaps("two").Get("d")
+				return err == nil
+			})
+			if c, err := maps.ConfigMaps("one").Get("c"); err != nil || c.Data != nil {
+				t.Errorf("the cache has %v, %v, want a ConfigMap without data", c, err)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			for _, r := range a.requests {
+				if agent := r.Header.Get("User-Agent"); agent != "fastadmit/test" {
+					t.Errorf("%s: got user agent %q", r.URL, agent)
+				}
+			}
+		})
+	}
+	f("protobuf", false, false)
+	f("protobuf, lists", false, true)
+	f("JSON", true, false)
+	f("JSON, lists", true, true)
+}
+
+func TestBookmarksMoveOn(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one"))
+	s := a.newState(Options{})
+	run(t, s)
+	heard := s.stores[0].heard.Load()
+	version := a.bookmark()
+	eventually(t, "a bookmark counts as heard", func() bool { return s.stores[0].heard.Load() > heard })
+	a.cut()
+	eventually(t, "a watch goes on from the bookmark", func() bool {
+		return a.count(func(r *http.Request) bool {
+			return isWatch(r) && r.URL.Query().Get("resourceVersion") == version
+		}) > 0
+	})
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchIsCut(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	s := a.newState(Options{})
+	run(t, s)
+
+	var cuts atomic.Int32
+	f := func(name string, answer func(w http.ResponseWriter)) {
+		t.Helper()
+		cuts.Store(0)
+		a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if isWatch(r) && strings.HasSuffix(r.URL.Path, "/namespaces") && cuts.Add(1) <= 3 {
+				answer(w)
+				return true
+			}
+			return false
+		})
+		a.put(namespace("one", "team", "before "+name))
+		a.cut()
+		eventually(t, name+": watches are cut", func() bool { return cuts.Load() > 3 })
+		a.put(namespace("one", "team", "after "+name))
+		eventually(t, name+": the change arrives", func() bool { return team(t, s, "one") == "after "+name })
+	}
+	stream := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", contentType+";stream=watch")
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+	}
+	f("at once", stream)
+	f("within the length of a frame", func(w http.ResponseWriter) {
+		stream(w)
+		w.Write([]byte{0, 0})
+	})
+	f("within a frame", func(w http.ResponseWriter) {
+		stream(w)
+		w.Write([]byte{0, 0, 1, 0, 'x'})
+	})
+	f("by nonsense", func(w http.ResponseWriter) {
+		stream(w)
+		w.Write([]byte{0, 0, 0, 1, 'x'})
+	})
+	f("before it began", func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
+	f("by an error", func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) })
+	f("by too many", func(w http.ResponseWriter) { http.Error(w, "no", http.StatusTooManyRequests) })
+	if got := s.stores[0].faults.Get(); got == 0 {
+		t.Error("no failure was counted")
+	}
+}
+
+// TestExpired has a watch begin after what happened was forgotten: the deletion
+// is seen all the same.
+func TestExpired(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	a.put(namespace("two", "team", "a"))
+	s := a.newState(Options{})
+	run(t, s)
+	var away atomic.Bool
+	away.Store(true)
+	a.intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if away.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+		}
+		return away.Load()
+	})
+	a.cut()
+	a.remove(namespace("two"))
+	a.forget()
+	if team(t, s, "two") != "a" {
+		t.Error("the last state was given up")
+	}
+	away.Store(false)
+	eventually(t, "the deletion arrives", func() bool { return team(t, s, "two") == "" })
+	if team(t, s, "one") != "a" {
+		t.Error("another namespace was lost")
+	}
+}
+
+// TestAway has nobody listen for a while.
+func TestAway(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	var log logged
+	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	run(t, s)
+	n, err := s.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stop()
+	eventually(t, "the failures are counted", func() bool { return s.stores[0].faults.Get() > 2 && s.stores[1].faults.Get() > 2 })
+	if got, err := n.Labels(t.Context(), "one"); err != nil || got["team"] != "a" {
+		t.Errorf("the last state was given up: %v, %v", got, err)
+	}
+	if err := s.Ready(); err != nil {
+		t.Errorf("not ready any more: %v", err)
+	}
+	if _, err := n.Labels(t.Context(), "two"); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("got %v for what is not known, want an error and not that it is not there", err)
+	}
+	age := s.stores[0].age()
+	a.put(namespace("one", "team", "b"))
+	a.put(namespace("two", "team", "b"))
+	a.start()
+	eventually(t, "the changes arrive", func() bool { return team(t, s, "one") == "b" && team(t, s, "two") == "b" })
+	if again := s.stores[0].age(); again >= age {
+		t.Errorf("the age went from %s to %s", age, again)
+	}
+	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}})
+	for _, line := range []string{"cannot follow the cluster, going on with what is known", "following the cluster again"} {
+		eventually(t, fmt.Sprintf("the log has a line for each kind with %q", line), func() bool {
+			return strings.Count(log.String(), line) == 2
+		})
+	}
+}
+
+// logged is what was logged.
+type logged struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// TestNotReady has the first lists fail.
+func TestNotReady(t *testing.T) {
+	f := func(name, want string, answer func(a *apiServer, w http.ResponseWriter, r *http.Request)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t)
+			a.put(namespace("one"))
+			var well atomic.Bool
+			a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "/configmaps") || well.Load() {
+					return false
+				}
+				answer(a, w, r)
+				return true
+			})
+			s := a.newState(Options{})
+			s.stores[0].timing.quiet = 100 * time.Millisecond // for the one that hangs
+			s.Start(t.Context())
+			eventually(t, "the reason is told", func() bool {
+				err := s.Ready()
+				if err == nil {
+					t.Fatal("ready without a list")
+				}
+				return strings.Contains(err.Error(), "namespaces are not known yet") && strings.Contains(err.Error(), want) &&
+					!strings.Contains(err.Error(), "configmaps")
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := s.Wait(ctx); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Wait: got %v, want an error with %q", err, want)
+			}
+			well.Store(true)
+			eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
+			if _, err := lister(t, s).Get("one"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	f("500", "an error on the server", func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "broken", http.StatusInternalServerError)
+	})
+	f("403", `namespaces is forbidden: no RBAC`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, apierrors.NewForbidden(Namespace.Resource(), "", fmt.Errorf("no RBAC")))
+	})
+	f("hangs", errQuiet.Error(), func(_ *apiServer, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	f("hangs within a watch", errQuiet.Error(), func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", contentType+";stream=watch")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	f("another kind", "got a *v1.ConfigMap, want a *v1.Namespace", func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+		if isWatch(r) {
+			http.Error(w, "no", http.StatusBadRequest)
+			return
+		}
+		a.write(w, r, http.StatusOK, &corev1.ConfigMapList{Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}})
+	})
+}
+
+// TestNobodyListens is about the address of a server that is gone.
+func TestNobodyListens(t *testing.T) {
+	a := newAPIServer(t)
+	s := a.newState(Options{})
+	a.stop()
+	s.Start(t.Context())
+	eventually(t, "the reason is told", func() bool { return strings.Contains(s.Ready().Error(), "connection refused") })
+	a.start()
+	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
+}
+
+// TestQuietWatch has a watch hang, as one through a proxy can, after the kind
+// was synced: it is begun anew.
+func TestQuietWatch(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	s := a.newState(Options{})
+	s.stores[0].timing.quiet = 100 * time.Millisecond
+	var hang atomic.Bool
+	var hung atomic.Int32
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if !hang.Load() || !isWatch(r) || !strings.HasSuffix(r.URL.Path, "/namespaces") {
+			return false
+		}
+		w.Header().Set("Content-Type", contentType+";stream=watch")
+		w.(http.Flusher).Flush()
+		hung.Add(1)
+		<-r.Context().Done()
+		return true
+	})
+	run(t, s)
+	hang.Store(true)
+	a.cut()
+	eventually(t, "a watch hangs twice", func() bool { return hung.Load() > 1 })
+	a.put(namespace("one", "team", "b"))
+	hang.Store(false)
+	eventually(t, "the change arrives", func() bool { return team(t, s, "one") == "b" })
+}
+
+// TestStop ends the watches, and leaves the state.
+func TestStop(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	var log logged
+	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var open atomic.Int32
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if !isWatch(r) {
+			return false
+		}
+		open.Add(1)
+		defer open.Add(-1)
+		a.watch(w, r, testKinds[strings.TrimPrefix(r.URL.Path, "/api/v1/")])
+		return true
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Start(ctx)
+	eventually(t, "watches are open", func() bool { return s.Ready() == nil && open.Load() == 2 })
+	cancel()
+	eventually(t, "watches are closed", func() bool { return open.Load() == 0 })
+	if err := s.Ready(); err != nil || team(t, s, "one") != "a" {
+		t.Errorf("the state is gone: %v", err)
+	}
+	if got := log.String(); got != "" {
+		t.Errorf("stopping is a failure: %s", got)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one", "team", "a"))
+	server := httptest.NewUnstartedServer(a)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	defer server.CloseClientConnections()
+	certificate := server.Certificate()
+	kubeconfig := writeKubeconfig(t, &clientcmdapi.Cluster{
+		Server: server.URL, CertificateAuthorityData: pemOf(certificate.Raw),
+	})
+	s, err := New(Options{Kubeconfig: kubeconfig, Kinds: []*Kind{Namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.Start(ctx)
+	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
+	if a.count(func(r *http.Request) bool { return r.ProtoMajor != 2 }) > 0 {
+		t.Error("got requests of another version than HTTP/2, where bookmarks and pings share a connection")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one"))
+	a.put(namespace("two"))
+	set := metrics.NewSet()
+	s := a.newState(Options{Metrics: set})
+	shown := func() string {
+		var w bytes.Buffer
+		set.WritePrometheus(&w)
+		return w.String()
+	}
+	want := func(series ...string) {
+		t.Helper()
+		for _, line := range series {
+			if !strings.Contains(shown(), line+"\n") {
+				t.Errorf("want %q in\n%s", line, shown())
+			}
+		}
+	}
+	names := func() []string {
+		var names []string
+		for line := range strings.Lines(shown()) {
+			names = append(names, strings.Fields(line)[0])
+		}
+		return names
+	}
+	before := names()
+	want(`fastadmit_cluster_synced{resource="namespaces"} 0`, `fastadmit_cluster_objects{resource="namespaces"} 0`,
+		`fastadmit_cluster_watch_failures_total{resource="configmaps"} 0`)
+	run(t, s)
+	n, err := s.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Get(t.Context(), "three"); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	want(`fastadmit_cluster_synced{resource="namespaces"} 1`, `fastadmit_cluster_objects{resource="namespaces"} 2`,
+		`fastadmit_cluster_objects{resource="configmaps"} 0`,
+		`fastadmit_cluster_live_requests_total{resource="namespaces",result="notfound"} 1`,
+		`fastadmit_cluster_live_requests_total{resource="namespaces",result="found"} 0`)
+	if after := names(); !slices.Equal(before, after) {
+		t.Errorf("series were added: %q, then %q", before, after)
+	}
+	if !slices.Contains(before, `fastadmit_cluster_state_age_seconds{resource="namespaces"}`) {
+		t.Errorf("got no age: %q", before)
+	}
+
+	set = metrics.NewSet()
+	if _, err := New(Options{Embedded: true, Kinds: []*Kind{Namespace}, Metrics: set}); err != nil {
+		t.Fatal(err)
+	}
+	want(`fastadmit_cluster_synced{resource="namespaces"} 1`, `fastadmit_cluster_objects{resource="namespaces"} 4`)
+	if len(names()) != 2 {
+		t.Errorf("got %q of files, want nothing about an API server", names())
+	}
+}

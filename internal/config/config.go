@@ -1,0 +1,271 @@
+// Package config reads the configuration files: fastadmit's own, and
+// kube-apiserver's for its admission plugins.
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/match"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
+)
+
+// The type of fastadmit's configuration file.
+const (
+	APIVersion = "fastadmit.io/v1alpha1"
+	Kind       = "Configuration"
+)
+
+// Configuration is fastadmit's own configuration file.
+type Configuration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// EnableAdmissionPlugins are the plugins to run, unless the flag of this
+	// name is given.
+	EnableAdmissionPlugins []string `json:"enableAdmissionPlugins,omitempty"`
+	// Server has what the server's flags have. A flag that is given goes before.
+	// What changes here takes effect with the next start.
+	Server Server `json:"server,omitzero"`
+	// Plugins say how plugins are run. Those that are not enabled may be there.
+	Plugins []Plugin `json:"plugins,omitempty"`
+}
+
+// Server are settings of the server, by the names of its flags.
+type Server struct {
+	BindAddress           *string          `json:"bindAddress,omitempty"`
+	SecurePort            *int32           `json:"securePort,omitempty"`
+	TLSCertFile           *string          `json:"tlsCertFile,omitempty"`
+	TLSPrivateKeyFile     *string          `json:"tlsPrivateKeyFile,omitempty"`
+	MetricsBindAddress    *string          `json:"metricsBindAddress,omitempty"`
+	ShutdownDelayDuration *metav1.Duration `json:"shutdownDelayDuration,omitempty"`
+	Profiling             *bool            `json:"profiling,omitempty"`
+}
+
+// Plugin says how a plugin is run: what a webhook configuration says for a
+// webhook, for one plugin.
+type Plugin struct {
+	Name           string `json:"name"`
+	match.Criteria `json:",inline"`
+	// FailurePolicy is Fail or Ignore.
+	FailurePolicy admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
+	// Timeout is how long the plugin may take, at most 30s; without it, as long
+	// as the call may.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// ReinvocationPolicy is Never or IfNeeded.
+	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
+	// Enforcement says what a denial means: the first that matches decides.
+	// Where none does, it is a denial.
+	Enforcement []Enforcement `json:"enforcement,omitempty"`
+}
+
+// Enforcement says what a plugin's denial means for the reviews it selects.
+type Enforcement struct {
+	// Action is deny, warn or audit.
+	Action            handlers.Action       `json:"action"`
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	ObjectSelector    *metav1.LabelSelector `json:"objectSelector,omitempty"`
+}
+
+// timeoutMax is what timeoutSeconds of a webhook can be at most.
+const timeoutMax = 30 * time.Second
+
+// Source says what to read.
+type Source struct {
+	File          string // of fastadmit's own configuration, "" for none
+	AdmissionFile string // an AdmissionConfiguration, "" for none
+	// Known are the names of all plugins.
+	Known []string
+	// Namespaces is asked by selectors, from the first review on.
+	Namespaces match.Namespaces
+}
+
+// Loaded is what was read.
+type Loaded struct {
+	Configuration
+	// Settings and Configs are the plugins' settings and own configuration
+	// files, by their names.
+	Settings map[string]handlers.Settings
+	Configs  map[string][]byte
+	// NeedsNamespaces says that there are selectors of namespaces.
+	NeedsNamespaces bool
+	// Files are all files that were read, also those that could not be.
+	Files []string
+}
+
+// Read reads all files. The error joins everything that is wrong with any of
+// them; what was loaded then is not to be used, but for Files.
+func Read(source Source) (*Loaded, error) {
+	r := &reader{source: &source}
+	loaded := new(Loaded)
+	if source.File != "" {
+		if document := r.read(source.File, &loaded.Configuration); document != nil {
+			loaded.Settings = r.checkConfiguration(document, &loaded.Configuration)
+		}
+	}
+	if source.AdmissionFile != "" {
+		loaded.Configs = r.readAdmission(source.AdmissionFile)
+	}
+	loaded.NeedsNamespaces = r.needsNamespaces
+	loaded.Files = r.files
+	return loaded, errors.Join(r.errs...)
+}
+
+// A reader gathers what is wrong.
+type reader struct {
+	source          *Source
+	needsNamespaces bool
+	files           []string
+	errs            []error
+}
+
+func (r *reader) refuse(errs ...error) { r.errs = append(r.errs, errs...) }
+
+// read decodes a file. The document is nil if there is no use in going on.
+func (r *reader) read(file string, into any) *strictyaml.Document {
+	r.files = append(r.files, file)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		r.refuse(fmt.Errorf("cannot read configuration: %w", err))
+		return nil
+	}
+	document, err := strictyaml.Parse(file, content)
+	if err != nil {
+		r.refuse(err)
+		return nil
+	}
+	if errs := document.Decode(into); len(errs) > 0 {
+		r.refuse(errs...)
+		return nil
+	}
+	return document
+}
+
+func (r *reader) checkType(document *strictyaml.Document, apiVersion, kind, wantKind string, wantVersions ...string) {
+	if kind != wantKind {
+		r.refuse(document.Errorf("kind", "got %q, want %q", kind, wantKind))
+	}
+	if !slices.Contains(wantVersions, apiVersion) {
+		r.refuse(document.Errorf("apiVersion", "got %q, want %q", apiVersion, strings.Join(wantVersions, `" or "`)))
+	}
+}
+
+// checkName checks the name of a plugin that is configured. Configured are
+// those before.
+func (r *reader) checkName(document *strictyaml.Document, path, name string, configured map[string][]byte) bool {
+	if !slices.Contains(r.source.Known, name) {
+		r.refuse(document.Errorf(path, "unknown plugin %q, want one of %s", name, strings.Join(r.source.Known, ", ")))
+		return false
+	}
+	if _, twice := configured[name]; twice {
+		r.refuse(document.Errorf(path, "%s is configured twice", name))
+		return false
+	}
+	configured[name] = nil
+	return true
+}
+
+func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configuration) map[string]handlers.Settings {
+	r.checkType(document, c.APIVersion, c.Kind, Kind, APIVersion)
+	enabled := make(map[string][]byte)
+	for i, name := range c.EnableAdmissionPlugins {
+		r.checkName(document, fmt.Sprintf("enableAdmissionPlugins[%d]", i), name, enabled)
+	}
+	if d := c.Server.ShutdownDelayDuration; d != nil && d.Duration < 0 {
+		r.refuse(document.Errorf("server.shutdownDelayDuration", "got %s, want 0s or more", d.Duration))
+	}
+	if port := c.Server.SecurePort; port != nil && (*port < 0 || *port > 65535) {
+		r.refuse(document.Errorf("server.securePort", "got %d, want 0 to 65535", *port))
+	}
+	configured := make(map[string][]byte)
+	settings := make(map[string]handlers.Settings)
+	for i := range c.Plugins {
+		path := field.NewPath("plugins").Index(i)
+		name := c.Plugins[i].Name
+		if r.checkName(document, path.Child("name").String(), name, configured) {
+			settings[name] = r.settings(document, &c.Plugins[i], path)
+		}
+	}
+	return settings
+}
+
+// settings makes the settings of a plugin ready.
+func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.Path) handlers.Settings {
+	settings := handlers.Settings{
+		FailurePolicy:      p.FailurePolicy,
+		ReinvocationPolicy: p.ReinvocationPolicy,
+		Selector:           r.selector(document, &p.Criteria, path),
+	}
+	oneOf(r, document, path.Child("failurePolicy"), p.FailurePolicy, "", admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
+	oneOf(r, document, path.Child("reinvocationPolicy"), p.ReinvocationPolicy,
+		"", admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)
+	if p.Timeout != nil {
+		settings.Timeout = p.Timeout.Duration
+		if settings.Timeout <= 0 || settings.Timeout > timeoutMax {
+			r.refuse(document.Errorf(path.Child("timeout").String(), "got %s, want more than 0s and at most %s", settings.Timeout, timeoutMax))
+		}
+	}
+	for i, e := range p.Enforcement {
+		path := path.Child("enforcement").Index(i)
+		oneOf(r, document, path.Child("action"), e.Action, handlers.ActionDeny, handlers.ActionWarn, handlers.ActionAudit)
+		criteria := match.Criteria{NamespaceSelector: e.NamespaceSelector, ObjectSelector: e.ObjectSelector}
+		settings.Enforcement = append(settings.Enforcement, handlers.Enforcement{
+			Action: e.Action, Selector: r.selector(document, &criteria, path),
+		})
+	}
+	return settings
+}
+
+// oneOf refuses a value that is none of those. An empty one that may be left
+// out is not shown as a choice.
+func oneOf[T ~string](r *reader, document *strictyaml.Document, path *field.Path, got T, want ...T) {
+	if slices.Contains(want, got) {
+		return
+	}
+	var shown []string
+	for _, w := range want {
+		if w != "" {
+			shown = append(shown, string(w))
+		}
+	}
+	r.refuse(document.Errorf(path.String(), "got %q, want one of %s", got, strings.Join(shown, ", ")))
+}
+
+// selector makes criteria ready, nil for those that select everything.
+func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path *field.Path) handlers.Selector {
+	if c.Rules == nil && c.NamespaceSelector == nil && c.ObjectSelector == nil {
+		return nil
+	}
+	matcher, err := match.New(c, path)
+	if err != nil {
+		errs := []error{err}
+		if joined, ok := err.(interface{ Errors() []error }); ok {
+			errs = joined.Errors()
+		}
+		r.refuse(document.Locate(errs...)...)
+		return nil
+	}
+	r.needsNamespaces = r.needsNamespaces || matcher.NeedsNamespaces()
+	return &selector{matcher, r.source.Namespaces}
+}
+
+// A selector is a matcher and who knows the labels of namespaces.
+type selector struct {
+	matcher    *match.Matcher
+	namespaces match.Namespaces
+}
+
+// Matches implements handlers.Selector.
+func (s *selector) Matches(ctx context.Context, review *codec.Review, attributes handlers.Attributes) (bool, error) {
+	return s.matcher.Matches(ctx, review, &attributes, s.namespaces)
+}

@@ -1,0 +1,199 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// shop knows one namespace.
+type shop struct{}
+
+func (shop) Labels(context.Context, string) (labels.Set, error) {
+	return labels.Set{"kubernetes.io/metadata.name": "shop"}, nil
+}
+
+// read reads a configuration, and an AdmissionConfiguration if that is not
+// empty, from files of these contents.
+func read(t testing.TB, own, admission string) (*Loaded, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	source := Source{Known: []string{"AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit"}, Namespaces: shop{}}
+	for _, f := range []struct {
+		content, name string
+		in            *string
+	}{{own, "own.yaml", &source.File}, {admission, "admission.yaml", &source.AdmissionFile}} {
+		if f.content == "" {
+			continue
+		}
+		if err := os.WriteFile(f.name, []byte(f.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		*f.in = f.name
+	}
+	if err := os.WriteFile("limits.yaml", []byte("limits: in a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Read(source)
+}
+
+const head = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n"
+
+func TestRead(t *testing.T) {
+	loaded, err := read(t, head+`
+enableAdmissionPlugins: [AlwaysPullImages]
+server:
+  securePort: 443
+  shutdownDelayDuration: 10s
+plugins:
+- name: AlwaysPullImages
+  rules:
+  - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Namespaced}
+  namespaceSelector:
+    matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]
+  objectSelector:
+    matchLabels: {app: web}
+  failurePolicy: Ignore
+  timeout: 500ms
+  reinvocationPolicy: IfNeeded
+  enforcement:
+  - {action: deny, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}}
+  - {action: warn}
+- name: DenyServiceExternalIPs
+`, `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  path: limits.yaml
+- name: AlwaysPullImages
+  configuration: {a: 1}
+- name: DenyServiceExternalIPs
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second || loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
+		t.Errorf("got %+v", loaded.Configuration)
+	}
+	if string(loaded.Configs["EventRateLimit"]) != "limits: in a file" || string(loaded.Configs["AlwaysPullImages"]) != `{"a":1}` || loaded.Configs["DenyServiceExternalIPs"] != nil {
+		t.Errorf("got configs %q", loaded.Configs)
+	}
+	if got := strings.Join(loaded.Files, " "); got != "own.yaml admission.yaml limits.yaml" {
+		t.Errorf("got files %s", got)
+	}
+	if s := loaded.Settings["DenyServiceExternalIPs"]; s.Selector != nil || s.FailurePolicy != "" || s.Timeout != 0 {
+		t.Errorf("got %+v without anything said", s)
+	}
+	s := loaded.Settings["AlwaysPullImages"]
+	if s.FailurePolicy != admissionregistrationv1.Ignore || s.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy ||
+		s.Timeout != 500*time.Millisecond || len(s.Enforcement) != 2 || s.Enforcement[1].Selector != nil || !loaded.NeedsNamespaces {
+		t.Errorf("got %+v, needs namespaces: %v", s, loaded.NeedsNamespaces)
+	}
+	review := codec.Acquire()
+	defer review.Release()
+	ask := func(selector handlers.Selector, recording string) bool {
+		if err := review.Decode(corpus.MustRead(recording)); err != nil {
+			t.Fatal(err)
+		}
+		matches, err := selector.Matches(t.Context(), review, handlers.AttributesOf(review))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return matches
+	}
+	if !ask(s.Selector, "pods-create-v1-1.json") || ask(s.Selector, "pods-delete-v1-1.json") || ask(s.Enforcement[0].Selector, "pods-create-v1-1.json") {
+		t.Error("the selectors do not select what they say")
+	}
+}
+
+// TestReadRefuses has everything that is wrong in one answer.
+func TestReadRefuses(t *testing.T) {
+	f := func(own, admission string, want ...string) {
+		t.Helper()
+		_, err := read(t, own, admission)
+		if err == nil {
+			t.Fatalf("%s %s\nwas taken", own, admission)
+		}
+		if got := err.Error(); got != strings.Join(want, "\n") {
+			t.Errorf("%s %s\ngot\n%s\nwant\n%s", own, admission, got, strings.Join(want, "\n"))
+		}
+	}
+	const known = `, want one of AlwaysPullImages, DenyServiceExternalIPs, EventRateLimit`
+	f("kind: Other\napiVersion: v9", "",
+		`own.yaml:1: kind: got "Other", want "Configuration"`, `own.yaml:2: apiVersion: got "v9", want "fastadmit.io/v1alpha1"`)
+	f(head+"enableAdmissionPlugins: [Nothing, EventRateLimit, EventRateLimit]", "",
+		`own.yaml:3: enableAdmissionPlugins[0]: unknown plugin "Nothing"`+known,
+		`own.yaml:3: enableAdmissionPlugins[2]: EventRateLimit is configured twice`)
+	f(head+"server:\n  securePort: 65536\n  shutdownDelayDuration: -1s\n", "",
+		"own.yaml:5: server.shutdownDelayDuration: got -1s, want 0s or more", "own.yaml:4: server.securePort: got 65536, want 0 to 65535")
+	f(head+`plugins:
+- name: Nothing
+- name: EventRateLimit
+  failurePolicy: fail
+  timeout: 31s
+  reinvocationPolicy: Always
+  rules:
+  - {operations: [EAT], apiGroups: [""], apiVersions: [v1], resources: [events]}
+  namespaceSelector:
+    matchLabels:
+      "not a label": x
+  enforcement:
+  - action: shout
+  - action: warn
+    objectSelector: {matchExpressions: [{key: a, operator: Is, values: [b]}]}
+- name: EventRateLimit
+`, "",
+		`own.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
+		`own.yaml:10: plugins[1].rules[0].operations[0]: Unsupported value: "EAT": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"`,
+		`own.yaml:13: plugins[1].namespaceSelector.matchLabels: Invalid value: "not a label": name part must consist of alphanumeric characters, `+
+			`'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', `+
+			`regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+		`own.yaml:6: plugins[1].failurePolicy: got "fail", want one of Fail, Ignore`,
+		`own.yaml:8: plugins[1].reinvocationPolicy: got "Always", want one of Never, IfNeeded`,
+		`own.yaml:7: plugins[1].timeout: got 31s, want more than 0s and at most 30s`,
+		`own.yaml:15: plugins[1].enforcement[0].action: got "shout", want one of deny, warn, audit`,
+		`own.yaml:17: plugins[1].enforcement[1].objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+		`own.yaml:18: plugins[2].name: EventRateLimit is configured twice`)
+	f(head+"plugins: [{name: EventRateLimit, timeout: 0s}]", "",
+		"own.yaml:3: plugins[0].timeout: got 0s, want more than 0s and at most 30s")
+	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
+		"own.yaml:3: plugins[0].rules: Required value: leave it out to match all that the plugin handles")
+	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
+		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins",
+		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
+		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory")
+	if _, err := Read(Source{File: "missing.yaml"}); err == nil || err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestReadRelative has a path in a file that is relative to the file.
+func TestReadRelative(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a.yaml": "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: P, path: sub/p.yaml}]", "sub/p.yaml": "found",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loaded, err := Read(Source{AdmissionFile: filepath.Join(dir, "a.yaml"), Known: []string{"P"}})
+	if err != nil || string(loaded.Configs["P"]) != "found" {
+		t.Errorf("got %v", err)
+	}
+}
