@@ -1,0 +1,96 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// everything returns the chain of all plugins but AlwaysDeny, each with both
+// selectors if wanted, as serve makes it.
+func everything(t testing.TB, selectors bool) *handlers.Chain {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name, content string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	var names []string
+	var settings strings.Builder
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		if plugin.Name == "AlwaysDeny" {
+			continue
+		}
+		names = append(names, plugin.Name)
+		if selectors {
+			fmt.Fprintf(&settings, `
+- name: %s
+  namespaceSelector:
+    matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kube-node-lease]}]
+  objectSelector:
+    matchExpressions: [{key: fastadmit.io/ignore, operator: DoesNotExist}]`, plugin.Name)
+		}
+	}
+	own := configHead
+	if selectors {
+		own += "plugins:" + settings.String() + "\n"
+	}
+	limits := `{kind: Configuration, apiVersion: eventratelimit.admission.k8s.io/v1alpha1, limits: [{type: Server, qps: 1000000, burst: 1000000}]}`
+	admission := "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, configuration: " + limits + "}]\n"
+	state := filepath.Join(dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put("state/namespaces.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+
+	s := &selection{options: &options{inTree: plugins.DefaultOptions()}}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.addFlags(flags)
+	if err := flags.Parse([]string{
+		"--enable-admission-plugins=" + strings.Join(names, ","), "--config=" + put("config.yaml", own),
+		"--admission-control-config-file=" + put("admission.yaml", admission), "--cluster-state-dir=" + state,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.load(nil)
+	if err == nil {
+		err = s.follow(t.Context(), in.Loaded, false, nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.chain
+}
+
+// TestEverythingAllocatesNothing has all plugins look at a Pod.
+func TestEverythingAllocatesNothing(t *testing.T) {
+	for _, selectors := range [...]bool{false, true} {
+		chain := everything(t, selectors)
+		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead(podCreate))
+		always := bytes.ReplaceAll(corpus.MustRead(podCreate), []byte(`"imagePullPolicy":"IfNotPresent"`), []byte(`"imagePullPolicy":"Always"`))
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, always)
+	}
+}
+
+// BenchmarkEverything has all plugins but AlwaysDeny mutate a Pod.
+func BenchmarkEverything(b *testing.B) {
+	for name, selectors := range map[string]bool{"plugins": false, "selectors": true} {
+		chain := everything(b, selectors)
+		b.Run(name, func(b *testing.B) {
+			handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead(podCreate))
+		})
+	}
+}
