@@ -50,6 +50,15 @@ type Server struct {
 	MetricsBindAddress    *string          `json:"metricsBindAddress,omitempty"`
 	ShutdownDelayDuration *metav1.Duration `json:"shutdownDelayDuration,omitempty"`
 	Profiling             *bool            `json:"profiling,omitempty"`
+
+	MaxRequestsInflight     *int64           `json:"maxRequestsInflight,omitempty"`
+	MaxRequestBytesInflight *int64           `json:"maxRequestBytesInflight,omitempty"`
+	MaxConnectionAge        *metav1.Duration `json:"maxConnectionAge,omitempty"`
+
+	ClientCAFile       *string  `json:"clientCAFile,omitempty"`
+	ClientAllowedNames []string `json:"clientAllowedNames,omitempty"`
+	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`
+	BasicAuthFile      *string  `json:"basicAuthFile,omitempty"`
 }
 
 // Plugin says how a plugin is run: what a webhook configuration says for a
@@ -181,12 +190,7 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	for i, name := range c.EnableAdmissionPlugins {
 		r.checkName(document, fmt.Sprintf("enableAdmissionPlugins[%d]", i), name, enabled)
 	}
-	if d := c.Server.ShutdownDelayDuration; d != nil && d.Duration < 0 {
-		r.refuse(document.Errorf("server.shutdownDelayDuration", "got %s, want 0s or more", d.Duration))
-	}
-	if port := c.Server.SecurePort; port != nil && (*port < 0 || *port > 65535) {
-		r.refuse(document.Errorf("server.securePort", "got %d, want 0 to 65535", *port))
-	}
+	r.checkServer(document, &c.Server)
 	configured := make(map[string][]byte)
 	settings := make(map[string]handlers.Settings)
 	for i := range c.Plugins {
@@ -197,6 +201,22 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 		}
 	}
 	return settings
+}
+
+func (r *reader) checkServer(document *strictyaml.Document, s *Server) {
+	if s.SecurePort != nil && (*s.SecurePort < 0 || *s.SecurePort > 65535) {
+		r.refuse(document.Errorf("server.securePort", "got %d, want 0 to 65535", *s.SecurePort))
+	}
+	for name, d := range map[string]*metav1.Duration{"shutdownDelayDuration": s.ShutdownDelayDuration, "maxConnectionAge": s.MaxConnectionAge} {
+		if d != nil && d.Duration < 0 {
+			r.refuse(document.Errorf("server."+name, "got %s, want 0s or more", d.Duration))
+		}
+	}
+	for name, n := range map[string]*int64{"maxRequestsInflight": s.MaxRequestsInflight, "maxRequestBytesInflight": s.MaxRequestBytesInflight} {
+		if n != nil && *n < 1 {
+			r.refuse(document.Errorf("server."+name, "got %d, want 1 or more", *n))
+		}
+	}
 }
 
 // settings makes the settings of a plugin ready.

@@ -135,8 +135,11 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"enableAdmissionPlugins: [Nothing, EventRateLimit, EventRateLimit]", "",
 		`own.yaml:3: enableAdmissionPlugins[0]: unknown plugin "Nothing"`+known,
 		`own.yaml:3: enableAdmissionPlugins[2]: EventRateLimit is configured twice`)
-	f(head+"server:\n  securePort: 65536\n  shutdownDelayDuration: -1s\n", "",
-		"own.yaml:5: server.shutdownDelayDuration: got -1s, want 0s or more", "own.yaml:4: server.securePort: got 65536, want 0 to 65535")
+	f(head+"server:\n  securePort: 65536\n  shutdownDelayDuration: -1s\n  maxRequestsInflight: 0\n", "",
+		"own.yaml:4: server.securePort: got 65536, want 0 to 65535", "own.yaml:5: server.shutdownDelayDuration: got -1s, want 0s or more",
+		"own.yaml:6: server.maxRequestsInflight: got 0, want 1 or more")
+	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
+	f(head+"server: {maxRequestBytesInflight: -1}", "", "own.yaml:3: server.maxRequestBytesInflight: got -1, want 1 or more")
 	f(head+`plugins:
 - name: Nothing
 - name: EventRateLimit

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/corpus"
 )
 
@@ -94,6 +95,23 @@ func TestBenchSweep(t *testing.T) {
 		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms")
 	if code != exitDone || errs != "" || !strings.Contains(out, "knee  0 requests/s") || strings.Count(out, "100/s") < 2 {
 		t.Errorf("got %d: %s%s", code, out, errs)
+	}
+}
+
+// Two targets try their rates in turns: the second began before the first
+// ended.
+func TestBenchSweepAgainst(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+		"--against=https://"+s.address+"/validate", "--against-insecure-skip-tls-verify", "--expect=any",
+		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms", "-o=json")
+	var report bench.Report
+	if err := json.Unmarshal([]byte(out), &report); code != exitDone || errs != "" || err != nil || len(report.Sweeps) != 2 {
+		t.Fatalf("got %d and %v: %s%s", code, err, out, errs)
+	}
+	first, second := report.Sweeps[0].Steps, report.Sweeps[1].Steps
+	if len(first) != 2 || len(second) != 2 || second[0].Result.Started.After(first[1].Result.Started) {
+		t.Errorf("got %s", out)
 	}
 }
 

@@ -3,10 +3,16 @@ package app
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // timeouts bound how long a connection may do nothing.
@@ -24,11 +30,19 @@ type timeouts struct {
 	// fresh is how long after it was accepted a connection is left alone at
 	// shutdown, for its first request may be on the way. net/http has the same.
 	fresh time.Duration
+	// maxAge is how long a connection is used, less up to a tenth of it; 0 for
+	// as long as it lasts. kube-apiserver would use one for ever, however many
+	// replicas there came to be.
+	maxAge time.Duration
 }
 
-var defaultTimeouts = timeouts{handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, fresh: 5 * time.Second}
+var defaultTimeouts = timeouts{handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, fresh: 5 * time.Second, maxAge: connectionAgeMax}
 
 const (
+	// connectionAgeMax is maxAge by default. A handshake costs what a hundred
+	// answers cost.
+	connectionAgeMax = 10 * time.Minute
+
 	// lingerMax bounds how long, and lingerBytesMax how much, a connection is
 	// read from after a refusal so that the client gets to see the answer.
 	lingerMax      = 2 * time.Second
@@ -61,6 +75,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: tls.Server(raw, l.config), listener: l, accepted: time.Now()}
+	if age := l.server.timeouts.maxAge; age > 0 {
+		c.maxAge = age - time.Duration(rand.Int64N(int64(age)/10+1)) // or all of a burst would end together
+	}
 	l.mu.Lock()
 	l.fresh[c] = struct{}{}
 	l.mu.Unlock()
@@ -102,9 +119,17 @@ type conn struct {
 	*tls.Conn
 	listener *listener
 	accepted time.Time
-	used     bool // a byte of a request was read
+	maxAge   time.Duration // 0 for any
+	used     bool          // a byte of a request was read
 	linger   bool
+	stranger *codec.Status // why whoever is at the other end may not call
+
+	inFlight atomic.Int64 // bytes that were read of a request that has no answer yet
 }
+
+// isOld reports whether the connection has been there for so long that the next
+// answer should close it, so that kube-apiserver chooses a replica anew.
+func (c *conn) isOld(now time.Time) bool { return c.maxAge > 0 && now.Sub(c.accepted) > c.maxAge }
 
 // Handshake makes the TLS handshake. fasthttp calls it first.
 func (c *conn) Handshake() error {
@@ -112,6 +137,10 @@ func (c *conn) Handshake() error {
 		return err
 	}
 	err := c.Conn.Handshake()
+	if err == nil {
+		state := c.ConnectionState()
+		c.stranger = c.listener.server.callers.check(&state)
+	}
 	if err != nil && !errors.Is(err, io.EOF) { // as probes of the port end
 		c.listener.server.metrics.handshakeErrors.Inc()
 		c.listener.server.log.Warn("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err.Error())
@@ -123,11 +152,17 @@ func (c *conn) Handshake() error {
 // that cannot be read from has come to its end, whatever the reason: there is
 // nothing to answer.
 func (c *conn) Read(b []byte) (int, error) {
-	if c.used {
-		return c.Conn.Read(b)
+	if !c.used {
+		return c.readFirst(b)
 	}
-	timeouts := &c.listener.server.timeouts
-	if err := c.listener.await(c, timeouts.idle); err != nil {
+	n, err := c.Conn.Read(b)
+	c.begin(n)
+	return n, err
+}
+
+func (c *conn) readFirst(b []byte) (int, error) {
+	server := c.listener.server
+	if err := c.listener.await(c, server.timeouts.idle); err != nil {
 		return 0, io.EOF
 	}
 	n, err := c.Conn.Read(b)
@@ -136,10 +171,48 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	c.used = true
 	c.listener.forget(c)
+	if c.stranger != nil {
+		c.refuse()
+		return 0, io.EOF
+	}
+	c.begin(n)
 	if err == nil {
-		err = c.SetReadDeadline(time.Now().Add(timeouts.read))
+		err = c.SetReadDeadline(time.Now().Add(server.timeouts.read))
 	}
 	return n, err
+}
+
+// refuse answers a stranger's request, of which nothing more is read.
+func (c *conn) refuse() {
+	c.listener.server.metrics.refused(int(c.stranger.Code))
+	body := c.stranger.AppendDocument(nil)
+	_, err := fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		c.stranger.Code, http.StatusText(int(c.stranger.Code)), len(body), body)
+	c.linger = err == nil
+}
+
+// begin counts what was read of a request, and end forgets it when there is an
+// answer, or never will be.
+func (c *conn) begin(bytes int) {
+	load := &c.listener.server.load
+	if bytes > 0 && c.inFlight.Add(int64(bytes)) == int64(bytes) {
+		load.requests.Add(1)
+	}
+	load.bytes.Add(int64(bytes))
+}
+
+func (c *conn) end() {
+	load := &c.listener.server.load
+	if bytes := c.inFlight.Swap(0); bytes > 0 {
+		load.requests.Add(-1)
+		load.bytes.Add(-bytes)
+	}
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	c.end()
+	return c.Conn.Write(b)
 }
 
 // Close implements net.Conn. After a refusal it reads what the client is still
@@ -147,6 +220,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // and the client would not see the answer.
 func (c *conn) Close() error {
 	c.listener.forget(c)
+	c.end()
 	if c.linger {
 		c.linger = false
 		c.discard()
@@ -160,7 +234,7 @@ func (c *conn) discard() {
 	}
 	buffer := make([]byte, headerBytesMax)
 	for left := lingerBytesMax; left > 0; {
-		n, err := c.Read(buffer)
+		n, err := c.Conn.Read(buffer)
 		if err != nil {
 			return
 		}

@@ -40,8 +40,9 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := newMemoryCertificate(time.Now())
-	if err != nil {
+	var certificate certificate
+	var callers callers
+	if err := errors.Join(certificate.load(), callers.load()); err != nil {
 		t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,9 +50,9 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 		t.Fatal(err)
 	}
 	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
-	p.server = newServer(chain, newLog(p.log))
+	p.server = newServer(chain, &callers, newLog(p.log))
 	p.server.timeouts = of
-	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate))
+	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, certificate.config(false))
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.webhooks.Serve(p.connections) }()
 	t.Cleanup(func() {

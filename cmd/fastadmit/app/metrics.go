@@ -25,9 +25,9 @@ var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, 
 
 // refusalCodes are the values of the label "code".
 var refusalCodes = [...]int{
-	fasthttp.StatusBadRequest, fasthttp.StatusNotFound, fasthttp.StatusMethodNotAllowed, fasthttp.StatusRequestTimeout,
+	fasthttp.StatusBadRequest, fasthttp.StatusUnauthorized, fasthttp.StatusForbidden, fasthttp.StatusNotFound, fasthttp.StatusMethodNotAllowed, fasthttp.StatusRequestTimeout,
 	fasthttp.StatusRequestEntityTooLarge, fasthttp.StatusUnsupportedMediaType,
-	fasthttp.StatusRequestHeaderFieldsTooLarge, fasthttp.StatusInternalServerError,
+	fasthttp.StatusTooManyRequests, fasthttp.StatusRequestHeaderFieldsTooLarge, fasthttp.StatusInternalServerError,
 }
 
 // serverMetrics are the series of a server. All of them are made before a
@@ -35,7 +35,6 @@ var refusalCodes = [...]int{
 // plugins that are no longer enabled stay.
 type serverMetrics struct {
 	set           *metrics.Set
-	inFlight      atomic.Int64
 	requestBytes  *metrics.Counter
 	responseBytes *metrics.Counter
 	refusals      [len(refusalCodes)]*metrics.Counter
@@ -68,9 +67,10 @@ type endpointMetrics struct {
 	duration  *metrics.PrometheusHistogram
 }
 
-func newServerMetrics() *serverMetrics {
+func newServerMetrics(load *load) *serverMetrics {
 	m := &serverMetrics{set: metrics.NewSet()}
-	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(m.inFlight.Load()) })
+	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(load.requests.Load()) })
+	m.set.NewGauge("fastadmit_request_bytes_in_flight", func() float64 { return float64(load.bytes.Load()) })
 	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
 	m.responseBytes = m.set.NewCounter("fastadmit_response_bytes_total")
 	m.handshakeErrors = m.set.NewCounter("fastadmit_tls_handshake_errors_total")

@@ -8,13 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -25,28 +22,42 @@ const (
 	// syncMax bounds how long a change waits for the state of the cluster that
 	// it needs.
 	syncMax = 30 * time.Second
+
+	// readsMax is how often files are read that change while they are read. The
+	// events of the last change bring on the next try.
+	readsMax = 3
 )
 
-// A reloader reads the configuration anew when its files change. A change that
-// is good is served at once; one that is not changes nothing.
+// A reloader reads files anew when they change. A change that is good takes
+// effect at once; one that is not changes nothing.
 type reloader struct {
-	selection *selection
-	server    *server
-	watcher   *fsnotify.Watcher
-	chain     *handlers.Chain // in use
-	read      [sha256.Size]byte
-	refused   atomic.Pointer[string] // why the last change was not good, nil if it was
+	server  *server
+	watcher *fsnotify.Watcher
+	parts   []*part
 }
 
-// newReloader watches the files that the configuration in use was read from.
-func newReloader(s *selection, server *server, in selected) (*reloader, error) {
+// A part is files that are read together.
+type part struct {
+	name   string
+	files  func() []string
+	reload func(ctx context.Context) error
+
+	read    [sha256.Size]byte
+	refused atomic.Pointer[string] // why the last change was not good, nil if it was
+}
+
+// newReloader watches the files of the parts, which were read just now.
+func newReloader(server *server, parts ...*part) (*reloader, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch the configuration: %w", err)
+		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	r := &reloader{selection: s, server: server, watcher: watcher, chain: in.chain, read: contents(in.Files)}
-	if err := r.watch(in.Files); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot watch the configuration: %w", err), watcher.Close())
+	r := &reloader{server: server, watcher: watcher, parts: parts}
+	for _, p := range parts {
+		p.read = contents(p.files())
+		if err := r.watch(p.files()); err != nil {
+			return nil, errors.Join(err, watcher.Close())
+		}
 	}
 	return r, nil
 }
@@ -55,19 +66,21 @@ func newReloader(s *selection, server *server, in selected) (*reloader, error) {
 // Kubernetes changes a mounted ConfigMap by replacing a link beside the files,
 // and editors replace files.
 func (r *reloader) watch(files []string) error {
-	var errs []error
 	for _, file := range files {
 		folders := []string{filepath.Dir(file)}
 		if target, err := filepath.EvalSymlinks(file); err == nil {
 			folders = append(folders, filepath.Dir(target))
 		}
 		for _, folder := range folders {
-			if !slices.Contains(r.watcher.WatchList(), folder) {
-				errs = append(errs, r.watcher.Add(folder))
+			if slices.Contains(r.watcher.WatchList(), folder) {
+				continue
+			}
+			if err := r.watcher.Add(folder); err != nil {
+				return fmt.Errorf("cannot watch the folder of %s: %w", file, err)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // run reloads until ctx ends.
@@ -82,47 +95,86 @@ func (r *reloader) run(ctx context.Context) {
 		case <-r.watcher.Events:
 			settled.Reset(settleTime)
 		case err := <-r.watcher.Errors:
-			r.server.log.Error("cannot watch the configuration", "error", fmt.Sprint(err))
+			r.server.log.Error("cannot watch files", "error", fmt.Sprint(err))
 			settled.Reset(settleTime) // events may have been lost
 		case <-settled.C:
-			r.reload(ctx)
+			for _, p := range r.parts {
+				r.reload(ctx, p)
+			}
 		}
 	}
 }
 
-func (r *reloader) reload(ctx context.Context) {
-	in, err := r.selection.load(r.chain)
-	read := contents(in.Files)
-	if read == r.read {
+// reload reads a part anew if it changed. If it changes, or comes to have other
+// files, while it is read, it is read once more.
+func (r *reloader) reload(ctx context.Context, p *part) {
+	now := contents(p.files())
+	if now == p.read {
 		return // something else in these folders changed
 	}
-	r.read = read
-	if err == nil {
-		err = r.follow(ctx, in)
+	var err error
+	for range readsMax {
+		p.read = now
+		err = errors.Join(p.reload(ctx), r.watch(p.files()))
+		if now = contents(p.files()); now == p.read {
+			break
+		}
 	}
-	err = errors.Join(err, r.watch(in.Files))
 	metrics := &r.server.metrics.reloads
 	if err != nil {
 		text := err.Error()
-		r.refused.Store(&text)
+		p.refused.Store(&text)
 		metrics.failures.Inc()
-		r.server.log.Error("configuration refused, the one before stays in use", "error", text)
+		r.server.log.Error(p.name+" refused, what was before stays in use", "error", text)
 		return
 	}
-	r.chain = in.chain
-	r.server.use(in.chain)
-	r.refused.Store(nil)
+	p.refused.Store(nil)
 	metrics.successes.Inc()
 	metrics.lastSuccess.Store(time.Now().Unix())
-	r.server.log.Info("configuration reloaded", "plugins", strings.Join(in.names(), ","))
+	r.server.log.Info(p.name + " reloaded")
 }
 
-// follow waits for what the configuration needs to know of the cluster.
-func (r *reloader) follow(ctx context.Context, in selected) error {
-	if err := r.selection.follow(ctx, in.Loaded, false, r.server.log, r.server.metrics.set); err != nil {
+// checks say for each part whether what is in use is what the files have.
+func (r *reloader) checks() []check {
+	var checks []check
+	for _, p := range r.parts {
+		checks = append(checks, check{p.name, func() (bool, string) {
+			if refused := p.refused.Load(); refused != nil {
+				return true, "a change was refused, what was before is in use: " + *refused
+			}
+			return true, ""
+		}})
+	}
+	return checks
+}
+
+// configPart is the configuration, which in was loaded from.
+func (s *selection) configPart(server *server, in selected) *part {
+	return &part{
+		name:  "configuration",
+		files: func() []string { return in.Files },
+		reload: func(ctx context.Context) error {
+			next, err := s.load(in.chain)
+			if err == nil {
+				err = s.await(ctx, server, next)
+			}
+			if err != nil {
+				in.Files = next.Files
+				return err
+			}
+			in = next
+			server.use(in.chain)
+			return nil
+		},
+	}
+}
+
+// await waits for what the configuration needs to know of the cluster.
+func (s *selection) await(ctx context.Context, server *server, in selected) error {
+	if err := s.follow(ctx, in.Loaded, false, server.log, server.metrics.set); err != nil {
 		return err
 	}
-	state := r.selection.namespaces.state.Load()
+	state := s.namespaces.state.Load()
 	if state == nil {
 		return nil
 	}

@@ -88,7 +88,7 @@ func TestReload(t *testing.T) {
 	before := s.get(t, "/metrics", 200)
 	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
 	until(t, "a change was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "config ok: a change was refused, the configuration before it is in use: "+file+":4: bogus: unknown field")
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, what was before is in use: "+file+":4: bogus: unknown field")
 	})
 	if code, body := x.answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
 		t.Errorf("after a bad change: got %d %s, want what was before", code, body)
@@ -104,7 +104,7 @@ func TestReload(t *testing.T) {
 	}
 	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
 	until(t, "a good change after a bad one", func() bool {
-		return s.get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]config ok\nok\n"
+		return s.get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]configuration ok\n[+]certificate ok\n[+]callers ok\nok\n"
 	})
 }
 
@@ -278,13 +278,19 @@ plugins:
     scope: '*'
   timeout: 1s
 server:
+  basicAuthFile: ""
   bindAddress: 127.0.0.1
+  clientCAFile: ""
+  maxConnectionAge: 10m0s
+  maxRequestBytesInflight: 268435456
+  maxRequestsInflight: 1000
   metricsBindAddress: :8080
   profiling: true
   securePort: 8443
   shutdownDelayDuration: 0s
   tlsCertFile: ""
   tlsPrivateKeyFile: ""
+  tokenAuthFile: ""
 `
 	if printed != want {
 		t.Errorf("got\n%s\nwant\n%s", printed, want)

@@ -41,6 +41,7 @@ func newServeCommand(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			return s.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -58,16 +59,23 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}
-	certificate, about, err := loadCertificate(o.certFile, o.keyFile)
-	if err != nil {
+	if err := errors.Join(o.certificate.load(), failed(o.callers.load())); err != nil {
 		return err
 	}
+	limitMemory()
 	log := newLog(stderr)
-	server := newServer(in.chain, log)
+	server := newServer(in.chain, &o.callers, log)
+	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
+	server.timeouts.maxAge = o.connectionAgeMax
+	server.metrics.set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", o.certificate.expiry)
 	if err := o.follow(ctx, in.Loaded, false, log, server.metrics.set); err != nil {
 		return failed(err)
 	}
-	reloader, err := newReloader(&o.selection, server, in)
+	reloader, err := newReloader(server,
+		o.configPart(server, in),
+		&part{name: "certificate", files: o.certificate.files, reload: func(context.Context) error { return o.certificate.load() }},
+		&part{name: "callers", files: o.callers.files, reload: func(context.Context) error { return o.callers.load() }},
+	)
 	if err != nil {
 		return failed(err)
 	}
@@ -86,10 +94,10 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	defer ops.Close()
 
-	webhooks, connections := server.http(), server.listen(ln, tlsConfig(certificate))
+	webhooks, connections := server.http(), server.listen(ln, o.certificate.config(o.callers.caFile != ""))
 	go func() { stopped <- webhooks.Serve(connections) }()
 	serving.Store(true)
-	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, about)
+	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, o.certificate.about())
 
 	select {
 	case err := <-stopped:
@@ -97,6 +105,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case <-ctx.Done():
 	}
 	serving.Store(false)
+	server.draining.Store(true)
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
 	return failed(finish(webhooks))
@@ -104,7 +113,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 // checks are what /readyz looks at.
 func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check {
-	return []check{
+	checks := []check{
 		{"serving", func() (bool, string) { return serving.Load(), "" }},
 		{"cluster", func() (bool, string) {
 			if err := o.namespaces.ready(); err != nil {
@@ -112,13 +121,8 @@ func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check 
 			}
 			return true, ""
 		}},
-		{"config", func() (bool, string) {
-			if refused := reloader.refused.Load(); refused != nil {
-				return true, "a change was refused, the configuration before it is in use: " + *refused
-			}
-			return true, ""
-		}},
 	}
+	return append(checks, reloader.checks()...)
 }
 
 // startOps starts the ops server, unless it has no address.

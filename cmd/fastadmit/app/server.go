@@ -48,6 +48,12 @@ type server struct {
 	metrics  *serverMetrics
 	log      *slog.Logger
 	timeouts timeouts
+	load     load
+	callers  *callers
+
+	// draining is set when the server is about to end: every answer closes its
+	// connection.
+	draining atomic.Bool
 }
 
 // serving is what a server serves until it is given something else.
@@ -58,8 +64,10 @@ type serving struct {
 
 // newServer returns a server for the chain's plugins. The chain must not be in
 // use yet.
-func newServer(chain *handlers.Chain, log *slog.Logger) *server {
-	s := &server{metrics: newServerMetrics(), log: log, timeouts: defaultTimeouts}
+func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
+	s := &server{callers: callers, log: log, timeouts: defaultTimeouts}
+	s.load.requestsMax, s.load.bytesMax = requestsInFlightMax, bytesInFlightMax
+	s.metrics = newServerMetrics(&s.load)
 	s.use(chain)
 	return s
 }
@@ -117,6 +125,7 @@ func (s *server) http() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.refuseBroken,
+		HeaderReceived:               s.limitBody,
 		MaxRequestBodySize:           bodyBytesMax,
 		ReadBufferSize:               headerBytesMax,
 		ReadTimeout:                  s.timeouts.read,
@@ -135,14 +144,15 @@ func (s *server) http() *fasthttp.Server {
 // handle answers one request. A panic of our own must not end the process.
 func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	start := ctx.Time()
-	s.metrics.inFlight.Add(1)
 	defer func() {
-		s.metrics.inFlight.Add(-1)
 		if v := recover(); v != nil {
 			s.log.Error("request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
 		}
 	}()
+	if s.draining.Load() || ctx.Conn().(*conn).isOld(start) {
+		ctx.SetConnectionClose()
+	}
 	e := s.serving.Load().endpoints[string(ctx.Path())]
 	if !s.accept(ctx, e) {
 		return
@@ -189,6 +199,10 @@ var contentTypeJSON = []byte("application/json")
 // accept refuses requests that carry no review.
 func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 	switch {
+	case !s.callers.knows(&ctx.Request.Header):
+		s.unauthorized(ctx)
+	case s.load.full(0):
+		s.overloaded(ctx)
 	case e == nil:
 		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(ctx.Path())))
 	case !ctx.IsPost():
@@ -205,6 +219,12 @@ func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 		return true
 	}
 	return false
+}
+
+// unauthorized refuses a request without the credentials that are asked for.
+func (s *server) unauthorized(ctx *fasthttp.RequestCtx) {
+	s.refuse(ctx, fasthttp.StatusUnauthorized, "Unauthorized",
+		"Authorization: want a token or password of --token-auth-file or --basic-auth-file")
 }
 
 // isJSON accepts application/json with any parameters.
@@ -238,6 +258,10 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var network net.Error
 	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge) && !s.callers.knows(&ctx.Request.Header):
+		s.unauthorized(ctx)
+	case errors.Is(err, fasthttp.ErrBodyTooLarge) && ctx.Request.Header.ContentLength() <= bodyBytesMax:
+		s.overloaded(ctx)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
 			fmt.Sprintf("body: got more than %d bytes, want at most that", bodyBytesMax))

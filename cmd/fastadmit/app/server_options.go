@@ -15,22 +15,40 @@ import (
 type serverOptions struct {
 	bindAddress        string
 	securePort         int32
-	certFile, keyFile  string
+	certificate        certificate
 	metricsBindAddress string
 	shutdownDelay      time.Duration
 	profiling          bool
+	requestsMax        int64
+	requestBytesMax    int64
+	connectionAgeMax   time.Duration
+	callers            callers
 }
 
 func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bindAddress, "bind-address", "0.0.0.0", "address to serve webhooks on")
 	flags.Int32Var(&o.securePort, "secure-port", 8443, "port to serve webhooks on; 0 lets the system choose")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "file with the serving certificate and its chain, PEM; made in memory if empty")
-	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
+	flags.StringVar(&o.certificate.certFile, "tls-cert-file", "", "file with the serving certificate and its chain, PEM; made in memory if empty")
+	flags.StringVar(&o.certificate.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
 	flags.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
 		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
+	flags.Int64Var(&o.requestsMax, "max-requests-inflight", requestsInFlightMax,
+		"how many requests may be in flight; the others get 429 with Retry-After, after which kube-apiserver tries again")
+	flags.Int64Var(&o.requestBytesMax, "max-request-bytes-inflight", bytesInFlightMax,
+		"how many bytes of requests may be in flight, in the same way")
+	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
+		"after about how long an answer closes its connection, so that calls spread over replicas; 0 for never")
+	flags.StringVar(&o.callers.caFile, "client-ca-file", "",
+		"file with certificates, PEM, one of which must have signed the client certificate of whoever calls")
+	flags.StringSliceVar(&o.callers.allowedNames, "client-allowed-names", nil,
+		"common names of client certificates that may call; empty for all that --client-ca-file signed")
+	flags.StringVar(&o.callers.tokenFile, "token-auth-file", "",
+		"file with bearer tokens that may call, a line of token,user,uid for each")
+	flags.StringVar(&o.callers.basicFile, "basic-auth-file", "",
+		"file with passwords that may call, a line of password,user,uid for each")
 }
 
 // fill takes from the configuration file what no flag says, and checks all of
@@ -38,18 +56,35 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	take(flags, "bind-address", &o.bindAddress, from.BindAddress)
 	take(flags, "secure-port", &o.securePort, from.SecurePort)
-	take(flags, "tls-cert-file", &o.certFile, from.TLSCertFile)
-	take(flags, "tls-private-key-file", &o.keyFile, from.TLSPrivateKeyFile)
+	take(flags, "tls-cert-file", &o.certificate.certFile, from.TLSCertFile)
+	take(flags, "tls-private-key-file", &o.certificate.keyFile, from.TLSPrivateKeyFile)
 	take(flags, "metrics-bind-address", &o.metricsBindAddress, from.MetricsBindAddress)
 	take(flags, "profiling", &o.profiling, from.Profiling)
 	if d := from.ShutdownDelayDuration; d != nil {
 		take(flags, "shutdown-delay-duration", &o.shutdownDelay, &d.Duration)
+	}
+	if d := from.MaxConnectionAge; d != nil {
+		take(flags, "max-connection-age", &o.connectionAgeMax, &d.Duration)
+	}
+	take(flags, "max-requests-inflight", &o.requestsMax, from.MaxRequestsInflight)
+	take(flags, "max-request-bytes-inflight", &o.requestBytesMax, from.MaxRequestBytesInflight)
+	take(flags, "client-ca-file", &o.callers.caFile, from.ClientCAFile)
+	take(flags, "token-auth-file", &o.callers.tokenFile, from.TokenAuthFile)
+	take(flags, "basic-auth-file", &o.callers.basicFile, from.BasicAuthFile)
+	if from.ClientAllowedNames != nil {
+		take(flags, "client-allowed-names", &o.callers.allowedNames, &from.ClientAllowedNames)
 	}
 	switch {
 	case o.securePort < 0 || o.securePort > 65535:
 		return fmt.Errorf("--secure-port: got %d, want 0 to 65535", o.securePort)
 	case o.shutdownDelay < 0:
 		return fmt.Errorf("--shutdown-delay-duration: got %s, want 0s or more", o.shutdownDelay)
+	case o.connectionAgeMax < 0:
+		return fmt.Errorf("--max-connection-age: got %s, want 0s or more", o.connectionAgeMax)
+	case o.requestsMax < 1:
+		return fmt.Errorf("--max-requests-inflight: got %d, want 1 or more", o.requestsMax)
+	case o.requestBytesMax < 1:
+		return fmt.Errorf("--max-request-bytes-inflight: got %d, want 1 or more", o.requestBytesMax)
 	}
 	return nil
 }
@@ -65,10 +100,19 @@ func (o *serverOptions) asFile() config.Server {
 	return config.Server{
 		BindAddress:           &o.bindAddress,
 		SecurePort:            &o.securePort,
-		TLSCertFile:           &o.certFile,
-		TLSPrivateKeyFile:     &o.keyFile,
+		TLSCertFile:           &o.certificate.certFile,
+		TLSPrivateKeyFile:     &o.certificate.keyFile,
 		MetricsBindAddress:    &o.metricsBindAddress,
 		ShutdownDelayDuration: &metav1.Duration{Duration: o.shutdownDelay},
 		Profiling:             &o.profiling,
+
+		MaxRequestsInflight:     &o.requestsMax,
+		MaxRequestBytesInflight: &o.requestBytesMax,
+		MaxConnectionAge:        &metav1.Duration{Duration: o.connectionAgeMax},
+
+		ClientCAFile:       &o.callers.caFile,
+		ClientAllowedNames: o.callers.allowedNames,
+		TokenAuthFile:      &o.callers.tokenFile,
+		BasicAuthFile:      &o.callers.basicFile,
 	}
 }

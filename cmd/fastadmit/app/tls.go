@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,34 +21,68 @@ import (
 // year, for it cannot be renewed without a restart.
 const memoryCertificateLife = 365 * 24 * time.Hour
 
-// tlsConfig returns how connections are secured: TLS 1.2 and up, and HTTP/1.1,
+// A certificate is the one that is served. Without files, it is made in memory.
+type certificate struct {
+	certFile, keyFile string
+	pair              atomic.Pointer[tls.Certificate]
+}
+
+// load reads the files, or makes a certificate. After an error, the one before
+// stays in use.
+func (c *certificate) load() error {
+	if (c.certFile == "") != (c.keyFile == "") {
+		return errors.New("--tls-cert-file and --tls-private-key-file go together")
+	}
+	if c.certFile == "" {
+		pair, err := newMemoryCertificate(time.Now())
+		if err != nil {
+			return failed(fmt.Errorf("cannot make a serving certificate: %w", err))
+		}
+		c.pair.Store(&pair)
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return failed(fmt.Errorf("cannot load the serving certificate from %s and %s: %w", c.certFile, c.keyFile, err))
+	}
+	c.pair.Store(&pair)
+	return nil
+}
+
+func (c *certificate) files() []string {
+	if c.certFile == "" {
+		return nil
+	}
+	return []string{c.certFile, c.keyFile}
+}
+
+// about says where the certificate is from.
+func (c *certificate) about() string {
+	if c.certFile != "" {
+		return "certificate from " + c.certFile
+	}
+	return fmt.Sprintf("certificate made in memory, sha256 %x", sha256.Sum256(c.pair.Load().Certificate[0]))
+}
+
+// expiry is when the certificate expires, in seconds since 1970.
+func (c *certificate) expiry() float64 { return float64(c.pair.Load().Leaf.NotAfter.Unix()) }
+
+// config returns how connections are secured: TLS 1.2 and up, and HTTP/1.1,
 // which is what kube-apiserver speaks to webhooks. Session tickets are off,
-// for kube-apiserver never resumes.
-func tlsConfig(certificate tls.Certificate) *tls.Config {
-	return &tls.Config{
-		Certificates:           []tls.Certificate{certificate},
+// for kube-apiserver never resumes. Client certificates are asked for but not
+// verified if askClients is set: who may call is said over HTTP, where
+// kube-apiserver shows why.
+func (c *certificate) config(askClients bool) *tls.Config {
+	config := &tls.Config{
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil },
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"http/1.1"},
 		SessionTicketsDisabled: true,
 	}
-}
-
-// loadCertificate reads the pair from files, or makes one in memory when no
-// file is named. About says where it is from.
-func loadCertificate(certFile, keyFile string) (certificate tls.Certificate, about string, err error) {
-	if (certFile == "") != (keyFile == "") {
-		return certificate, "", errors.New("--tls-cert-file and --tls-private-key-file go together")
+	if askClients {
+		config.ClientAuth = tls.RequestClientCert
 	}
-	if certFile != "" {
-		if certificate, err = tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-			return certificate, "", failed(fmt.Errorf("cannot load the serving certificate from %s and %s: %w", certFile, keyFile, err))
-		}
-		return certificate, "certificate from " + certFile, nil
-	}
-	if certificate, err = newMemoryCertificate(time.Now()); err != nil {
-		return certificate, "", failed(fmt.Errorf("cannot make a serving certificate: %w", err))
-	}
-	return certificate, fmt.Sprintf("certificate made in memory, sha256 %x", sha256.Sum256(certificate.Certificate[0])), nil
+	return config
 }
 
 // newMemoryCertificate makes a self-signed ECDSA P-256 certificate for this
@@ -80,5 +115,6 @@ func newMemoryCertificate(now time.Time) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }

@@ -1,0 +1,144 @@
+package app
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// callers are who may call the webhooks. Each of a certificate, a token and a
+// password that is configured must be right; without any, everybody may.
+type callers struct {
+	caFile, tokenFile, basicFile string
+	allowedNames                 []string
+
+	loaded atomic.Pointer[callersLoaded]
+}
+
+type callersLoaded struct {
+	roots             *x509.CertPool // nil if certificates are not asked for
+	tokens, passwords []credential   // nil if not asked for
+}
+
+// A credential is the hash of an Authorization header's value: comparing
+// hashes takes the same time whatever is in them.
+type credential [sha256.Size]byte
+
+func (c *callers) files() []string {
+	return slices.DeleteFunc([]string{c.caFile, c.tokenFile, c.basicFile}, func(file string) bool { return file == "" })
+}
+
+// load reads the files. After an error what was loaded before stays in use.
+func (c *callers) load() error {
+	var next callersLoaded
+	var errs []error
+	if c.caFile != "" {
+		content, err := os.ReadFile(c.caFile)
+		next.roots = x509.NewCertPool()
+		if err == nil && !next.roots.AppendCertsFromPEM(content) {
+			err = fmt.Errorf("%s: got no certificate, want at least one in PEM", c.caFile)
+		}
+		errs = append(errs, err)
+	} else if len(c.allowedNames) > 0 {
+		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file"))
+	}
+	var err error
+	// The files are those that kube-apiserver's flags of the same names take.
+	next.tokens, err = readCredentials(c.tokenFile, "token,user,uid", func(record []string) string { return "Bearer " + record[0] })
+	errs = append(errs, err)
+	next.passwords, err = readCredentials(c.basicFile, "password,user,uid", func(record []string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(record[1]+":"+record[0]))
+	})
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot load who may call: %w", err)
+	}
+	c.loaded.Store(&next)
+	return nil
+}
+
+// readCredentials reads a file with a credential in each line; "" gives nil.
+func readCredentials(file, format string, header func(record []string) string) ([]credential, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	reader := csv.NewReader(bytes.NewReader(content))
+	reader.FieldsPerRecord = -1
+	records, err := reader.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	all := make([]credential, 0, len(records))
+	for i, record := range records {
+		if len(record) < 3 || record[0] == "" || record[1] == "" {
+			return nil, fmt.Errorf("%s:%d: got %d fields, want %s, the first two of them not empty", file, i+1, len(record), format)
+		}
+		all = append(all, sha256.Sum256([]byte(header(record))))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: got no line, want at least one with %s", file, format)
+	}
+	return all, nil
+}
+
+// knows reports whether a request has the credentials that are asked for.
+func (c *callers) knows(header *fasthttp.RequestHeader) bool {
+	loaded := c.loaded.Load()
+	if loaded.tokens == nil && loaded.passwords == nil {
+		return true
+	}
+	got := sha256.Sum256(header.Peek(fasthttp.HeaderAuthorization))
+	found := 0
+	for _, want := range slices.Concat(loaded.tokens, loaded.passwords) {
+		found |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return found == 1
+}
+
+// check returns why whoever is at the other end of a connection may not call,
+// nil if they may.
+func (c *callers) check(state *tls.ConnectionState) *codec.Status {
+	loaded := c.loaded.Load()
+	if loaded.roots == nil {
+		return nil
+	}
+	unknown := func(why string) *codec.Status {
+		return &codec.Status{Code: http.StatusUnauthorized, Reason: "Unauthorized", Message: "client certificate: " + why}
+	}
+	if len(state.PeerCertificates) == 0 {
+		return unknown("got none, want one")
+	}
+	options := x509.VerifyOptions{
+		Roots: loaded.roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, certificate := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(certificate)
+	}
+	certificate := state.PeerCertificates[0]
+	if _, err := certificate.Verify(options); err != nil {
+		return unknown(err.Error())
+	}
+	if name := certificate.Subject.CommonName; len(c.allowedNames) > 0 && !slices.Contains(c.allowedNames, name) {
+		return &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden",
+			Message: fmt.Sprintf("client certificate: %q is not one of --client-allowed-names", name)}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/registration"
+)
+
+type manifestsOptions struct {
+	selection
+	name           string
+	namespace      string
+	serviceName    string
+	servicePort    int32
+	url            string
+	caBundleFile   string
+	timeoutSeconds int32
+	static         bool
+	kind           string
+}
+
+func newManifestsCommand(o *options) *cobra.Command {
+	m := &manifestsOptions{selection: selection{options: o}}
+	cmd := &cobra.Command{
+		Use:   "manifests",
+		Short: "Print the webhook configurations that register the enabled plugins",
+		Long: "Prints a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration with which\n" +
+			"kube-apiserver calls serve for what the enabled plugins handle, and for nothing else. Takes the\n" +
+			"flags and files that serve takes, to select the plugins. What else one must know goes to\n" +
+			"standard error. The flags below override the section registration of --config.",
+		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return m.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	m.addFlags(flags)
+	flags.StringVar(&m.name, "name", registration.DefaultName, "name of both configurations, and what the names of their webhooks end with")
+	flags.StringVarP(&m.namespace, "namespace", "n", registration.DefaultNamespace,
+		"namespace of the service; with --url, that which serve runs in, none if not given. No plugin sees its requests")
+	flags.StringVar(&m.serviceName, "service-name", registration.DefaultServiceName, "service by which kube-apiserver reaches serve")
+	flags.Int32Var(&m.servicePort, "service-port", registration.DefaultServicePort, "port of the service")
+	flags.StringVar(&m.url, "url", "", "URL by which kube-apiserver reaches serve, instead of a service")
+	flags.StringVar(&m.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
+	flags.Int32Var(&m.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "how long kube-apiserver waits for an answer, 1 to 30")
+	flags.BoolVar(&m.static, "static", false, "print the form that kube-apiserver reads from files; needs --url")
+	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration")
+	return cmd
+}
+
+func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
+	in, err := m.load(nil)
+	if err != nil {
+		return err
+	}
+	r, err := m.register(&in)
+	if err != nil {
+		return err
+	}
+	text, err := m.marshal(r)
+	if err != nil {
+		return err
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(stderr, "fastadmit: %s\n", note)
+	}
+	_, err = stdout.Write(text)
+	return failed(err)
+}
+
+func (m *manifestsOptions) register(in *selected) (*registration.Registration, error) {
+	options, err := m.overridden(registration.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var plugins []registration.Plugin
+	for _, plugin := range in.chain.Plugins() {
+		p := registration.Plugin{Plugin: plugin}
+		for _, configured := range in.Plugins {
+			if configured.Name == plugin.Name {
+				p.Criteria, p.FailurePolicy = configured.Criteria, configured.FailurePolicy
+			}
+		}
+		plugins = append(plugins, p)
+	}
+	r, err := registration.New(plugins, options, field.NewPath("registration"))
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return nil, errors.Join(all.Errors()...) // a line each
+	}
+	return r, err
+}
+
+// overridden returns the options with what flags say. They may share what they
+// point to with o.
+func (m *manifestsOptions) overridden(o registration.Options) (*registration.Options, error) {
+	given := m.flags.Changed
+	byService := given("service-name") || given("service-port")
+	if given("url") && byService {
+		return nil, errors.New("--url goes without --service-name and --service-port")
+	}
+	o.Static = m.static
+	if given("name") {
+		o.Name = m.name
+	}
+	if given("namespace") {
+		o.Namespace = m.namespace
+	}
+	if given("timeout-seconds") {
+		o.TimeoutSeconds = &m.timeoutSeconds
+	}
+	c := &o.ClientConfig
+	if given("url") {
+		c.URL, c.Service = &m.url, nil
+	}
+	if byService || given("namespace") && c.URL == nil {
+		c.URL, c.Service = nil, m.service(c.Service, cmp.Or(o.Namespace, registration.DefaultNamespace))
+	}
+	if given("ca-bundle-file") {
+		var err error
+		if c.CABundle, err = os.ReadFile(m.caBundleFile); err != nil {
+			return nil, failed(fmt.Errorf("cannot read --ca-bundle-file: %w", err))
+		}
+		if len(c.CABundle) == 0 {
+			return nil, failed(fmt.Errorf("--ca-bundle-file: %s is empty", m.caBundleFile))
+		}
+	}
+	return &o, nil
+}
+
+// service returns the service with what flags say, a new one in the namespace
+// if there is none.
+func (m *manifestsOptions) service(s *admissionregistrationv1.ServiceReference, namespace string) *admissionregistrationv1.ServiceReference {
+	if s == nil {
+		s = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: m.serviceName, Port: &m.servicePort}
+	}
+	s = s.DeepCopy()
+	if m.flags.Changed("namespace") {
+		s.Namespace = m.namespace
+	}
+	if m.flags.Changed("service-name") {
+		s.Name = m.serviceName
+	}
+	if m.flags.Changed("service-port") {
+		s.Port = &m.servicePort
+	}
+	return s
+}
+
+// marshal returns what there is of the kinds that are wanted, as documents of
+// YAML.
+func (m *manifestsOptions) marshal(r *registration.Registration) ([]byte, error) {
+	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+	if m.kind != "" && m.kind != mutating && m.kind != validating {
+		return nil, fmt.Errorf("--kind: got %q, want %s or %s", m.kind, mutating, validating)
+	}
+	var objects []any
+	if r.Mutating != nil && m.kind != validating {
+		objects = append(objects, r.Mutating)
+	}
+	if r.Validating != nil && m.kind != mutating {
+		objects = append(objects, r.Validating)
+	}
+	if len(objects) == 0 {
+		return nil, failed(fmt.Errorf("no enabled plugin needs a %s", m.kind))
+	}
+	var documents [][]byte
+	for _, object := range objects {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, failed(err)
+		}
+		documents = append(documents, document)
+	}
+	return bytes.Join(documents, []byte("---\n")), nil
+}
