@@ -191,10 +191,12 @@ func (a *apiServer) publish(c change) {
 	a.changed = make(chan struct{})
 }
 
-// forget has all versions before the present one expire.
-func (a *apiServer) forget() {
+// forget deletes a namespace and has all versions before that expire, of which
+// those who watch hear nothing.
+func (a *apiServer) forget(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	delete(a.objects, "namespaces//"+name)
 	a.version++
 	a.oldest, a.events = a.version, nil
 }

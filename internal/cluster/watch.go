@@ -176,19 +176,17 @@ func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- 
 		case event, more = <-events:
 		case <-stop:
 			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 		switch {
+		case ctx.Err() != nil: // which ends events, or makes one of type Error
+			return context.Cause(ctx)
 		case !more:
 			return end
-		case event.Type != watch.Error:
+		case event.Type == watch.Error:
+			s.failed(apierrors.FromObject(event.Object))
+		default:
 			quiet.Reset(s.timing.quiet)
 			s.hear()
-		case ctx.Err() != nil: // it says that the stream ended
-			return context.Cause(ctx)
-		default:
-			s.failed(apierrors.FromObject(event.Object))
 		}
 		end = nil
 		select {

@@ -152,9 +152,10 @@ func TestWatchIsCut(t *testing.T) {
 	run(t, s)
 
 	var cuts atomic.Int32
-	f := func(name string, answer func(w http.ResponseWriter)) {
+	f := func(name string, failures uint64, answer func(w http.ResponseWriter)) {
 		t.Helper()
 		cuts.Store(0)
+		faults := s.stores[0].faults.Get()
 		a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if isWatch(r) && strings.HasSuffix(r.URL.Path, "/namespaces") && cuts.Add(1) <= 3 {
 				answer(w)
@@ -165,6 +166,9 @@ func TestWatchIsCut(t *testing.T) {
 		a.put(namespace("one", "team", "before "+name))
 		a.cut()
 		eventually(t, name+": watches are cut", func() bool { return cuts.Load() > 3 })
+		if got := s.stores[0].faults.Get() - faults; got < failures {
+			t.Errorf("%s: %d failures were counted, want %d", name, got, failures)
+		}
 		a.put(namespace("one", "team", "after "+name))
 		eventually(t, name+": the change arrives", func() bool { return team(t, s, "one") == "after "+name })
 	}
@@ -173,53 +177,48 @@ func TestWatchIsCut(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 	}
-	f("at once", stream)
-	f("within the length of a frame", func(w http.ResponseWriter) {
+	f("at once", 3, stream)
+	f("within the length of a frame", 3, func(w http.ResponseWriter) {
 		stream(w)
 		w.Write([]byte{0, 0})
 	})
-	f("within a frame", func(w http.ResponseWriter) {
+	f("within a frame", 3, func(w http.ResponseWriter) {
 		stream(w)
 		w.Write([]byte{0, 0, 1, 0, 'x'})
 	})
-	f("by nonsense", func(w http.ResponseWriter) {
+	f("by nonsense", 3, func(w http.ResponseWriter) {
 		stream(w)
 		w.Write([]byte{0, 0, 0, 1, 'x'})
 	})
-	f("before it began", func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
-	f("by an error", func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) })
-	f("by too many", func(w http.ResponseWriter) { http.Error(w, "no", http.StatusTooManyRequests) })
-	if got := s.stores[0].faults.Get(); got == 0 {
-		t.Error("no failure was counted")
-	}
+	// client-go's REST client asks again by itself.
+	f("before it began", 0, func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
+	f("by an error", 3, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) })
+	f("by too many", 3, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusTooManyRequests) })
 }
 
-// TestExpired has a watch begin after what happened was forgotten: the deletion
+// TestExpired has a watch go on after what happened was forgotten: the deletion
 // is seen all the same.
 func TestExpired(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
 	a.put(namespace("two", "team", "a"))
-	s := a.newState(Options{})
+	var log logged
+	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, s)
-	var away atomic.Bool
-	away.Store(true)
-	a.intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		if away.Load() {
-			http.Error(w, "away", http.StatusServiceUnavailable)
-		}
-		return away.Load()
-	})
-	a.cut()
-	a.remove(namespace("two"))
-	a.forget()
+	heard := s.stores[0].heard.Load()
+	a.bookmark() // after a watch that brought nothing, client-go lists at once
+	eventually(t, "a bookmark arrives", func() bool { return s.stores[0].heard.Load() > heard })
+	a.forget("two")
 	if team(t, s, "two") != "a" {
 		t.Error("the last state was given up")
 	}
-	away.Store(false)
+	a.cut()
 	eventually(t, "the deletion arrives", func() bool { return team(t, s, "two") == "" })
 	if team(t, s, "one") != "a" {
 		t.Error("another namespace was lost")
+	}
+	if !strings.Contains(log.String(), "too old resource version") {
+		t.Errorf("the log does not say that the version expired: %s", log.String())
 	}
 }
 
@@ -354,7 +353,8 @@ func TestNobodyListens(t *testing.T) {
 func TestQuietWatch(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
-	s := a.newState(Options{})
+	var log logged
+	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s.stores[0].timing.quiet = 100 * time.Millisecond
 	var hang atomic.Bool
 	var hung atomic.Int32
@@ -372,6 +372,9 @@ func TestQuietWatch(t *testing.T) {
 	hang.Store(true)
 	a.cut()
 	eventually(t, "a watch hangs twice", func() bool { return hung.Load() > 1 })
+	if !strings.Contains(log.String(), errQuiet.Error()) {
+		t.Errorf("the log does not say that %v: %s", errQuiet, log.String())
+	}
 	a.put(namespace("one", "team", "b"))
 	hang.Store(false)
 	eventually(t, "the change arrives", func() bool { return team(t, s, "one") == "b" })

@@ -44,7 +44,8 @@ const (
 )
 
 // full reports whether there are more requests or bytes in flight than may be,
-// with so many bytes more to come.
+// with so many bytes more to come. What the read buffer has of a body already
+// is counted twice.
 func (l *load) full(coming int) bool {
 	return l.requests.Load() > l.requestsMax || l.bytes.Load()+int64(coming) > l.bytesMax
 }

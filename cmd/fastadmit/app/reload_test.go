@@ -18,9 +18,13 @@ import (
 
 const configHead = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n"
 
+// write makes a file, or replaces it at once.
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(file+".tmp", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".tmp", file); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -135,7 +135,10 @@ type exchange struct {
 }
 
 func (s *running) open(t testing.TB) *exchange {
-	conn := s.dial(t)
+	return exchangeOn(t, s.dial(t))
+}
+
+func exchangeOn(t testing.TB, conn net.Conn) *exchange {
 	return &exchange{t: t, conn: conn, reader: bufio.NewReader(conn)}
 }
 
@@ -399,9 +402,8 @@ func TestServeBodyLimit(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	f := func(size, code int) {
 		t.Helper()
-		body := append(bytes.Repeat([]byte(" "), size), corpus.MustRead(podCreate)...)[len(corpus.MustRead(podCreate)):]
 		x := s.open(t)
-		response, content := x.send(request("/validate", body))
+		response, content := x.send(request("/validate", padded(size)))
 		if response.StatusCode != code {
 			t.Errorf("%d bytes: got %s %.200s, want %d", size, response.Status, content, code)
 		}
@@ -409,6 +411,12 @@ func TestServeBodyLimit(t *testing.T) {
 	f(bodyBytesMax-1, 200)
 	f(bodyBytesMax, 200)
 	f(bodyBytesMax+1, 413)
+}
+
+// padded returns a body of that size.
+func padded(size int) []byte {
+	pod := corpus.MustRead(podCreate)
+	return append(bytes.Repeat([]byte(" "), size-len(pod)), pod...)
 }
 
 // TestServeTruncated cuts a request at every byte and closes: nothing hangs
