@@ -176,7 +176,7 @@ func TestCredentials(t *testing.T) {
 	// Nothing is read of a body without credentials: it need not even be sent.
 	x := s.open(t)
 	response, _ := x.send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
-	if response.StatusCode != 401 || !response.Close {
+	if response.StatusCode != http.StatusUnauthorized || !response.Close {
 		t.Errorf("without a body: got %s", response.Status)
 	}
 

@@ -67,6 +67,6 @@ func health(checks []check) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "%s%s\n", lines.String(), result) //nolint:errcheck // the client is gone
+		fmt.Fprintf(w, "%s%s\n", lines.String(), result)
 	}
 }

@@ -85,7 +85,7 @@ func (r *reloader) watch(files []string) error {
 
 // run reloads until ctx ends.
 func (r *reloader) run(ctx context.Context) {
-	defer r.watcher.Close()
+	defer func() { _ = r.watcher.Close() }() // nobody is to be told
 	settled := time.NewTimer(settleTime) // what changed before it was watched
 	defer settled.Stop()
 	for {
@@ -171,7 +171,7 @@ func (s *selection) configPart(server *server, in selected) *part {
 
 // await waits for what the configuration needs to know of the cluster.
 func (s *selection) await(ctx context.Context, server *server, in selected) error {
-	if err := s.follow(ctx, in.Loaded, false, server.log, server.metrics.set); err != nil {
+	if err := s.follow(ctx, in.Loaded, server.log, server.metrics.set); err != nil {
 		return err
 	}
 	state := s.namespaces.state.Load()

@@ -30,9 +30,9 @@ func write(t *testing.T, file, content string) {
 }
 
 // until waits for something to become true.
-func until(t *testing.T, what string, true func() bool) {
+func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !true(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not so: %s", what)
 		}
@@ -193,6 +193,14 @@ func TestClusterStateDir(t *testing.T) {
 	f(`"allowed":true`, "--cluster-state-dir="+state)
 	write(t, filepath.Join(state, "namespaces.yaml"), "")
 	f(`admission plugin AlwaysDeny failed: namespaces \"shop\" not found`, "--cluster-state-dir="+state)
+
+	for namespace, want := range map[string]string{"shop": "allowed", "strict": "denied"} {
+		write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: strict}}\n")
+		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: " + namespace + "}\n"
+		if got, errs, _ := execute(pod, "review", "-f", "-", "--config="+file); !strings.Contains(got, want) {
+			t.Errorf("review in %s: got %s %s, want %s", namespace, got, errs, want)
+		}
+	}
 
 	_, errs, code := execute("", "serve", "--config="+file, "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=")
 	if code != 1 || !strings.Contains(errs, "cannot look up the namespaces that a namespaceSelector asks for") {
