@@ -11,6 +11,7 @@ import (
 	"errors"
 	"net/http"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,11 @@ type Plugin struct {
 	Rules []Rule
 	// Mutates and Validates say which of Handler's functions New gives.
 	Mutates, Validates bool
+	// SideEffects is NoneOnDryRun for a plugin that does or remembers something
+	// beside answering, which it must then not do for a review whose DryRun is
+	// true. Empty is None. There is nothing else: kube-apiserver accepts no
+	// webhook that does more (k8s.io/api/admissionregistration/v1 SideEffectClass).
+	SideEffects admissionregistrationv1.SideEffectClass
 	// Needs says what the plugin does not run without, empty for nothing.
 	Needs string
 	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -27,7 +28,9 @@ func Plugin() handlers.Plugin {
 		Summary:   "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("events")},
 		Validates: true,
-		Needs:     "a configuration",
+		// A call takes from what the limits allow; that of a dry run does not.
+		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
+		Needs:       "a configuration",
 		New: func(config []byte) (handlers.Handler, error) {
 			return newHandler(config, time.Now)
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/match"
+	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
@@ -39,6 +40,8 @@ type Configuration struct {
 	Server Server `json:"server,omitzero"`
 	// Plugins say how plugins are run. Those that are not enabled may be there.
 	Plugins []Plugin `json:"plugins,omitempty"`
+	// Registration says how "fastadmit manifests" registers the plugins.
+	Registration registration.Options `json:"registration,omitzero"`
 }
 
 // Server are settings of the server, by the names of its flags.

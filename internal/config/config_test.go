@@ -70,6 +70,12 @@ plugins:
   - {action: deny, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}}
   - {action: warn}
 - name: DenyServiceExternalIPs
+registration:
+  name: admission.example.com
+  clientConfig:
+    service: {namespace: fastadmit, name: fastadmit, port: 8443}
+    caBundle: Y2VydA==
+  timeoutSeconds: 3
 `, `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -91,6 +97,9 @@ plugins:
 	}
 	if got := strings.Join(loaded.Files, " "); got != "own.yaml admission.yaml limits.yaml" {
 		t.Errorf("got files %s", got)
+	}
+	if r := loaded.Registration; r.Name != "admission.example.com" || *r.ClientConfig.Service.Port != 8443 || string(r.ClientConfig.CABundle) != "cert" || *r.TimeoutSeconds != 3 {
+		t.Errorf("got registration %+v", r)
 	}
 	if s := loaded.Settings["DenyServiceExternalIPs"]; s.Selector != nil || s.FailurePolicy != "" || s.Timeout != 0 {
 		t.Errorf("got %+v without anything said", s)
@@ -138,6 +147,8 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"server:\n  securePort: 65536\n  shutdownDelayDuration: -1s\n  maxRequestsInflight: 0\n", "",
 		"own.yaml:4: server.securePort: got 65536, want 0 to 65535", "own.yaml:5: server.shutdownDelayDuration: got -1s, want 0s or more",
 		"own.yaml:6: server.maxRequestsInflight: got 0, want 1 or more")
+	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
+		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
 	f(head+"server: {maxRequestBytesInflight: -1}", "", "own.yaml:3: server.maxRequestBytesInflight: got -1, want 1 or more")
 	f(head+`plugins:
@@ -173,7 +184,7 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: leave it out to match all that the plugin handles")
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
-		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins",
+		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory")
 	if _, err := Read(Source{File: "missing.yaml"}); err == nil || err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {

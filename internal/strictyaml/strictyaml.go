@@ -180,7 +180,7 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	if node.ShortTag() == "!!null" {
 		return
 	}
-	if t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(unmarshaler) {
+	if t.Kind() != reflect.Pointer && (reflect.PointerTo(t).Implements(unmarshaler) || t == reflect.TypeFor[[]byte]()) {
 		c.checkOwn(node, t, path)
 		return
 	}
@@ -212,7 +212,8 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// checkOwn checks a type that decodes itself, such as metav1.Duration.
+// checkOwn checks a type that decodes itself, such as metav1.Duration, and
+// bytes, which are in base64.
 func (c *checker) checkOwn(node *yaml.Node, t reflect.Type, path string) {
 	text, err := toJSON(node)
 	if err == nil {

@@ -66,7 +66,7 @@ func NewCommand(opts ...Option) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServeCommand(o), newReviewCommand(o), newPluginsCommand(o), newConfigCommand(o), newBenchCommand(), newVersionCommand(o))
+	root.AddCommand(newServeCommand(o), newReviewCommand(o), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newBenchCommand(), newVersionCommand(o))
 	return root
 }
 

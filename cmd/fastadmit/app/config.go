@@ -48,7 +48,7 @@ func (o *serveOptions) print(w io.Writer) error {
 func (o *serveOptions) effective(in *selected) *config.Configuration {
 	c := &config.Configuration{
 		APIVersion: config.APIVersion, Kind: config.Kind,
-		EnableAdmissionPlugins: in.names(), Server: o.asFile(),
+		EnableAdmissionPlugins: in.names(), Server: o.asFile(), Registration: in.Registration,
 	}
 	for _, plugin := range in.chain.Plugins() {
 		p := config.Plugin{Name: plugin.Name}

@@ -81,7 +81,7 @@ func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
 }
 
 func (m *manifestsOptions) register(in *selected) (*registration.Registration, error) {
-	options, err := m.overridden(registration.Options{})
+	options, err := m.overridden(in.Registration)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (r *reloader) watch(files []string) error {
 // run reloads until ctx ends.
 func (r *reloader) run(ctx context.Context) {
 	defer func() { _ = r.watcher.Close() }() // nobody is to be told
-	settled := time.NewTimer(settleTime) // what changed before it was watched
+	settled := time.NewTimer(settleTime)     // what changed before it was watched
 	defer settled.Stop()
 	for {
 		select {

@@ -37,8 +37,9 @@ func newReviewCommand(o *options) *cobra.Command {
 		Short: "Review a manifest or a recorded AdmissionReview without a server",
 		Long: "Runs the enabled plugins, mutating ones first, on each document of the files: YAML or\n" +
 			"JSON, an AdmissionReview or a plain manifest. Prints the decision and the patch. A manifest\n" +
-			"is taken as it is: kube-apiserver would fill in defaults first. Exits with 1 if anything\n" +
-			"was denied.",
+			"is taken as it is: kube-apiserver would fill in defaults first. Without --kubeconfig or\n" +
+			"--cluster-state-dir, each namespace is taken to have no labels but its name. Exits with 1\n" +
+			"if anything was denied.",
 		Example: "  fastadmit review -f pod.yaml --enable-admission-plugins=AlwaysPullImages -o object",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,8 +70,10 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	if err := r.follow(ctx, loaded.Loaded, true, nil, nil); err != nil {
-		return failed(err)
+	if r.namespaces.imagined = r.kubeconfig == "" && r.clusterStateDir == ""; !r.namespaces.imagined {
+		if err := r.follow(ctx, loaded.Loaded, nil, nil); err != nil {
+			return failed(err)
+		}
 	}
 	out := bufio.NewWriter(stdout)
 	denied := false

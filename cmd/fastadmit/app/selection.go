@@ -11,6 +11,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/handlers"
@@ -123,8 +124,8 @@ func (s *selection) checkFlags(known []string) error {
 }
 
 // follow makes the cluster known that the selectors ask, if they do and it is
-// not yet. Without a cluster it is an empty one if embedded is set.
-func (s *selection) follow(ctx context.Context, loaded *config.Loaded, embedded bool, log *slog.Logger, set *metrics.Set) error {
+// not yet.
+func (s *selection) follow(ctx context.Context, loaded *config.Loaded, log *slog.Logger, set *metrics.Set) error {
 	if !loaded.NeedsNamespaces || s.namespaces.state.Load() != nil {
 		return nil
 	}
@@ -132,7 +133,6 @@ func (s *selection) follow(ctx context.Context, loaded *config.Loaded, embedded 
 		Kinds:      []*cluster.Kind{cluster.Namespace},
 		Kubeconfig: s.kubeconfig,
 		Dir:        s.clusterStateDir,
-		Embedded:   embedded && s.kubeconfig == "" && s.clusterStateDir == "",
 		UserAgent:  "fastadmit",
 		Log:        log,
 		Metrics:    set,
@@ -155,10 +155,17 @@ func (s *selection) follow(ctx context.Context, loaded *config.Loaded, embedded 
 type namespaces struct {
 	state atomic.Pointer[cluster.State] // nil until then
 	known atomic.Pointer[cluster.Namespaces]
+
+	// imagined says that there is no cluster to ask: each namespace is there and
+	// has the label that Kubernetes gives it.
+	imagined bool
 }
 
 // Labels implements match.Namespaces.
 func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
+	if n.imagined {
+		return labels.Set{corev1.LabelMetadataName: name}, nil
+	}
 	known := n.known.Load()
 	if known == nil {
 		return nil, errors.New("the cluster is not followed") // follow comes before the chain is used

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update-manifests", false, "write what manifests prints to testdata anew")
+
+// caFile has a certificate to trust. It has served its time, which is for
+// whoever connects to find out.
+const caFile = "testdata/ca.crt"
+
+func TestManifests(t *testing.T) {
+	config := writeTestFile(t, "fastadmit.yaml", `apiVersion: fastadmit.io/v1alpha1
+kind: Configuration
+enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs, AlwaysDeny]
+plugins:
+- name: AlwaysPullImages
+  failurePolicy: Ignore
+  namespaceSelector: {matchLabels: {tenant: 'yes'}}
+- name: AlwaysDeny
+  rules: [{operations: [DELETE], apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+`)
+	f := func(name string, notes []string, args ...string) {
+		t.Helper()
+		got, stderr, code := execute("", append([]string{"manifests"}, args...)...)
+		file := filepath.Join("testdata", "manifests-"+name+".yaml")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code != exitDone || got != string(want) {
+			t.Errorf("%s: got exit code %d,\n%s\nwant 0,\n%s", name, code, got, want)
+		}
+		if want := "fastadmit: " + strings.Join(notes, "\nfastadmit: ") + "\n"; stderr != want {
+			t.Errorf("%s: got stderr\n%s\nwant\n%s", name, stderr, want)
+		}
+	}
+	const (
+		leftOut = "no plugin sees requests in the namespaces fastadmit, kube-node-lease, kube-system"
+		calls   = "kube-apiserver calls https://fastadmit.fastadmit.svc:443; the serving certificate must be valid for fastadmit.fastadmit.svc"
+		roots   = "without a caBundle, kube-apiserver trusts the certificate authorities of its own machine only"
+	)
+	f("service", []string{leftOut, calls, roots}, "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs")
+	f("flags", []string{
+		"no plugin sees requests in the namespaces infra, kube-node-lease, kube-system",
+		"kube-apiserver calls https://webhook.infra.svc:8443; the serving certificate must be valid for webhook.infra.svc",
+	}, "--enable-admission-plugins=DenyServiceExternalIPs", "-n", "infra", "--service-name=webhook", "--service-port=8443",
+		"--name=admission.example.com", "--timeout-seconds=2", "--ca-bundle-file="+caFile)
+	f("config", []string{leftOut, calls, roots}, "--config="+config)
+	f("url", []string{
+		"no plugin sees requests in the namespaces infra, kube-node-lease, kube-system",
+	}, "--enable-admission-plugins=StorageObjectInUseProtection", "-n", "infra", "--url=https://fastadmit.example.com/", "--ca-bundle-file="+caFile)
+	f("static", []string{
+		"no plugin sees requests in the namespaces kube-node-lease, kube-system",
+		"with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the namespace, so that fastadmit does not " +
+			"keep its own pods from starting",
+		"AlwaysDeny takes every resource: leases, events, node status and webhook configurations wait for fastadmit, also those that are " +
+			"cluster-scoped, for which no namespaceSelector counts; configure rules for it to narrow that",
+		"kube-apiserver reads mutating and validating configurations from different folders, named by staticManifestsDir in its " +
+			"AdmissionConfiguration, with the feature gate ManifestBasedAdmissionControlConfig",
+	}, "--enable-admission-plugins=AlwaysDeny", "--static", "--url=https://127.0.0.1:8443", "--ca-bundle-file="+caFile,
+		"--kind=ValidatingWebhookConfiguration")
+}
+
+func writeTestFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestManifestsWrong shows what the command says when it is used wrongly (2) or
+// cannot do what it was asked for (1). Then it prints nothing.
+func TestManifestsWrong(t *testing.T) {
+	f := func(code int, want string, args ...string) {
+		t.Helper()
+		stdout, stderr, got := execute("", append([]string{"manifests"}, args...)...)
+		if got != code || !strings.Contains(stderr, want) || stdout != "" {
+			t.Errorf("%q: got exit code %d, stderr %q, stdout %q, want %d with %q", args, got, stderr, stdout, code, want)
+		}
+	}
+	const images, services = "--enable-admission-plugins=AlwaysPullImages", "--enable-admission-plugins=DenyServiceExternalIPs"
+	f(2, "no admission plugin is enabled")
+	f(2, `unknown command "x"`, images, "x")
+	f(2, "fastadmit: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds\n", images, "--timeout-seconds=31")
+	f(2, "fastadmit: registration.clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive\n"+
+		"registration.timeoutSeconds: Invalid value: 0: ", images, "--timeout-seconds=0", "--service-port=0")
+	f(2, `registration.name: Invalid value: "fastadmit": it ends the names of webhooks`, images, "--name=fastadmit")
+	f(2, "registration.clientConfig.service.name: Required value", images, "--service-name=")
+	f(2, "registration.clientConfig.service.namespace: Required value", images, "--namespace=", "--service-name=a")
+	f(2, `registration.clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme`, images, "--url=http://a")
+	f(2, "--url goes without --service-name and --service-port", images, "--url=https://a", "--service-port=1")
+	f(2, "registration.clientConfig.url: Required value: is required for static manifests", images, "--static")
+	f(2, "registration.clientConfig.service: Forbidden: is not supported for static manifests; use url instead", images, "--static", "--service-port=1")
+	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration or ValidatingWebhookConfiguration`, images, "--kind=Pod")
+	f(1, "no enabled plugin needs a MutatingWebhookConfiguration", services, "--kind=MutatingWebhookConfiguration")
+	f(1, "cannot read --ca-bundle-file: open ", images, "--ca-bundle-file="+filepath.Join(t.TempDir(), "missing"))
+	f(1, "is empty", images, "--ca-bundle-file="+writeTestFile(t, "empty", ""))
+	f(2, "registration.clientConfig.caBundle: Invalid value: got no PEM block, want at least one certificate", images,
+		"--ca-bundle-file="+writeTestFile(t, "text", "text"))
+	f(1, "cannot enable plugin EventRateLimit: ", "--enable-admission-plugins=EventRateLimit")
+}

@@ -1,0 +1,252 @@
+// Package registration makes the webhook configurations with which
+// kube-apiserver calls fastadmit for the plugins that are enabled: as narrow as
+// the plugins allow, and checked as kube-apiserver checks them.
+package registration
+
+import (
+	"errors"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/match"
+)
+
+// Plugin is an enabled plugin, and what its configuration says about which
+// reviews it gets.
+type Plugin struct {
+	*handlers.Plugin
+	// Criteria narrow which reviews the plugin gets. match.New must accept them.
+	Criteria match.Criteria
+	// FailurePolicy is Fail, also if empty, or Ignore.
+	FailurePolicy admissionregistrationv1.FailurePolicyType
+}
+
+// Registration is what makes kube-apiserver call fastadmit.
+type Registration struct {
+	// Mutating and Validating are nil if no plugin needs them.
+	Mutating   *admissionregistrationv1.MutatingWebhookConfiguration
+	Validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Notes are what an operator must know about them, a sentence or two each.
+	Notes []string
+}
+
+// New returns the webhook configurations for plugins, which are in the order of
+// the table. There is one webhook for those whose failure policy is Fail and one
+// for those with Ignore, each for as many phases as plugins take part in.
+//
+// The webhooks' rules select what one of the plugins behind them handles and
+// its criteria select, and nothing else. Selectors are applied by fastadmit for
+// each plugin; they are those of the webhook as well if all plugins behind it
+// have the same ones.
+//
+// The options stand at path. The error is what kube-apiserver would refuse, with
+// paths to options and plugins; it joins all of it, for which it has a method
+// Errors() []error.
+func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, error) {
+	errs := []error{options.Validate(path)}
+	for i := range plugins {
+		errs = append(errs, validatePlugin(&plugins[i]))
+	}
+	if err := join(errs...); err != nil {
+		return nil, err
+	}
+	o := options.withDefaults()
+	r := &Registration{Notes: o.notes(plugins)}
+	if mutating := o.webhooks(plugins, handlers.Mutate); len(mutating) > 0 {
+		r.Mutating = &admissionregistrationv1.MutatingWebhookConfiguration{
+			TypeMeta: typeMeta("MutatingWebhookConfiguration"), ObjectMeta: o.objectMeta(),
+		}
+		for i := range mutating {
+			r.Mutating.Webhooks = append(r.Mutating.Webhooks, asMutating(&mutating[i]))
+		}
+	}
+	if validating := o.webhooks(plugins, handlers.Validate); len(validating) > 0 {
+		r.Validating = &admissionregistrationv1.ValidatingWebhookConfiguration{
+			TypeMeta: typeMeta("ValidatingWebhookConfiguration"), ObjectMeta: o.objectMeta(), Webhooks: validating,
+		}
+	}
+	if r.Mutating == nil && r.Validating == nil {
+		return nil, errors.New("no plugin handles anything that its configured rules select, so there is nothing to register")
+	}
+	return r, nil
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// objectMeta is what both configurations are called and labelled.
+func (o *Options) objectMeta() metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
+	if o.Static {
+		meta.Name = o.domain() + staticSuffix
+	}
+	return meta
+}
+
+// domain is what the names of webhooks end with.
+func (o *Options) domain() string { return strings.TrimSuffix(o.Name, staticSuffix) }
+
+// webhooks returns the phase's webhooks. What both kinds of webhooks have is
+// all that a validating one has.
+func (o *Options) webhooks(plugins []Plugin, phase handlers.Phase) (webhooks []admissionregistrationv1.ValidatingWebhook) {
+	for _, policy := range [...]admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
+		var behind []Plugin
+		for _, p := range plugins {
+			if p.takesPart(phase) && p.failurePolicy() == policy && len(p.atoms()) > 0 {
+				behind = append(behind, p)
+			}
+		}
+		if len(behind) > 0 {
+			webhooks = append(webhooks, o.webhook(behind, phase, policy))
+		}
+	}
+	return webhooks
+}
+
+func (p *Plugin) takesPart(phase handlers.Phase) bool {
+	return phase == handlers.Mutate && p.Mutates || phase == handlers.Validate && p.Validates
+}
+
+func (p *Plugin) failurePolicy() admissionregistrationv1.FailurePolicyType {
+	if p.FailurePolicy == "" {
+		return admissionregistrationv1.Fail
+	}
+	return p.FailurePolicy
+}
+
+// webhook returns the webhook for the plugins behind it. Nothing is left to
+// kube-apiserver's defaults: what is compared with the manifest later is equal.
+func (o *Options) webhook(behind []Plugin, phase handlers.Phase, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
+	policyName := strings.ToLower(string(policy))
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:          webhookName(phase, policy, o.domain()),
+		ClientConfig:  o.clientConfig("/" + phase.String() + "/" + policyName),
+		Rules:         rules(behind),
+		FailurePolicy: &policy,
+		MatchPolicy:   o.MatchPolicy,
+		NamespaceSelector: both(o.namespaceSelector(),
+			shared(behind, func(c *match.Criteria) *metav1.LabelSelector { return c.NamespaceSelector })),
+		ObjectSelector: both(o.ObjectSelector,
+			shared(behind, func(c *match.Criteria) *metav1.LabelSelector { return c.ObjectSelector })),
+		SideEffects:             sideEffects(behind),
+		TimeoutSeconds:          o.TimeoutSeconds,
+		AdmissionReviewVersions: o.AdmissionReviewVersions,
+		MatchConditions:         o.MatchConditions,
+	}
+}
+
+func webhookName(phase handlers.Phase, policy admissionregistrationv1.FailurePolicyType, domain string) string {
+	return phase.String() + "-" + strings.ToLower(string(policy)) + "." + domain
+}
+
+// asMutating adds what only mutating webhooks have. Plugins come to the same
+// result when they are called again on what they made (handlers.Handler.Admit),
+// so they may be.
+func asMutating(w *admissionregistrationv1.ValidatingWebhook) admissionregistrationv1.MutatingWebhook {
+	return admissionregistrationv1.MutatingWebhook{
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+		TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+		ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy), MatchConditions: w.MatchConditions,
+	}
+}
+
+// clientConfig says how to reach one of fastadmit's paths. A path that the
+// options have comes before it.
+func (o *Options) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
+	c := *o.ClientConfig.DeepCopy()
+	if c.Service != nil {
+		if c.Service.Path != nil {
+			path = strings.TrimSuffix(*c.Service.Path, "/") + path
+		}
+		c.Service.Path = &path
+		return c
+	}
+	u, err := url.Parse(*c.URL)
+	if err != nil {
+		panic(err) // Validate parsed it
+	}
+	u = u.JoinPath(path)
+	u.ForceQuery = false // of a "?" with nothing behind it
+	c.URL = new(u.String())
+	return c
+}
+
+// namespaceSelector leaves out where fastadmit runs and what a cluster needs to
+// get well again: what is down must not keep itself from coming back.
+func (o *Options) namespaceSelector() *metav1.LabelSelector {
+	return both(o.NamespaceSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: o.leftOut(),
+	}}})
+}
+
+// leftOut are the namespaces that no webhook is called for.
+func (o *Options) leftOut() []string {
+	names := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease}
+	if o.Namespace != "" {
+		names = append(names, o.Namespace)
+	}
+	if o.ClientConfig.Service != nil {
+		names = append(names, o.ClientConfig.Service.Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// shared returns the selector that all plugins have, nil if they differ or have
+// none. fastadmit calls none of them where it does not match, so that calling
+// fastadmit can be left out.
+func shared(plugins []Plugin, of func(*match.Criteria) *metav1.LabelSelector) *metav1.LabelSelector {
+	first := of(&plugins[0].Criteria)
+	for i := range plugins {
+		if !reflect.DeepEqual(of(&plugins[i].Criteria), first) {
+			return nil
+		}
+	}
+	return first
+}
+
+// both returns the selector that matches where a and b do. Nil matches all.
+func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {
+	selector := new(metav1.LabelSelector)
+	for _, s := range [...]*metav1.LabelSelector{a, b} {
+		if s == nil {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+			value := s.MatchLabels[key]
+			if other, taken := selector.MatchLabels[key]; taken && other != value {
+				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+					Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value},
+				})
+				continue
+			}
+			if selector.MatchLabels == nil {
+				selector.MatchLabels = make(map[string]string)
+			}
+			selector.MatchLabels[key] = value
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, s.MatchExpressions...)
+	}
+	return selector
+}
+
+// sideEffects is what a webhook has to declare for the plugins behind it.
+func sideEffects(plugins []Plugin) *admissionregistrationv1.SideEffectClass {
+	for _, p := range plugins {
+		if p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun {
+			return new(p.SideEffects)
+		}
+	}
+	return new(admissionregistrationv1.SideEffectClassNone)
+}

@@ -1,0 +1,277 @@
+package registration_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/registration"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// rule returns a rule with one of everything, or several where the text has
+// commas in it.
+func rule(operations, groups, versions, resources string) handlers.Rule {
+	r := handlers.Rule{
+		Groups: strings.Split(groups, ","), Versions: strings.Split(versions, ","), Resources: strings.Split(resources, ","),
+	}
+	for operation := range strings.SplitSeq(operations, ",") {
+		r.Operations = append(r.Operations, codec.Operation(operation))
+	}
+	return r
+}
+
+// plugin returns a plugin that mutates ("m"), validates ("v") or both.
+func plugin(name, does string, rules ...handlers.Rule) registration.Plugin {
+	return registration.Plugin{Plugin: &handlers.Plugin{
+		Name: name, Mutates: strings.Contains(does, "m"), Validates: strings.Contains(does, "v"), Rules: rules,
+	}}
+}
+
+// configured returns the plugin with criteria and perhaps a failure policy.
+func configured(p registration.Plugin, criteria string, policy admissionregistrationv1.FailurePolicyType) registration.Plugin {
+	if err := yaml.UnmarshalStrict([]byte(criteria), &p.Criteria); err != nil {
+		panic(err)
+	}
+	p.FailurePolicy = policy
+	return p
+}
+
+// options reads options as they stand in a file.
+func options(t *testing.T, text string) *registration.Options {
+	t.Helper()
+	o := new(registration.Options)
+	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return o
+}
+
+const (
+	pods    = "rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]"
+	tenants = "namespaceSelector: {matchLabels: {tenant: 'yes'}}"
+)
+
+func TestNew(t *testing.T) {
+	f := func(name, text string, plugins ...registration.Plugin) {
+		t.Helper()
+		r, err := registration.New(plugins, options(t, text), field.NewPath("registration"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got []byte
+		for _, note := range r.Notes {
+			got = append(got, "# "+note+"\n"...)
+		}
+		if r.Mutating != nil {
+			got = append(got, "---\n"+marshal(t, r.Mutating)...)
+		}
+		if r.Validating != nil {
+			got = append(got, "---\n"+marshal(t, r.Validating)...)
+		}
+		file := filepath.Join("testdata", name+".yaml")
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	images := plugin("Images", "mv", handlers.CreateUpdate("pods"))
+	services := plugin("Services", "v", handlers.CreateUpdate("services"))
+	events := plugin("Events", "v", handlers.CreateUpdate("events"))
+	events.Plugin.SideEffects = admissionregistrationv1.SideEffectClassNoneOnDryRun
+	volumes := plugin("Volumes", "m", rule("CREATE", "", "v1", "persistentvolumes,persistentvolumeclaims"),
+		rule("CREATE", "storage.k8s.io", "v1", "volumeattributesclasses"))
+
+	f("defaults", "", images, services, volumes)
+	f("policies", "", configured(images, "", admissionregistrationv1.Ignore), services,
+		configured(events, "", admissionregistrationv1.Ignore), configured(volumes, "", admissionregistrationv1.Fail))
+	f("side-effects", "", services, events)
+	f("everything", "", plugin("Deny", "mv", handlers.Any()))
+	f("everything-narrowed", "", configured(plugin("Deny", "v", handlers.Any()), pods, ""))
+	f("nothing-of-one", "", configured(services, pods, ""), images)
+	f("all-options", `
+name: admission.example.com
+labels: {app: fastadmit}
+annotations: {cert-manager.io/inject-ca-from: fastadmit/fastadmit}
+namespace: pods-are-here
+clientConfig:
+  service: {namespace: service-is-here, name: webhook, path: /fastadmit/, port: 8443}
+timeoutSeconds: 3
+matchPolicy: Exact
+namespaceSelector: {matchLabels: {a: b}}
+objectSelector: {matchExpressions: [{key: c, operator: Exists}]}
+matchConditions: [{name: no-nodes, expression: '!request.userInfo.username.startsWith("system:node:")'}]
+admissionReviewVersions: [v1beta1]
+`, images)
+	f("url", "{namespace: own, clientConfig: {url: 'https://fastadmit.example.com:8443/base/'}}", images)
+	f("selectors-of-all", "", configured(images, tenants, ""), configured(services, tenants, ""))
+	f("selectors-of-some", "", configured(images, tenants, ""), services)
+	f("selectors-that-clash", "{namespaceSelector: {matchLabels: {tenant: 'no', a: b}}}", configured(images, tenants, ""))
+}
+
+func TestNewStatic(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		o := options(t, "clientConfig: {url: 'https://127.0.0.1:8443'}")
+		o.Name, o.Static = name, true
+		r, err := registration.New([]registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		webhooks := r.Mutating.Webhooks[0].Name + " " + *r.Mutating.Webhooks[0].ClientConfig.URL
+		if got := r.Mutating.Name + " " + r.Validating.Name + " " + webhooks; got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
+		}
+	}
+	const url = " https://127.0.0.1:8443/mutate/fail"
+	f("", "fastadmit.io.static.k8s.io fastadmit.io.static.k8s.io mutate-fail.fastadmit.io"+url)
+	f("a.b.static.k8s.io", "a.b.static.k8s.io a.b.static.k8s.io mutate-fail.a.b"+url)
+}
+
+// TestNewKeepsItsArguments makes two registrations of the same ones.
+func TestNewKeepsItsArguments(t *testing.T) {
+	o := options(t, "{namespaceSelector: {matchLabels: {a: b}}, clientConfig: {service: {namespace: n, name: s, path: /p}}}")
+	plugins := []registration.Plugin{configured(plugin("Images", "mv", handlers.CreateUpdate("pods")), tenants, "")}
+	before := marshal(t, o) + marshal(t, plugins[0].Criteria)
+	for range 2 {
+		if _, err := registration.New(plugins, o, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := marshal(t, o) + marshal(t, plugins[0].Criteria); after != before {
+		t.Errorf("got\n%s\nwant\n%s", after, before)
+	}
+}
+
+func TestNewNothing(t *testing.T) {
+	_, err := registration.New([]registration.Plugin{configured(plugin("Services", "v", handlers.CreateUpdate("services")), pods, "")},
+		new(registration.Options), nil)
+	const want = "no plugin handles anything that its configured rules select, so there is nothing to register"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func marshal(t *testing.T, v any) string {
+	t.Helper()
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRules(t *testing.T) {
+	f := func(want string, plugins ...registration.Plugin) {
+		t.Helper()
+		r, err := registration.New(plugins, new(registration.Options), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, rule := range r.Validating.Webhooks[0].Rules {
+			got = append(got, show(&rule))
+		}
+		if got := strings.Join(got, "\n"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+	v := func(rules ...handlers.Rule) registration.Plugin { return plugin("P", "v", rules...) }
+	scoped := func(scope admissionregistrationv1.ScopeType, r handlers.Rule) handlers.Rule {
+		r.Scope = scope
+		return r
+	}
+	const cluster, namespaced = admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope
+
+	f("CREATE,UPDATE /v1 pods *", v(handlers.CreateUpdate("pods")), v(handlers.CreateUpdate("pods")))
+	f("CREATE,UPDATE /v1 events,pods,services *", v(handlers.CreateUpdate("services")), v(handlers.CreateUpdate("pods")), v(handlers.CreateUpdate("events")))
+	f("CREATE,DELETE,UPDATE /v1 pods *\nCREATE,UPDATE /v1 services *",
+		v(rule("DELETE,CREATE", "", "v1", "pods")), v(handlers.CreateUpdate("services")), v(handlers.CreateUpdate("pods")))
+	f("CREATE /v1 a *\nCREATE apps/v1 a,b *", v(rule("CREATE", ",apps", "v1", "a")), v(rule("CREATE", "apps", "v1", "b")))
+	f("CREATE batch/v1,v1beta1 jobs *", v(rule("CREATE", "batch", "v1beta1", "jobs")), v(rule("CREATE", "batch", "v1", "jobs")))
+	f("CREATE ,apps/v1 x *", v(rule("CREATE", "", "v1", "x")), v(rule("CREATE", "apps", "v1", "x")))
+	f("* */* */* *", v(handlers.Any()), v(handlers.CreateUpdate("pods")))
+	f("CREATE /v1 pods/* *", v(rule("CREATE", "", "v1", "pods,pods/exec,pods/*")))
+	f("CREATE /v1 */exec,pods *", v(rule("CREATE", "", "v1", "pods,pods/exec,*/exec")))
+	f("CREATE /v1 *,pods/exec *", v(rule("CREATE", "", "v1", "pods,pods/exec,*")))
+	f("CREATE /v1 */* *", v(rule("CREATE", "", "v1", "pods,pods/exec,*")), v(rule("CREATE", "", "v1", "*/*")))
+	f("* /v1 pods *\nCREATE */v1 pods *", v(rule("*", "", "v1", "pods")), v(rule("CREATE", "*", "v1", "pods")))
+	f("CREATE /v1 x Cluster", v(scoped(cluster, rule("CREATE", "", "v1", "x"))))
+	f("CREATE /v1 x *", v(scoped(cluster, rule("CREATE", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
+	f("* /v1 x *", v(scoped(cluster, rule("*", "", "v1", "x"))), v(scoped(namespaced, rule("*", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
+	f("CREATE /v1 x Namespaced\nUPDATE /v1 x Cluster", v(scoped(cluster, rule("UPDATE", "", "v1", "x"))), v(scoped(namespaced, rule("CREATE", "", "v1", "x"))))
+	// Names with what lists are joined with are names.
+	f("CREATE /v1 x,y *\nCREATE \",/v1 x *", v(rule("CREATE", "", "v1", "x,y")), v(handlers.Rule{
+		Operations: []codec.Operation{"CREATE"}, Groups: []string{`",`}, Versions: []string{"v1"}, Resources: []string{"x"},
+	}))
+
+	narrowed := func(operations, groups, versions, resources, scope string, rules ...handlers.Rule) registration.Plugin {
+		return configured(v(rules...), "rules: [{operations: ["+operations+"], apiGroups: ["+groups+"], apiVersions: ["+versions+
+			"], resources: ["+resources+"], scope: '"+scope+"'}]", "")
+	}
+	f("CREATE /v1 pods *", narrowed("CREATE, DELETE", "'', apps", "v1, v2", "pods, services", "*", handlers.CreateUpdate("pods")))
+	f("CREATE,UPDATE /v1 pods Namespaced", narrowed("'*'", "'*'", "'*'", "'*/*'", "Namespaced", handlers.CreateUpdate("pods")))
+	f("CREATE apps/v1 deployments Namespaced", narrowed("CREATE", "apps", "v1", "deployments", "Namespaced", handlers.Any()))
+	f("CREATE /v1 pods *\nUPDATE /v1 services *", narrowed("CREATE", "'*'", "'*'", "'*'", "*", handlers.CreateUpdate("pods")),
+		narrowed("UPDATE", "'*'", "'*'", "services", "*", handlers.CreateUpdate("services")))
+	f("CREATE /v1 pods/exec *", narrowed("CREATE", "''", "v1", "pods/*", "*", rule("CREATE", "", "v1", "*/exec")))
+	f("CREATE /v1 pods *", narrowed("CREATE", "''", "v1", "'*'", "*", rule("CREATE", "", "v1", "pods/*")))
+}
+
+func show(r *admissionregistrationv1.RuleWithOperations) string {
+	var operations []string
+	for _, o := range r.Operations {
+		operations = append(operations, string(o))
+	}
+	return strings.Join(operations, ",") + " " + strings.Join(r.APIGroups, ",") + "/" + strings.Join(r.APIVersions, ",") +
+		" " + strings.Join(r.Resources, ",") + " " + string(*r.Scope)
+}
+
+// TestSelectorsAreShared shows when the selectors of plugins are those of the
+// webhook.
+func TestSelectorsAreShared(t *testing.T) {
+	f := func(want bool, criteria ...string) {
+		t.Helper()
+		var plugins []registration.Plugin
+		for _, c := range criteria {
+			plugins = append(plugins, configured(plugin("P", "v", handlers.CreateUpdate("pods")), c, ""))
+		}
+		r, err := registration.New(plugins, new(registration.Options), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := r.Validating.Webhooks[0]
+		got := len(w.NamespaceSelector.MatchLabels)+len(w.ObjectSelector.MatchExpressions) > 0
+		if got != want {
+			t.Errorf("%q: got %v, want %v", criteria, got, want)
+		}
+	}
+	const objects = "objectSelector: {matchExpressions: [{key: a, operator: Exists}]}"
+	f(true, tenants)
+	f(true, tenants, tenants)
+	f(true, objects, objects)
+	f(true, tenants, strings.Replace(tenants, "'yes'", `"yes"`, 1))
+	f(false, tenants, "")
+	f(false, "", tenants)
+	f(false, tenants, strings.Replace(tenants, "yes", "no", 1))
+	f(false, tenants, tenants, objects)
+	f(false, "namespaceSelector: {}", tenants)
+}

@@ -1,0 +1,211 @@
+package registration
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// An atom is a rule for one of everything: it matches what equals each of its
+// parts, of which "*" equals all.
+type atom [parts]string
+
+// The parts of an atom. The subresource is empty for the resource itself.
+const (
+	operation = iota
+	group
+	version
+	resource
+	subresource
+	scope
+	parts
+)
+
+const all = "*"
+
+// explode returns the atoms of a rule, which match what it does.
+func explode(r *admissionregistrationv1.RuleWithOperations) (atoms []atom) {
+	for _, o := range r.Operations {
+		for _, g := range r.APIGroups {
+			for _, v := range r.APIVersions {
+				for _, pattern := range r.Resources {
+					name, sub, _ := strings.Cut(pattern, "/")
+					a := atom{string(o), g, v, name, sub, all}
+					if r.Scope != nil {
+						a[scope] = string(*r.Scope)
+					}
+					atoms = append(atoms, a)
+				}
+			}
+		}
+	}
+	return atoms
+}
+
+// and returns the atom that matches what a and b do, not ok if there is nothing.
+func (a atom) and(b atom) (atom, bool) {
+	for i := range a {
+		switch {
+		case a[i] == all:
+			a[i] = b[i]
+		case b[i] != all && b[i] != a[i]:
+			return a, false
+		}
+	}
+	return a, true
+}
+
+// atoms returns what the plugin handles and its criteria select.
+func (p *Plugin) atoms() (atoms []atom) {
+	var selected []atom
+	for i := range p.Criteria.Rules {
+		selected = append(selected, explode(&p.Criteria.Rules[i])...)
+	}
+	for i := range p.Rules {
+		rule := p.Rules[i].WithOperations()
+		handled := explode(&rule)
+		if p.Criteria.Rules == nil {
+			atoms = append(atoms, handled...)
+			continue
+		}
+		for _, h := range handled {
+			for _, s := range selected {
+				if a, ok := h.and(s); ok {
+					atoms = append(atoms, a)
+				}
+			}
+		}
+	}
+	return atoms
+}
+
+// rules returns the rules that match what one of the plugins gets, and nothing
+// else. None of them contains another. They are sorted, and so are their lists.
+func rules(plugins []Plugin) []admissionregistrationv1.RuleWithOperations {
+	set := make(map[atom]bool)
+	for i := range plugins {
+		for _, a := range plugins[i].atoms() {
+			set[a] = true
+		}
+	}
+	for a := range set {
+		if a[scope] != string(admissionregistrationv1.ClusterScope) {
+			continue
+		}
+		a[scope] = string(admissionregistrationv1.NamespacedScope)
+		if set[a] { // both are all
+			a[scope] = all
+			set[a] = true
+		}
+	}
+	var boxes []box
+	for a := range set {
+		if !isContained(a, set) {
+			boxes = append(boxes, newBox(a))
+		}
+	}
+	var merged []admissionregistrationv1.RuleWithOperations
+	for _, b := range merge(boxes) {
+		merged = append(merged, b.rule())
+	}
+	return merged
+}
+
+// isContained reports whether another atom of the set matches what a does: one
+// that is a with "*" in some of its parts.
+func isContained(a atom, set map[atom]bool) bool {
+	for wild := 1; wild < 1<<parts; wild++ {
+		wider := a
+		for i := range wider {
+			if wild&(1<<i) != 0 {
+				wider[i] = all
+			}
+		}
+		if wider != a && set[wider] {
+			return true
+		}
+	}
+	return false
+}
+
+// A box is a rule: it matches what has one of each of its lists, which are
+// sorted.
+type box [sides][]string
+
+// The sides of a box. Those before the scope are put together in this order:
+// operations come first, so that a resource is in one rule with all of its own.
+const (
+	operations = iota
+	resources
+	versions
+	groups
+	boxScope
+	sides
+)
+
+func newBox(a atom) box {
+	pattern := a[resource]
+	if a[subresource] != "" {
+		pattern += "/" + a[subresource]
+	}
+	return box{
+		operations: {a[operation]}, resources: {pattern}, versions: {a[version]}, groups: {a[group]}, boxScope: {a[scope]},
+	}
+}
+
+// key tells boxes apart that differ in another side than that.
+func (b *box) key(side int) string {
+	var key strings.Builder
+	for i, list := range b {
+		if i != side {
+			fmt.Fprintf(&key, "%q", list)
+		}
+	}
+	return key.String()
+}
+
+// merge makes one box of those that differ in one side only, as long as there
+// are any. Together they match what they did.
+func merge(boxes []box) []box {
+	for before := -1; before != len(boxes); {
+		before = len(boxes)
+		for side := range boxScope {
+			byKey := make(map[string]box)
+			for _, b := range boxes {
+				key := b.key(side)
+				if same, ok := byKey[key]; ok {
+					b[side] = slices.Concat(same[side], b[side])
+					slices.Sort(b[side])
+					b[side] = slices.Compact(b[side])
+				}
+				byKey[key] = b
+			}
+			boxes = slices.SortedFunc(maps.Values(byKey), compareBoxes)
+		}
+	}
+	return boxes
+}
+
+// compareBoxes sorts by groups and resources, as one looks for them.
+func compareBoxes(a, b box) int {
+	return cmp.Or(
+		slices.Compare(a[groups], b[groups]), slices.Compare(a[resources], b[resources]),
+		slices.Compare(a[versions], b[versions]), slices.Compare(a[operations], b[operations]),
+		slices.Compare(a[boxScope], b[boxScope]),
+	)
+}
+
+func (b *box) rule() admissionregistrationv1.RuleWithOperations {
+	r := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
+		APIGroups: b[groups], APIVersions: b[versions], Resources: b[resources],
+		Scope: new(admissionregistrationv1.ScopeType(b[boxScope][0])),
+	}}
+	for _, o := range b[operations] {
+		r.Operations = append(r.Operations, admissionregistrationv1.OperationType(o))
+	}
+	return r
+}
