@@ -60,6 +60,14 @@ fuzz: ## run every fuzz target for FUZZTIME
 bench: ## measure codec, diff and the plugins
 	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./handlers/... ./cmd/...
 
+.PHONY: compare
+compare: ## measure beside other webhooks and the transport alone; COMPAREFLAGS=-write updates tables
+	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
+
+.PHONY: bench-pprof
+bench-pprof: ## fail if a request allocates, or costs more than bench/compare/budget allows
+	cd bench/compare && go run ./budget $(BUDGETFLAGS)
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin

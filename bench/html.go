@@ -44,7 +44,7 @@ type viewRow struct {
 // no network.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"time": Time.Format, "number": Number.Format, "bytes": Bytes.Format,
+		"time": Time.Format, "number": Number.Format, "bytes": Bytes.Format, "class": class,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
@@ -53,7 +53,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i := range r.Series {
 		s := &r.Series[i]
 		if len(s.Rounds) > 0 {
-			v.Targets = append(v.Targets, viewTarget{Class: class(i), Name: s.Name, First: s.Rounds[0], Rounds: len(s.Rounds), Sum: s.sum()})
+			v.Targets = append(v.Targets, viewTarget{Class: class(i), Name: s.Name, First: s.Rounds[0], Rounds: len(s.Rounds), Sum: s.Total()})
 		}
 	}
 	if len(v.Targets) > 0 {

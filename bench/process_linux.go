@@ -5,39 +5,35 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// ticksPerSecond is USER_HZ, which Linux fixed at 100 for all that it tells
-// programs on the platforms that Go runs on.
-const ticksPerSecond = 100
-
 // readProcess returns the processor time that a process has used and its
-// resident memory in bytes (proc_pid_stat(5)).
+// resident memory in bytes (clock_getcpuclockid(3), proc_pid_statm(5)). The
+// time is exact to the microsecond; that in /proc is in steps of 10 ms.
 func readProcess(pid int) (cpu time.Duration, resident float64, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	const schedulerTime = 2 // of all threads, CPUCLOCK_SCHED (linux/posix-timers.h)
+	var used unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|schedulerTime, &used); err != nil {
+		return 0, 0, fmt.Errorf("cannot read its processor time: %w", err)
+	}
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0, 0, err
 	}
-	return parseStat(stat)
+	resident, err = parseStatm(statm)
+	return time.Duration(used.Nano()), resident, err
 }
 
-func parseStat(stat []byte) (cpu time.Duration, resident float64, err error) {
-	const (
-		utime, stime, rss = 11, 12, 21 // behind the name, which may have spaces
-		fieldsMin         = rss + 1
-	)
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < fieldsMin {
-		return 0, 0, fmt.Errorf("got %d fields behind the name of the process, want %d", len(fields), fieldsMin)
+// parseStatm returns the resident memory in bytes, which is the second of
+// seven numbers of pages.
+func parseStatm(statm []byte) (float64, error) {
+	fields := bytes.Fields(statm)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("got %d numbers of memory, want 7", len(fields))
 	}
-	var numbers [3]int64
-	for i, at := range []int{utime, stime, rss} {
-		if numbers[i], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
-			return 0, 0, err
-		}
-	}
-	cpu = time.Duration(numbers[0]+numbers[1]) * (time.Second / ticksPerSecond)
-	return cpu, float64(numbers[2]) * float64(os.Getpagesize()), nil
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return float64(pages) * float64(os.Getpagesize()), err
 }

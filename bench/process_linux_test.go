@@ -2,24 +2,45 @@ package bench
 
 import (
 	"os"
-	"strings"
+	"runtime"
 	"testing"
 	"time"
 )
 
-func TestParseStat(t *testing.T) {
-	const stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 22600 0 0 0 150 50 0 0 20 0 9 0 35 1830000 2000 18446744073709551615 1\n"
-	cpu, resident, err := parseStat([]byte(stat))
-	if err != nil || cpu != 2*time.Second || resident != float64(2000*os.Getpagesize()) {
-		t.Errorf("got %s, %g bytes and %v", cpu, resident, err)
+// TestReadProcess compares what is read of this process with what it knows:
+// that it computes, and that it has memory.
+func TestReadProcess(t *testing.T) {
+	before, resident, err := readProcess(os.Getpid())
+	if err != nil || before <= 0 || resident < 1<<20 || resident > 1<<36 {
+		t.Fatalf("got %s, %g bytes and %v", before, resident, err)
 	}
-	f := func(stat string) {
+	memory := make([]byte, 64<<20)
+	for started := time.Now(); time.Since(started) < 3*time.Millisecond; {
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i]++
+		}
+	}
+	after, more, err := readProcess(os.Getpid())
+	runtime.KeepAlive(memory)
+	if err != nil || after-before < time.Millisecond || after-before > time.Minute || more-resident < 32<<20 {
+		t.Errorf("got %s and %g bytes more after computing for 3ms with 64 MiB, error %v", after-before, more-resident, err)
+	}
+	if _, _, err := readProcess(1 << 30); err == nil {
+		t.Error("a process that cannot be is no error")
+	}
+}
+
+func TestParseStatm(t *testing.T) {
+	if resident, err := parseStatm([]byte("318345 5000 2345 1 0 60 0\n")); err != nil || resident != float64(5000*os.Getpagesize()) {
+		t.Errorf("got %g bytes and %v", resident, err)
+	}
+	f := func(statm string) {
 		t.Helper()
-		if _, _, err := parseStat([]byte(stat)); err == nil {
-			t.Errorf("%q is no error", stat)
+		if _, err := parseStatm([]byte(statm)); err == nil {
+			t.Errorf("%q is no error", statm)
 		}
 	}
 	f("")
-	f("42 (a) S 1")
-	f(strings.Replace(stat, " 150 ", " x ", 1))
+	f("318345")
+	f("318345 x 1")
 }

@@ -114,7 +114,7 @@ func (s *Series) writeText(w io.Writer) {
 		fmt.Fprintf(w, "  %d rounds: median, lowest, highest\n", len(s.Rounds))
 	}
 	fmt.Fprintln(w)
-	total := s.sum()
+	total := s.Total()
 	fmt.Fprintf(w, "  requests\t%d in %s s, %d failed", total.Requests, digits(total.Seconds), total.Failed)
 	writeCount(w, ", %d tried again", total.Retries)
 	writeCount(w, ", %d due but not sent", total.Unsent)

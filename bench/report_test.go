@@ -160,6 +160,25 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
+// What has colors says whose they are, rates too when there is nothing else.
+func TestPageHasLegends(t *testing.T) {
+	f := func(r *Report, want int) {
+		t.Helper()
+		content, err := os.ReadFile(writePage(t, r, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := regexp.MustCompile(`<li class="target[0-7]"><i></i><span>https://`)
+		if got := len(entry.FindAll(content, -1)); got != want {
+			t.Errorf("got %d names in legends, want %d", got, want)
+		}
+	}
+	full := fullReport()
+	f(full, 3)
+	f(&Report{Sweeps: full.Sweeps}, 1)
+	f(&Report{Series: full.Series}, 2)
+}
+
 // probe writes what the browser made of the plots to the end of the page.
 const probe = `<script>
 const found = {};

@@ -125,7 +125,7 @@ func (w *watch) note(text string) {
 	w.mu.Unlock()
 }
 
-// read reads what the target says that there is. What /proc says goes first.
+// read reads what the target says that there is. What the kernel says goes first.
 func (w *watch) read() (readings, error) {
 	var r readings
 	if w.target.MetricsURL != "" {

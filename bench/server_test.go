@@ -102,16 +102,17 @@ func TestServerSideFromProcess(t *testing.T) {
 func TestSweepFindsTheKnee(t *testing.T) {
 	f := func(capacity, from float64, disturbed int, wantLow, wantHigh float64) {
 		t.Helper()
-		s := &Sweep{Bound: 1000}
+		searches := []search{{Sweep: Sweep{Bound: 1000}, rate: from}}
+		s := &searches[0]
 		tried := 0
-		err := s.search(from, func(rate float64) (*Result, error) {
+		err := inTurns(searches, func(_ int, rate float64) (*Result, error) {
 			p99 := 100.0
 			if tried++; rate > capacity || tried == disturbed {
 				p99 = 5000
 			}
 			return &Result{Requests: 1, Rate: rate, Latency: Latency{P99: p99}}, nil
-		}, func() error { return nil })
-		if err != nil || s.Knee < wantLow || s.Knee > wantHigh {
+		}, func() bool { return false })
+		if err != nil || s.Knee < wantLow || s.Knee > wantHigh || len(s.Steps) > sweepStepsMax {
 			t.Errorf("capacity %g: got knee %g in %d steps, %v", capacity, s.Knee, len(s.Steps), err)
 		}
 	}
@@ -122,11 +123,36 @@ func TestSweepFindsTheKnee(t *testing.T) {
 	f(1e12, 500, 0, 1e8, 1e12)
 }
 
+// TestSweepsTakeTurns has two sweeps of which one ends sooner, and an
+// interruption.
+func TestSweepsTakeTurns(t *testing.T) {
+	f := func(interruptedAfter int, want string) {
+		t.Helper()
+		searches := []search{{Sweep: Sweep{Bound: 1000}, rate: 1}, {Sweep: Sweep{Bound: 1000}, rate: 1}}
+		var order strings.Builder
+		err := inTurns(searches, func(i int, rate float64) (*Result, error) {
+			fmt.Fprintf(&order, "%c%g ", 'a'+i, rate)
+			r := &Result{Requests: 1, Rate: rate}
+			if rate > float64(2*i) {
+				r.Failed = 1
+			}
+			return r, nil
+		}, func() bool { return strings.Count(order.String(), " ") >= interruptedAfter })
+		if got := strings.TrimSpace(order.String()); err != nil || got != want {
+			t.Errorf("got %s and %v, want %s", got, err, want)
+		}
+	}
+	f(100, "a1 b1 b2 a1 b4 b4 b3 b3 b2.5 b2.5 b2.25 b2.25 b2.125 b2.125 b2.0625 b2.0625")
+	f(2, "a1 b1")
+	f(3, "a1 b1 b2")
+	f(1, "a1 b1") // each has a step to show
+}
+
 func TestTooHigh(t *testing.T) {
 	s := &Sweep{Bound: 1000}
 	f := func(r Result, want string) {
 		t.Helper()
-		if got := s.tooHigh(1000, &r); got != want {
+		if got := s.why(1000, &r); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// sum adds up the rounds: counts, what was wrong, kinds, and the latencies of
-// all requests. Rates are those of the whole time.
-func (s *Series) sum() *Result {
+// Total adds up the rounds: counts, what was wrong, kinds, and the latencies of
+// all requests. Rates, what the server used and the timeline are not in it.
+func (s *Series) Total() *Result {
 	total := &Result{histogram: newHistogram()}
 	faults := make(map[Fault]*FaultCount)
 	kinds := make(map[string]*KindCount)

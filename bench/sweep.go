@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -47,70 +48,110 @@ type Step struct {
 // FindKnee runs an open loop at rising rates, each as long as the load says:
 // it doubles the rate until it is too high, then halves the interval. A rate
 // that is too high is tried a second time, for that may have come from
-// elsewhere on the machine. It begins at the rate of the load, or at 500 requests per second. A rate is too
-// high when the p99 latency is above the bound, requests fail, or less than 95
-// % of it is answered.
+// elsewhere on the machine. It begins at the rate of the load, or at 500
+// requests per second. A rate is too high when the p99 latency is above the
+// bound, requests fail, or less than 95 % of it is answered.
 func FindKnee(ctx context.Context, config Config, bound time.Duration) (*Sweep, error) {
-	if config.Load.Rate == 0 {
-		config.Load.Rate = sweepFrom
+	sweeps, err := FindKnees(ctx, bound, config)
+	if err != nil {
+		return nil, err
 	}
-	if config.Load.Duration == 0 {
-		return nil, fmt.Errorf("bench: got a sweep without a duration of its steps")
+	return &sweeps[0], nil
+}
+
+// FindKnees is FindKnee for several configs. They try their rates in turns,
+// every other time in the opposite order, so that what comes and goes on the
+// machine is in the numbers of all.
+func FindKnees(ctx context.Context, bound time.Duration, configs ...Config) ([]Sweep, error) {
+	searches := make([]search, len(configs))
+	for i := range configs {
+		if configs[i].Load.Duration == 0 {
+			return nil, errors.New("bench: got a sweep without a duration of its steps")
+		}
+		searches[i] = search{Sweep: Sweep{Bound: microseconds(bound)}, rate: cmp.Or(configs[i].Load.Rate, sweepFrom)}
 	}
-	s := &Sweep{Bound: microseconds(bound)}
-	err := s.search(config.Load.Rate, func(rate float64) (*Result, error) {
-		step := config
+	err := inTurns(searches, func(i int, rate float64) (*Result, error) {
+		step := configs[i]
 		step.Load.Rate = rate
 		result, err := Run(ctx, step)
 		if err == nil {
-			s.Target = result.Target
+			searches[i].Target = result.Target
 		}
 		return result, err
-	}, ctx.Err)
-	return s, err
+	}, func() bool { return ctx.Err() != nil })
+	sweeps := make([]Sweep, len(searches))
+	for i := range searches {
+		sweeps[i] = searches[i].Sweep
+	}
+	return sweeps, err
 }
 
-// search does the steps.
-func (s *Sweep) search(rate float64, run func(rate float64) (*Result, error), ended func() error) error {
-	var tooHigh float64
-	var again bool // the last step is done once more
-	for len(s.Steps) < sweepStepsMax {
-		result, err := run(rate)
-		if err != nil {
-			return err
+// inTurns takes the searches to their ends, a step of each in turn.
+func inTurns(searches []search, run func(i int, rate float64) (*Result, error), interrupted func() bool) error {
+	for turn := 0; ; turn++ {
+		var tried bool
+		for i := range searches {
+			if turn%2 == 1 {
+				i = len(searches) - 1 - i
+			}
+			s := &searches[i]
+			if s.over || interrupted() && len(s.Steps) > 0 {
+				continue
+			}
+			result, err := run(i, s.rate)
+			if err != nil {
+				return err
+			}
+			s.step(result, interrupted())
+			tried = true
 		}
-		step := &Step{Rate: rate, Why: s.tooHigh(rate, result), Result: result}
-		s.Steps = append(s.Steps, step)
-		if step.Why != "" && ended() == nil && !again {
-			again = true
-			continue
-		}
-		again = false
-		if ended() != nil {
-			step.Why = "interrupted"
+		if !tried {
 			return nil
-		}
-		if step.Why == "" {
-			s.Knee = rate
-		} else {
-			tooHigh = rate
-		}
-		switch {
-		case s.Knee == 0: // the first is too high
-			return nil
-		case tooHigh == 0:
-			rate *= 2
-		case tooHigh-s.Knee <= sweepPrecision*s.Knee:
-			return nil
-		default:
-			rate = (s.Knee + tooHigh) / 2
 		}
 	}
-	return nil
 }
 
-// tooHigh says why a rate is too high.
-func (s *Sweep) tooHigh(rate float64, r *Result) string {
+// A search is a sweep under way.
+type search struct {
+	Sweep
+	rate    float64 // that is tried next
+	tooHigh float64 // the lowest rate that is, 0 while there is none
+	again   bool    // the rate was too high, and is tried once more
+	over    bool
+}
+
+// step notes what came of the rate that was tried, and chooses the next.
+func (s *search) step(result *Result, interrupted bool) {
+	step := &Step{Rate: s.rate, Why: s.why(s.rate, result), Result: result}
+	s.Steps = append(s.Steps, step)
+	s.over = interrupted || len(s.Steps) == sweepStepsMax
+	if interrupted {
+		step.Why = "interrupted"
+		return
+	}
+	s.again = step.Why != "" && !s.again
+	switch {
+	case s.again:
+		return
+	case step.Why == "":
+		s.Knee = s.rate
+	default:
+		s.tooHigh = s.rate
+	}
+	switch {
+	case s.Knee == 0: // the first is too high
+		s.over = true
+	case s.tooHigh == 0:
+		s.rate *= 2
+	case s.tooHigh-s.Knee <= sweepPrecision*s.Knee:
+		s.over = true
+	default:
+		s.rate = (s.Knee + s.tooHigh) / 2
+	}
+}
+
+// why says why a rate is too high, "" if it is not.
+func (s *Sweep) why(rate float64, r *Result) string {
 	answered := r.Rate
 	if due := r.Requests + r.Unsent; due > 0 && r.Unsent == 0 && r.Seconds > 0 {
 		// All were sent: what is left of the rate is the wait for the last answer.

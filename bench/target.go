@@ -33,7 +33,7 @@ type Target struct {
 	// MetricsURL, if set, is where the server's /metrics are.
 	MetricsURL string
 	// PID, if not zero, is the server's process on this machine. Its processor
-	// time and memory are read from /proc.
+	// time and memory are read from the kernel.
 	PID int
 	// PprofURL is where the server's net/http/pprof handlers are, usually
 	// ".../debug/pprof".

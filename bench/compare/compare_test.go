@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/compare/contest"
+)
+
+// TestQuick runs everything once, with two contenders, and sees to it that
+// all numbers are there. How they are is not tested.
+func TestQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while")
+	}
+	document := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(document, []byte("<!-- compare: summary -->\n<!-- end -->\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, progress bytes.Buffer
+	o := options{quick: true, write: true, contenders: "nethttp", file: filepath.Join(t.TempDir(), "results.json"), documents: document}
+	if err := o.run(t.Context(), &stdout, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	results, err := readResults(o.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Shares and spreads of what did not happen are zero, or none.
+	zero := map[string]bool{"Handshakes": true, "Allocations": true, "Allocated": true, "Busy": true}
+	checkNumbers(t, "Results", reflect.ValueOf(*results), zero)
+	if len(results.Works) != 4 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Bursts) != 6 {
+		t.Errorf("got %+v", results)
+	}
+	content, err := os.ReadFile(document)
+	if err != nil || !strings.Contains(string(content), results.table("summary")) {
+		t.Errorf("got %s, %v", content, err)
+	}
+	for _, name := range tableNames {
+		if !strings.Contains(stdout.String(), results.table(name)) {
+			t.Errorf("table %s was not printed", name)
+		}
+	}
+}
+
+// checkNumbers looks for numbers that are not above zero.
+func checkNumbers(t *testing.T, path string, v reflect.Value, zero map[string]bool) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; !zero[name] {
+				checkNumbers(t, path+"."+name, v.Field(i), zero)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			checkNumbers(t, path, v.Index(i), zero)
+		}
+	case reflect.Float64:
+		if number := v.Float(); !(number > 0) || math.IsInf(number, 0) {
+			t.Errorf("%s: got %g", path, number)
+		}
+	}
+}
+
+// TestDocuments compares the tables in documents with results.json, from which
+// they are made.
+func TestDocuments(t *testing.T) {
+	results, err := readResults("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, name := range documents {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled, err := results.fill(string(content))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if filled != string(content) {
+			t.Errorf("%s has other tables than results.json, go run . -tables writes them anew", name)
+		}
+		begun := strings.Count(string(content), "<!-- compare:")
+		if found := len(place.FindAllString(string(content), -1)); found != begun {
+			t.Errorf("%s: got %d places for tables, of which %d have an end", name, begun, found)
+		}
+		tables += begun
+	}
+	if tables < len(tableNames) {
+		t.Errorf("got %d tables in %q, want all of %q", tables, documents, tableNames)
+	}
+}
+
+func TestFill(t *testing.T) {
+	spread := func(median float64) bench.Spread {
+		return bench.Spread{Median: median, Min: median / 2, Max: median * 2}
+	}
+	row := func(name string, cpu, busy float64) Row {
+		return Row{
+			Name: name, CPU: spread(cpu), Rate: spread(1e6 / cpu), Busy: spread(busy), Allocations: spread(1), Allocated: spread(24),
+			Resident: spread(1 << 24), ToFloor: spread(cpu / 10), ToOurs: spread(cpu / 20),
+		}
+	}
+	results := &Results{Works: []WorkResult{{
+		Name: "validate", About: "a plugin", RequestBytes: 1024, Slowest: "nethttp", Knee: 2000,
+		Rows: []Row{row(contest.Floor, 10, 0.5), row(contest.Ours, 20, 0.96)},
+		Rates: []RateGroup{{Share: 0.25, Rate: 500, Rows: []LatencyRow{
+			{Name: contest.Floor, Requests: 1000, P50: 100, P99: 200, P999: 300},
+			{Name: contest.Ours, Requests: 99, P50: 100, P99: 200, P999: 300},
+		}}},
+	}}}
+	f := func(name string, want ...string) {
+		t.Helper()
+		filled, err := results.fill("a\n<!-- compare: " + name + " -->\nold\n<!-- end -->\nb\n")
+		if err != nil || strings.Contains(filled, "old") || !strings.HasPrefix(filled, "a\n") || !strings.HasSuffix(filled, "\nb\n") {
+			t.Errorf("%s: got %s, %v", name, filled, err)
+		}
+		for _, part := range want {
+			if !strings.Contains(filled, part) {
+				t.Errorf("%s: got %s, want %s in it", name, filled, part)
+			}
+		}
+		if again, err := results.fill(filled); err != nil || again != filled {
+			t.Errorf("%s: got %s the second time, %v", name, again, err)
+		}
+	}
+	f("summary", "| 10 µs, 0.50x |", "| fastadmit: `fastadmit serve` | 20 µs |")
+	f("works", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
+		"| fastadmit | 20 µs (10 µs to 40 µs) | 2x (1x to 4x) | 1x (0.50x to 2x) | 50000 (")
+	f("latencies", "25 %: 500/s", "| floor | 100 µs, 200 µs, 300 µs |", "| fastadmit | 100 µs, -, - |")
+	if _, err := results.fill("<!-- compare: nothing -->\n<!-- end -->"); err == nil {
+		t.Error("a table that there is not is no error")
+	}
+}
+
+func TestIsIn(t *testing.T) {
+	f := func(list, name string, want bool) {
+		t.Helper()
+		if got := isIn(list, contest.Floor)(name); got != want {
+			t.Errorf("%q in %q: got %t", name, list, got)
+		}
+	}
+	f("", "nethttp", true)
+	f("nethttp,fastjson", "nethttp", true)
+	f("nethttp,fastjson", "kubewebhook", false)
+	f("nethttp", contest.Floor, true)
+}

@@ -1,0 +1,68 @@
+// Command controllerruntime is sigs.k8s.io/controller-runtime as its users use
+// it: its webhook, a decoder for the Pod, and PatchResponseFromRaw.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/fastadmit/fastadmit/bench/compare/serving"
+	"github.com/fastadmit/fastadmit/bench/compare/typed"
+)
+
+func main() {
+	ctrllog.SetLogger(logr.Discard())
+	o := serving.Flags()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		log.Fatal(err)
+	}
+	decoder := admission.NewDecoder(scheme)
+	hook := &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
+		return review(decoder, request, o.Work)
+	})}
+	// Its own server has no port of the system's choice. This is the handler
+	// that it would serve, metrics included.
+	handler, err := admission.StandaloneWebhook(hook, admission.StandaloneOptions{MetricsPath: "/"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	o.HTTP(handler)
+}
+
+func review(decoder admission.Decoder, request admission.Request, work string) admission.Response {
+	var pod corev1.Pod
+	if err := decoder.Decode(request, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if work == "validate" {
+		if err := typed.ValidatePrivileged(&pod); err != nil {
+			return admission.Denied(err.Error())
+		}
+		return admission.Allowed("")
+	}
+	var old *corev1.Pod
+	if request.Operation == admissionv1.Update {
+		old = new(corev1.Pod)
+		if err := decoder.DecodeRaw(request.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+	}
+	for _, mutate := range typed.Mutators(work) {
+		mutate(&pod, old)
+	}
+	mutated, err := json.Marshal(&pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, mutated)
+}

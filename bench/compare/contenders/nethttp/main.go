@@ -1,0 +1,86 @@
+// Command nethttp is what one writes without a library for webhooks: net/http
+// and encoding/json into the types of k8s.io/api. The patch is made by
+// comparing two encodings of the Pod.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/bench/compare/serving"
+	"github.com/fastadmit/fastadmit/bench/compare/typed"
+)
+
+func main() {
+	o := serving.Flags()
+	o.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := review(r.Body, o.Work)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(answer) //nolint:errcheck // the client is gone
+	}))
+}
+
+func review(body io.Reader, work string) ([]byte, error) {
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(content, &review); err != nil {
+		return nil, err
+	}
+	if review.Request == nil {
+		return nil, fmt.Errorf("got %s %s without a request", review.APIVersion, review.Kind)
+	}
+	review.Response, err = decide(review.Request, work)
+	if err != nil {
+		return nil, err
+	}
+	review.Response.UID = review.Request.UID
+	review.Request = nil
+	return json.Marshal(&review)
+}
+
+func decide(request *admissionv1.AdmissionRequest, work string) (*admissionv1.AdmissionResponse, error) {
+	var pod corev1.Pod
+	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+		return nil, err
+	}
+	if work == "validate" {
+		if err := typed.ValidatePrivileged(&pod); err != nil {
+			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusForbidden, Message: err.Error()}}, nil
+		}
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil
+	}
+	var old *corev1.Pod
+	if request.Operation == admissionv1.Update {
+		old = new(corev1.Pod)
+		if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
+			return nil, err
+		}
+	}
+	for _, mutate := range typed.Mutators(work) {
+		mutate(&pod, old)
+	}
+	mutated, err := json.Marshal(&pod)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := jsonpatch.CreatePatch(request.Object.Raw, mutated)
+	if err != nil || len(operations) == 0 {
+		return &admissionv1.AdmissionResponse{Allowed: true}, err
+	}
+	patch, err := json.Marshal(operations)
+	return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}, err
+}

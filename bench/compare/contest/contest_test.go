@@ -1,0 +1,198 @@
+package contest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+var arena *Arena
+
+// TestMain builds the contenders once.
+func TestMain(m *testing.M) {
+	code := 1
+	defer func() { os.Exit(code) }()
+	dir, err := os.MkdirTemp("", "contest")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		arena, err = NewArena(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	code = m.Run()
+}
+
+func everybody(string) bool { return true }
+
+// TestContenders has every contender do every work: what is measured, and
+// reviews beside them for which the plugins decide otherwise.
+func TestContenders(t *testing.T) {
+	works, err := Works()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range works {
+		t.Run(w.Name, func(t *testing.T) {
+			all, err := arena.StartAll(t.Context(), w, everybody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer StopAll(all)
+			if len(all) != len(Contenders) {
+				t.Errorf("got %d contenders, want %d", len(all), len(Contenders))
+			}
+			for i, p := range all {
+				if p.Contender != Contenders[i] {
+					t.Errorf("got %s at place %d, want %s", p.Contender.Name, i, Contenders[i].Name)
+				}
+				if p.Contender.Name == Floor { // it knows one answer
+					continue
+				}
+				for _, beside := range besides(t, w) {
+					if _, err := p.Check(t.Context(), beside); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// besides returns works for the same contenders with other reviews.
+func besides(t *testing.T, w *Work) []*Work {
+	t.Helper()
+	beside := func(about, object, oldObject, patch string) *Work {
+		var r admissionv1.AdmissionReview
+		if err := json.Unmarshal(w.Review, &r); err != nil {
+			t.Fatal(err)
+		}
+		r.Request.Operation, r.Request.Name = admissionv1.Create, ""
+		r.Request.Object.Raw, r.Request.OldObject.Raw = []byte(object), nil
+		if oldObject != "" {
+			r.Request.Operation, r.Request.OldObject.Raw = admissionv1.Update, []byte(oldObject)
+		}
+		review, err := json.Marshal(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Work{Name: w.Name + ", " + about, Review: review, Patch: patch, Denied: patch == ""}
+	}
+	// Nothing is missing in it that the types would add.
+	pod := func(spec, requests, container string) string {
+		return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web"},"spec":{` + spec +
+			`"containers":[{"name":"web","image":"docker.io/web","resources":{` + requests + `}` + container + `}]},"status":{}}`
+	}
+	const always = `{"op":"add","path":"/spec/containers/0/imagePullPolicy","value":"Always"}`
+	switch w.Serves {
+	case "validate":
+		return []*Work{
+			beside("privileged", pod("", "", `,"securityContext":{"privileged":true}`), "", ""),
+			beside("not privileged", pod("", "", `,"securityContext":{"privileged":false}`), "", "[]"),
+		}
+	case "mutate":
+		return []*Work{
+			beside("bare", pod("", "", ""), "", "["+always+"]"),
+			beside("as it should be", pod("", "", `,"imagePullPolicy":"Always"`), "", "[]"),
+			beside("image volume", pod(`"volumes":[{"name":"v","image":{"reference":"r"}}],`, "", ""), "",
+				"["+always+`,{"op":"add","path":"/spec/volumes/0/image/pullPolicy","value":"Always"}]`),
+			beside("same image", pod("", "", ""), pod("", "", ""), "[]"),
+			beside("new image", pod("", "", ""), strings.Replace(pod("", "", ""), "docker.io/web", "old", 1), "["+always+"]"),
+		}
+	case "ten":
+		return []*Work{beside("bare",
+			pod(`"terminationGracePeriodSeconds":1000,`, `"requests":{"example.com/gpu":"1"}`, ""), "",
+			"["+always+`,
+				{"op":"add","path":"/spec/tolerations","value":[
+					{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},
+					{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},
+					{"key":"example.com/gpu","operator":"Exists","effect":"NoSchedule"}]},
+				{"op":"add","path":"/spec/securityContext","value":{"seccompProfile":{"type":"RuntimeDefault"}}},
+				{"op":"add","path":"/spec/automountServiceAccountToken","value":false},
+				{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}},
+				{"op":"add","path":"/metadata/labels","value":{"cost-center":"unknown"}},
+				{"op":"replace","path":"/spec/containers/0/image","value":"mirror.example.com/web"},
+				{"op":"add","path":"/spec/containers/0/securityContext","value":{"allowPrivilegeEscalation":false}},
+				{"op":"replace","path":"/spec/terminationGracePeriodSeconds","value":300}]`)}
+	}
+	t.Fatalf("got the work %s, which has no other reviews", w.Serves)
+	return nil
+}
+
+// TestJudge has answers that are wrong.
+func TestJudge(t *testing.T) {
+	works, err := Works()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(uid string, allowed bool, patch string) []byte {
+		text, err := json.Marshal(map[string]any{
+			"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+			"response": map[string]any{"uid": uid, "allowed": allowed, "patch": []byte(patch)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	const uid = "c2cabb77-c72c-463d-aa23-d78813cacd6b" // of the recording
+	f := func(w *Work, answer []byte, want string) {
+		t.Helper()
+		if err := w.judge(answer); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	validate, mutate := works[0], works[1]
+	f(validate, answer(uid, true, ""), "")
+	f(mutate, answer(uid, true, mutate.Patch), "")
+	f(validate, answer(uid, true, pullAlways), "after top-level value")
+	f(validate, answer(uid, true, mutate.Patch), "want one that comes to")
+	f(mutate, answer(uid, true, ""), "want one that comes to")
+	f(mutate, answer(uid, true, `[{"op":"replace","path":"/nowhere/x","value":1}]`), "doc is missing")
+	f(mutate, answer(uid, false, ""), "got allowed false")
+	f(mutate, answer("other", true, mutate.Patch), "uid")
+	f(mutate, bytes.Replace(answer(uid, true, mutate.Patch), []byte(".k8s.io/v1"), []byte(".k8s.io/v2"), 1), "want AdmissionReview")
+	f(mutate, []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), "with a response")
+	f(mutate, []byte(`{`), "unexpected end")
+}
+
+// TestUpdateIsLarge holds the review of the update to what it is said to be.
+func TestUpdateIsLarge(t *testing.T) {
+	works, err := Works()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r admissionv1.AdmissionReview
+	if err := json.Unmarshal(works[3].Review, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range [][]byte{r.Request.Object.Raw, r.Request.OldObject.Raw} {
+		if got := len(object); got < updateBytes*99/100 || got > updateBytes*101/100 {
+			t.Errorf("got an object of %d bytes, want %d", got, updateBytes)
+		}
+	}
+}
+
+// TestStart has a contender that cannot start, and one that is not there.
+func TestStart(t *testing.T) {
+	works, err := Works()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := *works[0]
+	wrong.Plugins = []string{"NoSuchPlugin"}
+	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil || !strings.Contains(err.Error(), `unknown admission plugin`) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := arena.Start(Contender{Name: "nobody"}, works[0], Settings{}, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

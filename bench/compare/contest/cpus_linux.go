@@ -1,0 +1,76 @@
+package contest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpus are the processors that this process and the contenders may run on.
+type cpus struct{ own, servers unix.CPUSet }
+
+// splitCPUs gives the last processor to the servers and the others to this
+// process. A single one is shared.
+func splitCPUs() (cpus, error) {
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return cpus{}, err
+	}
+	c := cpus{own: all}
+	last := -1
+	for i := range 1024 {
+		if all.IsSet(i) {
+			last = i
+		}
+	}
+	c.servers.Set(last)
+	if all.Count() > 1 {
+		c.own.Clear(last)
+	}
+	runtime.GOMAXPROCS(c.own.Count())
+	// Threads inherit from the one that starts them; in the second round are
+	// those that were started during the first.
+	for range 2 {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return c, err
+		}
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				return c, err
+			}
+			if err := unix.SchedSetaffinity(id, &c.own); err != nil && err != unix.ESRCH {
+				return c, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// String says which processors are whose.
+func (c *cpus) String() string {
+	if c.own == c.servers {
+		return "generator and server share one processor"
+	}
+	return fmt.Sprintf("the server has one processor, the generator %d", c.own.Count())
+}
+
+// start starts a command on the processor of the servers: a process inherits
+// where the thread that starts it may run.
+func (c *cpus) start(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.SchedSetaffinity(0, &c.servers); err != nil {
+		return err
+	}
+	err := cmd.Start()
+	if back := unix.SchedSetaffinity(0, &c.own); back != nil {
+		return back
+	}
+	return err
+}

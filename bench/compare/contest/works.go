@@ -1,0 +1,194 @@
+package contest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+)
+
+// A Work is what contenders do to a review.
+type Work struct {
+	Name string
+	// About says what it is, in Markdown.
+	About string
+	// Serves is how contenders call it: validate, mutate or ten.
+	Serves string
+	// Plugins and Path are how fastadmit does it.
+	Plugins []string
+	Path    string
+	// Review is what is sent, as kube-apiserver writes it.
+	Review []byte
+	// Patch is what the answer must come to, by RFC 6902. The review is denied
+	// if Denied is set.
+	Patch  string
+	Denied bool
+}
+
+// The plugins of the works, in the order of fastadmit.
+var (
+	validating = []string{"PrivilegedContainers"}
+	mutating   = []string{"AlwaysPullImages"}
+	ten        = []string{
+		"AlwaysPullImages", "DefaultTolerationSeconds", "ExtendedResourceToleration", "SeccompProfile", "ServiceAccountToken",
+		"NodeSystem", "CostCenter", "RegistryMirror", "PrivilegeEscalation", "GracePeriod",
+	}
+)
+
+// recorded is the Pod that all works are about: three containers, three
+// volumes, affinity, tolerations, managed fields.
+const recorded = "pods-create-v1-1.json"
+
+// updateBytes is the size of each of the two objects of the work "update".
+const updateBytes = 1 << 20
+
+const pullAlways = `{"op":"replace","path":"/spec/initContainers/0/imagePullPolicy","value":"Always"},
+{"op":"replace","path":"/spec/containers/0/imagePullPolicy","value":"Always"},
+{"op":"replace","path":"/spec/containers/1/imagePullPolicy","value":"Always"}`
+
+// Works returns all works.
+func Works() ([]*Work, error) {
+	pod := corpus.MustRead(recorded)
+	update, err := largeUpdate(pod, updateBytes)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the review of the update: %w", err)
+	}
+	return []*Work{
+		{
+			Name: "validate", About: "one plugin that validates: no privileged containers", Serves: "validate",
+			Plugins: validating, Path: "/validate", Review: pod, Patch: "[]",
+		}, {
+			Name: "mutate", About: "AlwaysPullImages, with a patch of three operations", Serves: "mutate",
+			Plugins: mutating, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + "]",
+		}, {
+			Name: "ten", About: "ten plugins that mutate, with a patch of ten operations", Serves: "ten",
+			Plugins: ten, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + `,
+				{"op":"add","path":"/spec/securityContext/seccompProfile","value":{"type":"RuntimeDefault"}},
+				{"op":"add","path":"/spec/automountServiceAccountToken","value":false},
+				{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}},
+				{"op":"add","path":"/metadata/labels/cost-center","value":"unknown"},
+				{"op":"replace","path":"/spec/containers/1/image","value":"mirror.example.com/library/envoy@sha256:beb6bd6a68f114c1dc2ea4b28db81bdf91de202a9014972bec5e4d9171d90ed0"},
+				{"op":"add","path":"/spec/initContainers/0/securityContext","value":{"allowPrivilegeEscalation":false}},
+				{"op":"add","path":"/spec/containers/1/securityContext","value":{"allowPrivilegeEscalation":false}}]`,
+		}, {
+			Name: "update", About: "AlwaysPullImages on an UPDATE with a new image, two objects of 1 MiB", Serves: "mutate",
+			Plugins: mutating, Path: "/mutate", Review: update, Patch: "[" + pullAlways + "]",
+		},
+	}, nil
+}
+
+// largeUpdate makes an UPDATE of the Pod that a review creates: with a new
+// image, and with so many variables that each of the two objects has the size.
+func largeUpdate(review []byte, size int) ([]byte, error) {
+	var r admissionv1.AdmissionReview
+	var pod corev1.Pod
+	if err := errors.Join(json.Unmarshal(review, &r), json.Unmarshal(r.Request.Object.Raw, &pod)); err != nil {
+		return nil, err
+	}
+	pod.Name = "web-8d7c59b89-x2x7k"
+	variable := func(i int) corev1.EnvVar {
+		return corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%06d", i), Value: fmt.Sprintf("the value of variable %06d", i)}
+	}
+	one, err := json.Marshal(variable(0))
+	if err != nil {
+		return nil, err
+	}
+	environment := &pod.Spec.Containers[0].Env
+	for i := range size / (len(one) + len(",")) {
+		*environment = append(*environment, variable(i))
+	}
+	if r.Request.Object.Raw, err = json.Marshal(&pod); err != nil {
+		return nil, err
+	}
+	pod.Spec.Containers[0].Image += "-before"
+	if r.Request.OldObject.Raw, err = json.Marshal(&pod); err != nil {
+		return nil, err
+	}
+	r.Request.Name, r.Request.Operation = pod.Name, admissionv1.Update
+	r.Request.Options.Raw = []byte(strings.Replace(string(r.Request.Options.Raw), "CreateOptions", "UpdateOptions", 1))
+	return json.Marshal(&r)
+}
+
+// Check sends the process the review of a work and returns its answer, or what
+// is wrong with it.
+func (p *Process) Check(ctx context.Context, w *Work) ([]byte, error) {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.Target.TLS.Clone()}, Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=10s", bytes.NewReader(w.Review))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot do %s: %w", p.Contender.Name, w.Name, err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("got status %s", response.Status)
+	}
+	if err == nil {
+		err = w.judge(answer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s does %s wrong: %w; the answer is %.2000s", p.Contender.Name, w.Name, err, answer)
+	}
+	return answer, nil
+}
+
+// judge says what is wrong with an answer.
+func (w *Work) judge(answer []byte) error {
+	var sent, got admissionv1.AdmissionReview
+	if err := errors.Join(json.Unmarshal(w.Review, &sent), json.Unmarshal(answer, &got)); err != nil {
+		return err
+	}
+	switch r := got.Response; {
+	case r == nil || got.Kind != sent.Kind || got.APIVersion != sent.APIVersion:
+		return fmt.Errorf("got %s of %s, want %s of %s with a response", got.Kind, got.APIVersion, sent.Kind, sent.APIVersion)
+	case r.UID != sent.Request.UID:
+		return fmt.Errorf("got uid %q, want %q", r.UID, sent.Request.UID)
+	case r.Allowed == w.Denied:
+		return fmt.Errorf("got allowed %t, want %t", r.Allowed, !w.Denied)
+	case w.Denied:
+		return nil
+	}
+	gotObject, err := apply(sent.Request.Object.Raw, got.Response.Patch)
+	if err != nil {
+		return err
+	}
+	wantObject, err := apply(sent.Request.Object.Raw, []byte(w.Patch))
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(gotObject, wantObject) {
+		return fmt.Errorf("got the patch %s, want one that comes to %s", got.Response.Patch, w.Patch)
+	}
+	return nil
+}
+
+// apply returns the object as it is with a patch, which may be empty.
+func apply(object, patch []byte) (patched any, err error) {
+	if len(patch) > 0 {
+		operations, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, err
+		}
+		if object, err = operations.Apply(object); err != nil {
+			return nil, err
+		}
+	}
+	return patched, json.Unmarshal(object, &patched)
+}

@@ -1,0 +1,136 @@
+// Command compare measures fastadmit beside other ways to write an admission
+// webhook, and beside the floor: what the transport alone costs. All do the
+// same work in processes of their own, on a processor that the generator
+// leaves alone, and are measured in turns. ../README.md tells the method.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/compare/contest"
+)
+
+type options struct {
+	quick      bool
+	works      string
+	contenders string
+	write      bool
+	tables     bool
+	file       string
+	documents  string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
+	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,bursts; all if empty")
+	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
+	flag.BoolVar(&o.write, "write", false, "write the results to -file and the tables into -documents")
+	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents")
+	flag.StringVar(&o.file, "file", "results.json", "file with the results")
+	flag.StringVar(&o.documents, "documents", strings.Join(documents, ","), "documents with places for the tables")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := o.run(ctx, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(ctx context.Context, stdout, progress io.Writer) error {
+	if o.tables {
+		results, err := readResults(o.file)
+		if err != nil {
+			return err
+		}
+		return results.writeDocuments(strings.Split(o.documents, ","))
+	}
+	results, err := o.measure(ctx, progress)
+	if err != nil {
+		return err
+	}
+	for _, name := range tableNames {
+		fmt.Fprintln(stdout, results.table(name))
+	}
+	if !o.write {
+		return nil
+	}
+	if err := results.write(o.file); err != nil {
+		return err
+	}
+	return results.writeDocuments(strings.Split(o.documents, ","))
+}
+
+func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, error) {
+	dir, err := os.MkdirTemp("", "fastadmit-compare")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintln(progress, "building the contenders")
+	arena, err := contest.NewArena(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	works, err := contest.Works()
+	if err != nil {
+		return nil, err
+	}
+	m := &measurer{plan: full, arena: arena, named: isIn(o.contenders, contest.Floor), progress: progress}
+	if o.quick {
+		m.plan = quick
+	}
+	results := &Results{
+		Command: "go run . " + strings.Join(os.Args[1:], " "), Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(ctx),
+		Machine: bench.ThisMachine(), CPUs: arena.CPUs, Plan: m.plan,
+	}
+	named := isIn(o.works)
+	for _, w := range works {
+		if !named(w.Name) {
+			continue
+		}
+		result, err := m.work(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		results.Works = append(results.Works, *result)
+	}
+	if named("bursts") {
+		if results.Bursts, err = m.bursts(ctx, works[0]); err != nil {
+			return nil, err
+		}
+	}
+	if len(results.Works) == 0 && len(results.Bursts) == 0 {
+		return nil, errors.New("-works: got none that there is")
+	}
+	return results, nil
+}
+
+// isIn tells whether a name is in a list with commas or one of the others. All
+// are in an empty list.
+func isIn(list string, others ...string) func(name string) bool {
+	names := append(strings.Split(list, ","), others...)
+	return func(name string) bool { return list == "" || slices.Contains(names, name) }
+}
+
+// commit returns what was measured, "" outside a clone.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}

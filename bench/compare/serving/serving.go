@@ -1,0 +1,73 @@
+// Package serving is how contenders are started: their flags, the line they
+// print when they serve, and where their memory and processor time can be
+// read. The flags and the line are those of "fastadmit serve".
+package serving
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+// Options are what a contender is told.
+type Options struct {
+	// Work is what it does: "validate", "mutate" or "ten".
+	Work string
+	// CertFile and KeyFile hold the certificate that all contenders have, PEM.
+	CertFile, KeyFile string
+	// Answer is a file with the answer that the floor gives. Others have none.
+	Answer string
+}
+
+// Flags reads the options from the command line.
+func Flags() Options {
+	var o Options
+	flag.StringVar(&o.Work, "work", "validate", "validate, mutate or ten")
+	flag.StringVar(&o.CertFile, "tls-cert-file", "", "file with the serving certificate, PEM")
+	flag.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with its key, PEM")
+	flag.StringVar(&o.Answer, "answer", "", "file with the answer of the floor")
+	flag.Parse()
+	return o
+}
+
+// Listen opens a port of the system's choice on loopback, and a second one for
+// /metrics, and says where they are.
+func Listen() net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ops, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { metrics.WriteProcessMetrics(w) })
+	go func() { log.Fatal(http.Serve(ops, mux)) }()
+	fmt.Printf("serving on https://%s, metrics on http://%s\n", ln.Addr(), ops.Addr())
+	return ln
+}
+
+// TLS returns the TLS settings of fastadmit's server with the certificate.
+func (o *Options) TLS() *tls.Config {
+	certificate, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return &tls.Config{
+		Certificates:           []tls.Certificate{certificate},
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{"http/1.1"},
+		SessionTicketsDisabled: true,
+	}
+}
+
+// HTTP serves a handler with net/http. It does not return.
+func (o *Options) HTTP(handler http.Handler) {
+	log.Fatal(http.Serve(tls.NewListener(Listen(), o.TLS()), handler))
+}
