@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // Etcd is a running etcd. Several API servers can use it.
@@ -34,6 +39,8 @@ func StartEtcd(t testing.TB) *Etcd {
 	p := start(t, "etcd", nil, filepath.Join(binaries, "etcd"),
 		"--data-dir", t.TempDir(), "--log-level", "warn",
 		"--unsafe-no-fsync", // nothing here outlives the test
+		// So that the API server's own limits are the ones that are met.
+		"--max-request-bytes", "8388608",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer)
@@ -72,9 +79,9 @@ rules: [{level: Metadata}]
 `
 
 // StartAPIServer starts an API server. Those with the same prefix share their
-// objects, as replicas do. Plugins are those to switch on; admission is an
+// objects, as replicas do. On are the plugins to switch on; admission is an
 // AdmissionConfiguration file, empty for none.
-func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, plugins ...string) *APIServer {
+func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, on ...string) *APIServer {
 	t.Helper()
 	port, dir := freePort(t), t.TempDir()
 	key := writeFile(t, "service-accounts.key", encodeKey(t, newKey(t)))
@@ -94,19 +101,19 @@ func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, plug
 		"--shutdown-delay-duration", "0",
 	}
 	off := "ServiceAccount"
-	for _, p := range []string{"DefaultTolerationSeconds", "StorageObjectInUseProtection"} {
-		if !slices.Contains(plugins, p) {
-			off += "," + p
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.OnByDefault && !slices.Contains(on, p.Name) {
+			off += "," + p.Name
 		}
 	}
 	arguments = append(arguments, "--disable-admission-plugins", off)
-	for _, p := range plugins {
+	for _, p := range on {
 		arguments = append(arguments, "--enable-admission-plugins", p)
 	}
 	if admission != "" {
 		arguments = append(arguments, "--admission-control-config-file", admission)
 	}
-	p := start(t, name, nil, filepath.Join(binaries, "kube-apiserver"), arguments...)
+	p := start(t, name, nil, filepath.Join(binaries, "kubernetes/kube-apiserver"), arguments...)
 	s.connect(t, p, "https://127.0.0.1:"+port)
 	return s
 }
@@ -120,6 +127,16 @@ func (s *APIServer) connect(t testing.TB, p *process, host string) {
 		UserAgent:       "e2e",
 		WarningHandler:  rest.NoWarnings{},
 	}
+	s.makeClients(t)
+	p.await(t, func() error {
+		_, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
+		return err
+	})
+	s.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.Client.Discovery()))
+}
+
+func (s *APIServer) makeClients(t testing.TB) {
+	t.Helper()
 	var err error
 	if s.Client, err = kubernetes.NewForConfig(s.Config); err != nil {
 		t.Fatal(err)
@@ -127,11 +144,17 @@ func (s *APIServer) connect(t testing.TB, p *process, host string) {
 	if s.Dynamic, err = dynamic.NewForConfig(s.Config); err != nil {
 		t.Fatal(err)
 	}
-	p.await(t, func() error {
-		_, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
-		return err
-	})
-	s.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.Client.Discovery()))
+}
+
+// WithWarnings returns the same API server with clients that hand its warnings
+// to the handler.
+func (s *APIServer) WithWarnings(t testing.TB, handler rest.WarningHandler) *APIServer {
+	t.Helper()
+	other := *s
+	other.Config = rest.CopyConfig(s.Config)
+	other.Config.WarningHandler = handler
+	other.makeClients(t)
+	return &other
 }
 
 // Resource returns a client for the resource of the object, in the object's
@@ -182,12 +205,33 @@ func (s *APIServer) Audit(want func(e *auditv1.Event) bool) ([]auditv1.Event, er
 // StartControllerManager starts the controllers that make pods.
 func (s *APIServer) StartControllerManager(t testing.TB) {
 	t.Helper()
-	kubeconfig := writeFile(t, "kubeconfig", []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"e2e",
-"clusters":[{"name":"e2e","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
-"users":[{"name":"e2e","user":{"token":%q}}],
-"contexts":[{"name":"e2e","context":{"cluster":"e2e","user":"e2e"}}]}`, s.Config.Host, token)))
-	start(t, s.name+"-controllers", nil, filepath.Join(binaries, "kube-controller-manager"),
-		"--kubeconfig", kubeconfig, "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
+	start(t, s.name+"-controllers", nil, filepath.Join(binaries, "kubernetes/kube-controller-manager"),
+		"--kubeconfig", s.Kubeconfig(t), "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
 		"--controllers", "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"+
 			"job-controller,cronjob-controller,replicationcontroller-controller")
+}
+
+// Kubectl runs kubectl and returns what it prints. The error says that it
+// failed, which is not the test's failure.
+func (s *APIServer) Kubectl(t testing.TB, stdin string, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "kubernetes/kubectl"), arguments...)
+	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig(t), "HOME=" + t.TempDir()} // it caches there what there is
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		t.Fatalf("cannot run kubectl: %v; make e2e builds it", err)
+	}
+	return out.String(), errs.String(), err
+}
+
+// Kubeconfig returns a file with which commands find the API server.
+func (s *APIServer) Kubeconfig(t testing.TB) string {
+	t.Helper()
+	return writeFile(t, "kubeconfig", fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"e2e",
+"clusters":[{"name":"e2e","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+"users":[{"name":"e2e","user":{"token":%q}}],
+"contexts":[{"name":"e2e","context":{"cluster":"e2e","user":"e2e"}}]}`, s.Config.Host, token))
 }

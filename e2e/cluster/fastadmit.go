@@ -1,10 +1,15 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"net/http"
 	"regexp"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -52,6 +57,40 @@ var ready = regexp.MustCompile(`serving on (https://\S+), metrics on (http://[^\
 
 // Kill ends the process at once.
 func (f *Fastadmit) Kill() { f.process.kill() }
+
+// Stop asks the process to end and waits until it has.
+func (f *Fastadmit) Stop(t testing.TB) { f.process.stop(t) }
+
+// Freeze stops the process until the test ends: the system still accepts its
+// connections.
+func (f *Fastadmit) Freeze(t testing.TB) {
+	t.Helper()
+	if err := f.process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.process.cmd.Process.Signal(syscall.SIGCONT) })
+}
+
+// Metric returns the value of a series, labels included in its name.
+func (f *Fastadmit) Metric(t testing.TB, series string) int {
+	t.Helper()
+	response, err := http.Get(f.Metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for s := bufio.NewScanner(response.Body); s.Scan(); {
+		if text, ok := strings.CutPrefix(s.Text(), series+" "); ok {
+			value, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("got no series %s from %s", series, f.Metrics)
+	return 0
+}
 
 // output collects what a process prints.
 type output struct {

@@ -24,10 +24,11 @@ const (
 	binaries = "../.cache"
 	logs     = "../.cache/logs"
 
-	// stopMax is how long a process may take to end on SIGTERM: fastadmit waits
-	// up to 35 s for its connections. startMax is how long it may take to be
-	// ready, with other work on the machine.
-	stopMax  = 45 * time.Second
+	// stopMax is how long a process may take to end on SIGTERM. fastadmit gives
+	// connections without a request 5 s from when they were opened, and calls
+	// their answers, which take up to 3 s here; the rest is for other work on the
+	// machine. startMax is how long it may take to be ready.
+	stopMax  = 15 * time.Second
 	startMax = 90 * time.Second
 )
 

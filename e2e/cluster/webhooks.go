@@ -21,7 +21,9 @@ type Webhook struct {
 	Timeout       int32                                     // in seconds, 10 if 0
 	Versions      []string                                  // of AdmissionReview, v1 if empty
 	Selector      *metav1.LabelSelector                     // of objects
-	Reinvoke      bool                                      // if needed
+	Namespaces    *metav1.LabelSelector
+	Conditions    []admissionregistrationv1.MatchCondition
+	Reinvoke      bool // if needed
 	// Equivalent sends other versions of the resources converted.
 	Equivalent bool
 }
@@ -52,8 +54,8 @@ func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) 
 		v := w.validating(i)
 		hook := admissionregistrationv1.MutatingWebhook{
 			Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy, MatchPolicy: v.MatchPolicy,
-			ObjectSelector: v.ObjectSelector, SideEffects: v.SideEffects, TimeoutSeconds: v.TimeoutSeconds,
-			AdmissionReviewVersions: v.AdmissionReviewVersions,
+			ObjectSelector: v.ObjectSelector, NamespaceSelector: v.NamespaceSelector, MatchConditions: v.MatchConditions,
+			SideEffects: v.SideEffects, TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions,
 		}
 		if w.Reinvoke {
 			hook.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
@@ -123,6 +125,8 @@ func (w *Webhook) validating(i int) admissionregistrationv1.ValidatingWebhook {
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Exact),
 		ObjectSelector:          w.Selector,
+		NamespaceSelector:       w.Namespaces,
+		MatchConditions:         w.Conditions,
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 		AdmissionReviewVersions: []string{"v1"},
 	}

@@ -93,7 +93,7 @@ func (g *generator) connect() *oracle.Case {
 		c.Resource = services
 	}
 	c.Object.GetObjectKind().SetGroupVersionKind(c.Kind)
-	c.Name = pick(g, "", "a", "from-url")
+	c.Name = pick(g, "a", "from-url") // from the URL, where it cannot be missing
 	return c
 }
 

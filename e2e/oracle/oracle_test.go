@@ -8,6 +8,7 @@ import (
 	randv2 "math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +69,7 @@ func TestGenerated(t *testing.T) {
 	for _, s := range suites() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Logf("again: go test ./oracle -run 'TestGenerated/%s$' -seed %d", s.name, start)
-			row := tally.Row{Plugin: s.name, Test: "generated in process"}
+			row := tally.Row{Plugin: s.name, Test: "generated in process", Seed: start}
 			for i, v := range s.variants {
 				upstream, ours := s.implementations(t, &v)
 				// In a bubble the clock stands still unless the test sleeps, so both
@@ -81,14 +82,15 @@ func TestGenerated(t *testing.T) {
 		})
 	}
 }
+
 func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, upstream, ours oracle.Implementation) {
 	n := *cases/len(s.variants) + 1
-	row.Cases += n
 	var denied, changed int
 	for i := range n {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
-		c.About = fmt.Sprintf("%s, case %d", v.about, i)
+		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, i))
+		row.Cases++
 		comparison := compare(t, c, upstream, ours)
 		if comparison.Difference != "" {
 			if row.Different = append(row.Different, c.About); len(row.Different) == differencesMax {

@@ -65,8 +65,16 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	if gvk.Kind == "Eviction" {
 		request.Resource = pods
 	}
-	if old := c.Old(); old != nil {
+	switch old := c.Old(); {
+	case old != nil:
 		request.Operation, request.OldObject, request.Options = admission.Update, typed(t, old), &metav1.UpdateOptions{}
+	case c.Operation == string(admission.Delete):
+		request.Operation, request.Object, request.OldObject, request.Options =
+			admission.Delete, nil, request.Object, &metav1.DeleteOptions{}
+	case c.Operation == string(admission.Connect):
+		request.Operation, request.Kind, request.Subresource = admission.Connect, gvk.GroupVersion().WithKind("PodAttachOptions"), "attach"
+		request.Object, request.Options = &corev1.PodAttachOptions{Stdout: true}, nil
+		request.Object.GetObjectKind().SetGroupVersionKind(request.Kind)
 	}
 	return request
 }

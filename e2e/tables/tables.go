@@ -11,9 +11,12 @@ import (
 )
 
 // Case is a write of an object: its creation, or its update where there was an
-// old object.
+// old object, unless the operation is another one.
 type Case struct {
-	About       string         `json:"about"`
+	About string `json:"about"`
+	// Operation is empty for writes, DELETE for the deletion of the object, and
+	// CONNECT for attaching to it.
+	Operation   string         `json:"operation,omitempty"`
 	Subresource string         `json:"subresource,omitempty"`
 	Object      map[string]any `json:"object"`
 	OldObject   map[string]any `json:"oldObject,omitempty"`

@@ -22,7 +22,11 @@ func plugins() []handlers.Plugin {
 		plugin("StageTwo", stage("mutation-stage-1", "mutation-stage-2"), nil),
 		plugin("AddInitContainer", addInitContainer, nil),
 		plugin("Slow", nil, slow),
+		plugin("Undecided", undecided, undecided),
 		plugin("Panic", nil, func(context.Context, *codec.Review) handlers.Result { panic("as it is meant to") }),
+		plugin("Scribble", scribble, nil),
+		plugin("TurnsA", turns("a"), nil),
+		plugin("TurnsB", turns("b"), nil),
 	}
 }
 
@@ -65,13 +69,19 @@ func echo(review *codec.Review, phase string) handlers.Result {
 	return handlers.Allowed()
 }
 
-// denyUnwanted denies what says of itself that it is not wanted.
-func denyUnwanted(_ context.Context, review *codec.Review) handlers.Result {
+// denyUnwanted denies what says of itself that it is not wanted, and keeps
+// waiting who says that they would wait forever: longer than they do.
+func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
 	object := &review.Object
 	if review.Operation() == codec.Delete {
 		object = &review.OldObject
 	}
 	const key, unwanted = "webhook-e2e-test", "webhook-disallow"
+	if object.Get("metadata", "labels", key).EqualString("wait-forever") {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		return deny(review, "the pod response should not be sent")
+	}
 	for _, path := range [...]string{"labels", "annotations"} {
 		if object.Get("metadata", path, key).EqualString(unwanted) {
 			return deny(review, "the "+path+" contain unwanted values")
@@ -113,6 +123,17 @@ func addInitContainer(_ context.Context, review *codec.Review) handlers.Result {
 	if !review.Object.Get("spec", "initContainers").Exists() {
 		review.Object.Append(`{"name":"webhook-added-init-container","image":"webhook-added-image"}`, "spec", "initContainers")
 	}
+	return handlers.Allowed()
+}
+
+// undecided does not come to a decision.
+func undecided(context.Context, *codec.Review) handlers.Result {
+	return handlers.Errored(errors.New("as it is meant to"))
+}
+
+// scribble changes what there is nothing of any more.
+func scribble(_ context.Context, review *codec.Review) handlers.Result {
+	review.Object.SetString("gone", "metadata", "labels", "state")
 	return handlers.Allowed()
 }
 

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -189,10 +190,15 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if err := create(s, ns); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
-		if old := c.Old(); old != nil {
-			if err := create(s, old); err != nil {
-				t.Fatalf("%s: %v", c.About, err)
-			}
+		before := c.Old()
+		if c.Operation != "" {
+			before = c.New()
+		}
+		if before == nil {
+			continue
+		}
+		if err := create(s, before); err != nil {
+			t.Fatalf("%s: %v", c.About, err)
 		}
 	}
 }
@@ -243,7 +249,13 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 			return nil, err
 		}
 	}
-	if c.Old() != nil {
+	switch {
+	case c.Operation == string(codec.Delete):
+		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	case c.Operation == string(codec.Connect):
+		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
+			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
+	case c.Old() != nil:
 		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
 	}
 	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	workloadPods  = 8 // that the controllers and the test make of workloads.yaml
+	workloadPods  = 9 // that the controllers and the test make of workloads.yaml
 	workloadsMax  = time.Minute
 	workloadsHome = "workloads"
 )
@@ -49,12 +49,11 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	on := tw.with(t, about...)
-	row := tally.Row{Plugin: "all about pods", Test: "workloads", Skipped: []string{
-		"CronJob: its controller makes Jobs, one a minute, and those are tried"}}
+	row := tally.Row{Plugin: "all about pods", Test: "workloads"}
 	for _, s := range on {
 		s.StartControllerManager(t)
 		for _, c := range cases {
-			if err := create(s, c.New()); err != nil {
+			if err := createWithStatus(s, c.New()); err != nil {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -68,6 +67,21 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	mustWrite(t, row)
+}
+
+// createWithStatus creates an object and, if it has a status, that too.
+func createWithStatus(s *cluster.APIServer, object *unstructured.Unstructured) error {
+	resource, err := s.Resource(object)
+	if err != nil {
+		return err
+	}
+	created, err := resource.Create(context.Background(), object, metav1.CreateOptions{})
+	if err != nil || object.Object["status"] == nil {
+		return err
+	}
+	created.Object["status"] = object.Object["status"]
+	_, err = resource.UpdateStatus(context.Background(), created, metav1.UpdateOptions{})
+	return err
 }
 
 // pods returns the pods of the workloads, less what is random in them, sorted.

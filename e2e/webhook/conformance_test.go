@@ -27,6 +27,9 @@ func (s *stand) conformance(t *testing.T) {
 		"configurations":          s.configurations,
 		"timeouts":                s.timeouts,
 		"object-selector":         s.objectSelector,
+		"namespace-selector":      s.namespaceSelector,
+		"match-conditions":        s.matchConditions,
+		"hanging-pod":             s.hangingPod,
 		"deny-custom-resource":    s.denyCustomResource,
 		"mutate-custom-resource":  s.mutateCustomResource,
 		"custom-resource-storage": s.otherStorage,
@@ -62,9 +65,9 @@ func pod(namespace, container string) string {
 
 func (s *stand) denyPodAndConfigMap(t *testing.T, namespace string) {
 	s.validating(t, s.hook("/validate/DenyUnwanted"))
-	_, err := s.create(pod(namespace, "webhook-disallow"))
-	denied(t, err, cluster.Prefix(0)+`pods "p" is forbidden: the pod contains unwanted container name`)
-	_, err = s.create(config(namespace, "c", "webhook-e2e-test: webhook-disallow"))
+	_, err := s.create(t, pod(namespace, "webhook-disallow"))
+	denied(t, err, cluster.Prefix(0)+`DenyUnwanted: pods "p" is forbidden: the pod contains unwanted container name`)
+	_, err = s.create(t, config(namespace, "c", "webhook-e2e-test: webhook-disallow"))
 	denied(t, err, "the data contains unwanted key and value")
 
 	allowedOne := s.mustCreate(t, config(namespace, "c", "k: v"))
@@ -92,7 +95,7 @@ func (s *stand) denyAttach(t *testing.T, namespace string) {
 func (s *stand) unreachable(t *testing.T, namespace string) {
 	s.validating(t, cluster.Webhook{URL: "https://127.0.0.1:1/validate", CA: s.authority.PEM,
 		Rules: cluster.Rules("CREATE", "", "v1", "configmaps")})
-	_, err := s.create(config(namespace, "c", "k: v"))
+	_, err := s.create(t, config(namespace, "c", "k: v"))
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("got error %v, want an internal one", err)
 	}
@@ -122,7 +125,7 @@ func (s *stand) mutatePod(t *testing.T, namespace string) {
 
 func (s *stand) denyCRD(t *testing.T, _ string) {
 	s.validating(t, s.hook("/validate/DenyUnwanted"))
-	_, err := s.create(strings.Replace(definition("denied", "v1"), "metadata: {", "metadata: {labels: {webhook-e2e-test: webhook-disallow}, ", 1))
+	_, err := s.create(t, strings.Replace(definition("denied", "v1"), "metadata: {", "metadata: {labels: {webhook-e2e-test: webhook-disallow}, ", 1))
 	denied(t, err, "the labels contain unwanted values")
 }
 
@@ -131,7 +134,7 @@ func (s *stand) configurations(t *testing.T, _ string) {
 	s.validating(t, s.hook("/validate/AlwaysDeny"))
 	s.mutating(t, s.hook("/mutate/Echo"))
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		dummy, err := s.create(`{apiVersion: admissionregistration.k8s.io/v1, kind: ` + kind + `, metadata: {name: dummy}}`)
+		dummy, err := s.create(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: `+kind+`, metadata: {name: dummy}}`)
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
@@ -155,7 +158,7 @@ func (s *stand) timeouts(t *testing.T, namespace string) {
 			hook.Rules = cluster.Rules("CREATE", "", "v1", "pods")
 			hook.Timeout, hook.FailurePolicy = seconds, policy
 			s.validating(t, hook)
-			_, err := s.create(strings.Replace(pod(namespace, "c"), "name: p,", "name: "+name+",", 1))
+			_, err := s.create(t, strings.Replace(pod(namespace, "c"), "name: p,", "name: "+name+",", 1))
 			if failure != "" {
 				denied(t, err, failure)
 			} else {
@@ -175,8 +178,49 @@ func (s *stand) objectSelector(t *testing.T, namespace string) {
 		{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	s.validating(t, hook)
 	unwanted := config(namespace, "c", "webhook-e2e-test: webhook-disallow")
-	_, err := s.create(unwanted)
+	_, err := s.create(t, unwanted)
 	denied(t, err, "the data contains unwanted key and value")
-	_, err = s.create(strings.Replace(unwanted, "metadata: {", `metadata: {labels: {skip: "yes"}, `, 1))
+	_, err = s.create(t, strings.Replace(unwanted, "metadata: {", `metadata: {labels: {skip: "yes"}, `, 1))
 	allowed(t, err)
+}
+
+func (s *stand) namespaceSelector(t *testing.T, namespace string) {
+	const label = "skip-webhook-admission"
+	hook := s.hook("/validate/DenyUnwanted")
+	hook.Namespaces = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: label, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"yes"}}}}
+	s.validating(t, hook)
+	_, err := s.create(t, config(namespace, "c", "webhook-e2e-test: webhook-disallow"))
+	denied(t, err, "the data contains unwanted key and value")
+	s.mustCreate(t, `{apiVersion: v1, kind: Namespace, metadata: {name: exempted, labels: {`+label+`: "yes"}}}`)
+	_, err = s.create(t, config("exempted", "c", "webhook-e2e-test: webhook-disallow"))
+	allowed(t, err)
+}
+
+func (s *stand) matchConditions(t *testing.T, namespace string) {
+	denying, mutating := s.hook("/validate/AlwaysDeny"), s.hook("/mutate/StageOne")
+	mutating.Rules = cluster.Rules("CREATE", "", "v1", "configmaps")
+	mutating.Conditions = []admissionregistrationv1.MatchCondition{{Name: "skip-me", Expression: "object.metadata.name != 'skip-me'"}}
+	denying.Rules = mutating.Rules
+	denying.Conditions = []admissionregistrationv1.MatchCondition{{Name: "deny-me", Expression: "object.metadata.name == 'deny-me'"}}
+	s.mutating(t, mutating)
+	s.validating(t, denying)
+	stages(t, s.mustCreate(t, config(namespace, "c", `mutation-start: "yes"`)), "mutation-start", "mutation-stage-1")
+	stages(t, s.mustCreate(t, config(namespace, "skip-me", `mutation-start: "yes"`)), "mutation-start")
+	_, err := s.create(t, config(namespace, "deny-me", `mutation-start: "yes"`))
+	denied(t, err, cluster.Prefix(0))
+}
+
+// hangingPod is denied because its webhook never answers, and is not stored.
+func (s *stand) hangingPod(t *testing.T, namespace string) {
+	hook := s.hook("/validate/DenyUnwanted")
+	hook.Timeout = 1
+	s.validating(t, hook)
+	_, err := s.create(t, strings.Replace(pod(namespace, "c"), "name: p,", "name: p, labels: {webhook-e2e-test: wait-forever},", 1))
+	denied(t, err, "failed calling webhook")
+	denied(t, err, "deadline")
+	_, err = s.Client.CoreV1().Pods(namespace).Get(context.Background(), "p", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want no such pod", err)
+	}
 }

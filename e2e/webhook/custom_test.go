@@ -40,7 +40,7 @@ func (s *stand) define(t *testing.T, plural, stored string) (crd *unstructured.U
 	t.Cleanup(func() { allowed(t, resource.Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{})) })
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		probe := strings.Replace(custom("default", plural, "v1", ""), "name: c,", "name: probe,", 1)
-		if _, err = s.create(probe); err == nil {
+		if _, err = s.create(t, probe); err == nil {
 			return crd
 		}
 		if time.Now().After(deadline) {
@@ -65,7 +65,7 @@ func (s *stand) denyCustomResource(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	s.validating(t, hook)
-	_, err = s.create(strings.Replace(unwanted, "name: c,", "name: d,", 1))
+	_, err = s.create(t, strings.Replace(unwanted, "name: c,", "name: d,", 1))
 	denied(t, err, "the data contains unwanted key and value")
 	ctx := context.Background()
 	_, err = resource.Patch(ctx, "c", types.MergePatchType, []byte(`{"data":{"mutation-start":"yes"}}`), metav1.PatchOptions{})

@@ -1,58 +1,193 @@
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// failure checks what the failure policies do where Kubernetes documents that
-// they decide: with Fail the request fails with that text, with Ignore it does
-// not. A plugin's own failure is listed in README.md: it closes the door
-// whatever the policy.
+// A breakage is a way for a webhook to fail.
+type breakage struct {
+	url func(t *testing.T) string
+	// text is in what the user sees of it with failurePolicy Fail.
+	text string
+	// mutating says that a mutating webhook fails, and not a validating one.
+	mutating bool
+}
+
+// failure checks that the failure policies decide, as Kubernetes documents it:
+// with Fail the request fails, with Ignore it does not. Nothing that fastadmit
+// itself answers is an exception to that.
 func (s *stand) failure(t *testing.T) {
-	for name, broken := range map[string]struct {
-		url  func(t *testing.T) string
-		text string
-	}{
-		"killed":           {s.killed, "connect: connection refused"},
-		"hung":             {hung, "context deadline exceeded"},
-		"rubbish":          {s.answering(http.StatusOK, "rubbish"), "json parse error"},
-		"other-json":       {s.answering(http.StatusOK, `{"kind":"Status","apiVersion":"v1"}`), "unknown conversion"},
-		"status-500":       {s.answering(http.StatusInternalServerError, "broken"), "an error on the server"},
-		"status-503":       {s.answering(http.StatusServiceUnavailable, "busy"), "currently unable to handle the request"},
-		"expired":          {s.expired, "certificate has expired"},
-		"not-enabled":      {s.path("/validate/DenyServiceExternalIPs"), "plugin \"DenyServiceExternalIPs\" is not enabled"},
-		"unknown-path":     {s.path("/elsewhere"), "want /mutate, /validate"},
-		"out-of-time":      {s.path("/validate/Slow"), "context deadline exceeded"},
-		"other-authority":  {s.otherAuthority, "certificate signed by unknown authority"},
-		"panicked":         {s.path("/validate/Panic"), "admission plugin Panic failed: it panicked"},
-		"mutates-validate": {s.path("/mutate/DenyUnwanted"), "plugin \"DenyUnwanted\" is not enabled or does not mutate"},
+	for name, broken := range map[string]breakage{
+		"killed":           {url: s.killed, text: "connect: connection refused"},
+		"hung":             {url: hung, text: "context deadline exceeded"},
+		"frozen":           {url: s.frozen, text: "context deadline exceeded"},
+		"rubbish":          {url: s.answering(http.StatusOK, "rubbish"), text: "json parse error"},
+		"other-json":       {url: s.answering(http.StatusOK, `{"kind":"Status","apiVersion":"v1"}`), text: "unknown conversion"},
+		"status-500":       {url: s.answering(http.StatusInternalServerError, "broken"), text: "an error on the server"},
+		"status-503":       {url: s.answering(http.StatusServiceUnavailable, "busy"), text: "currently unable to handle the request"},
+		"expired":          {url: s.expired, text: "certificate has expired"},
+		"other-authority":  {url: s.otherAuthority, text: "certificate signed by unknown authority"},
+		"not-enabled":      {url: s.path("/validate/DenyServiceExternalIPs"), text: `plugin "DenyServiceExternalIPs" is not enabled`},
+		"unknown-path":     {url: s.path("/elsewhere"), text: `path: got "/elsewhere"`},
+		"mutates-validate": {url: s.path("/mutate/DenyUnwanted"), text: `plugin "DenyUnwanted" is not enabled or does not mutate`},
+		"out-of-time":      {url: s.path("/validate/Slow"), text: "context deadline exceeded"},
+		"failed":           {url: s.path("/validate/Undecided"), text: "admission plugin Undecided failed: as it is meant to"},
+		"failed-mutating":  {url: s.path("/mutate/Undecided"), text: "admission plugin Undecided failed: as it is meant to", mutating: true},
+		"panicked":         {url: s.path("/validate/Panic"), text: "admission plugin Panic failed: it panicked"},
+		// A patch of what is deleted would fail the request under any policy.
+		"scribbled": {url: s.path("/mutate/Scribble"), text: "admission plugin Scribble failed", mutating: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			url := broken.url(t)
-			namespace := s.namespace(t, name)
-			for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
-				t.Run(string(policy), func(t *testing.T) {
-					s.validating(t, cluster.Webhook{URL: url, CA: s.authority.PEM, FailurePolicy: policy, Timeout: 1,
-						Rules: cluster.Rules("CREATE", "", "v1", "pods")})
-					_, err := s.create(pod(namespace, "c"))
-					if policy == admissionregistrationv1.Ignore && name != "panicked" {
-						allowed(t, err)
-					} else {
-						denied(t, err, broken.text)
-					}
-				})
+		t.Run(name, func(t *testing.T) { s.breaks(t, name, broken) })
+	}
+	t.Run("killed-meanwhile", s.killedMeanwhile)
+	t.Run("stopped-meanwhile", s.stoppedMeanwhile)
+	t.Run("too-large", s.tooLarge)
+}
+
+var policies = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
+
+// breaks creates and deletes a pod under either policy.
+func (s *stand) breaks(t *testing.T, name string, broken breakage) {
+	namespace, url := s.namespace(t, name), broken.url(t)
+	for _, policy := range policies {
+		for _, operation := range []string{"CREATE", "DELETE"} {
+			t.Run(string(policy)+"-"+operation, func(t *testing.T) {
+				if operation == "DELETE" {
+					s.mustCreate(t, pod(namespace, "c"))
+				}
+				hook := cluster.Webhook{URL: url, CA: s.authority.PEM, FailurePolicy: policy, Timeout: 1, // second
+					Rules: cluster.Rules(operation, "", "v1", "pods")}
+				if broken.mutating {
+					s.mutating(t, hook)
+				} else {
+					s.validating(t, hook)
+				}
+				var err error
+				if operation == "DELETE" {
+					err = s.Client.CoreV1().Pods(namespace).Delete(context.Background(), "p", now)
+				} else {
+					_, err = s.create(t, pod(namespace, "c"))
+				}
+				if policy == admissionregistrationv1.Ignore {
+					allowed(t, err)
+				} else {
+					denied(t, err, broken.text)
+				}
+			})
+			// Whatever became of it, there is no pod in the end.
+			_ = s.Client.CoreV1().Pods(namespace).Delete(context.Background(), "p", now)
+		}
+	}
+}
+
+// now deletes pods that no kubelet ends.
+var now = metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+
+// killedMeanwhile ends fastadmit at once while it answers.
+func (s *stand) killedMeanwhile(t *testing.T) {
+	namespace := s.namespace(t, "killed-meanwhile")
+	for _, policy := range policies {
+		t.Run(string(policy), func(t *testing.T) {
+			f := cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins", "Slow")
+			err := s.meanwhile(t, namespace, f, policy, f.Kill)
+			if policy == admissionregistrationv1.Ignore {
+				allowed(t, err)
+			} else {
+				denied(t, err, "failed calling webhook")
 			}
 		})
 	}
+}
+
+// stoppedMeanwhile ends fastadmit as Kubernetes does it, while it answers and
+// while the API server holds connections that it has not used: it opens one
+// for each call of a burst, and many of these find another one free before it
+// is ready. The answer arrives, and fastadmit ends as soon as it should.
+func (s *stand) stoppedMeanwhile(t *testing.T) {
+	namespace := s.namespace(t, "stopped-meanwhile")
+	f := cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins", "Echo,Slow")
+	t.Run("burst", func(t *testing.T) {
+		s.validating(t, cluster.Webhook{URL: f.URL + "/validate/Echo", CA: s.authority.PEM,
+			Rules: cluster.Rules("CREATE", "", "v1", "pods")})
+		var burst errgroup.Group
+		for range 50 {
+			burst.Go(func() error {
+				return s.createPod(namespace, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			})
+		}
+		allowed(t, burst.Wait())
+	})
+	allowed(t, s.meanwhile(t, namespace, f, admissionregistrationv1.Fail, func() { f.Stop(t) }))
+	f.Stop(t) // waits
+}
+
+// tooLarge makes a review that fastadmit does not take, 42 MiB, of the largest
+// object there can be and a patch that adds the largest request to it. Nobody
+// could store that, so it is a dry run.
+func (s *stand) tooLarge(t *testing.T) {
+	namespace := s.namespace(t, "too-large")
+	resource, ctx := s.Client.CoreV1().PodTemplates(namespace), context.Background()
+	env := func(name string, bytes int) []corev1.EnvVar {
+		return []corev1.EnvVar{{Name: name, Value: strings.Repeat("<", bytes)}}
+	}
+	_, err := resource.Create(ctx, &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: env("STORED", storedBytesMax)}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := fmt.Sprintf(`{"template":{"spec":{"containers":[{"name":"c","env":[{"name":"ADDED","value":%q}]}]}}}`,
+		strings.Repeat("<", bodyBytesMax-100))
+	for _, policy := range policies {
+		t.Run(string(policy), func(t *testing.T) {
+			hook := s.hook("/validate/Echo")
+			hook.Rules, hook.FailurePolicy, hook.Timeout = cluster.Rules("UPDATE", "", "v1", "podtemplates"), policy, 30
+			s.validating(t, hook)
+			_, err := resource.Patch(ctx, "p", types.StrategicMergePatchType, []byte(patch),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			if policy == admissionregistrationv1.Ignore {
+				allowed(t, err)
+			} else {
+				denied(t, err, "body: got more than 33554432 bytes, want at most that")
+			}
+		})
+	}
+}
+
+// meanwhile creates a pod, and does something while plugin Slow looks at it.
+func (s *stand) meanwhile(t *testing.T, namespace string, f *cluster.Fastadmit, policy admissionregistrationv1.FailurePolicyType, do func()) error {
+	t.Helper()
+	s.validating(t, cluster.Webhook{URL: f.URL + "/validate/Slow", CA: s.authority.PEM, FailurePolicy: policy,
+		Rules: cluster.Rules("CREATE", "", "v1", "pods")})
+	result := make(chan error)
+	go func() { result <- s.createPod(namespace, metav1.CreateOptions{}) }()
+	for f.Metric(t, "fastadmit_requests_in_flight") == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	go do()
+	return <-result
+}
+
+// createPod is for goroutines, which cannot end a test.
+func (s *stand) createPod(namespace string, options metav1.CreateOptions) error {
+	_, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, options)
+	return err
 }
 
 func (s *stand) path(path string) func(*testing.T) string {
@@ -72,6 +207,12 @@ func (s *stand) expired(t *testing.T) string {
 
 func (s *stand) otherAuthority(t *testing.T) string {
 	return cluster.StartFastadmit(t, testserver, cluster.NewAuthority(t), "--enable-admission-plugins", "Echo").URL + "/validate"
+}
+
+func (s *stand) frozen(t *testing.T) string {
+	f := cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins", "Echo")
+	f.Freeze(t)
+	return f.URL + "/validate"
 }
 
 // hung accepts connections and says nothing.

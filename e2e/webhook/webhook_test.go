@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
@@ -28,19 +26,17 @@ type stand struct {
 	authority *cluster.Authority
 	fastadmit *cluster.Fastadmit
 	warnings  *warnings
-	// client records warnings.
-	client kubernetes.Interface
+	// recording is the API server with clients that record its warnings.
+	recording *cluster.APIServer
 }
 
 // TestWebhook starts a cluster once for all tests of the package.
 func TestWebhook(t *testing.T) {
 	s := &stand{authority: cluster.NewAuthority(t), warnings: new(warnings)}
 	s.fastadmit = cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins",
-		"Echo,DenyUnwanted,DenyAttach,StageOne,StageTwo,AddInitContainer,Slow,Panic,AlwaysPullImages,AlwaysDeny")
+		"Echo,DenyUnwanted,DenyAttach,StageOne,StageTwo,AddInitContainer,Slow,Undecided,Panic,Scribble,AlwaysPullImages,AlwaysDeny")
 	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, "a", "apiserver", "")
-	config := rest.CopyConfig(s.Config)
-	config.WarningHandler = s.warnings
-	s.client = kubernetes.NewForConfigOrDie(config)
+	s.recording = s.WithWarnings(t, s.warnings)
 	t.Run("Wire", s.wire)
 	t.Run("Conformance", s.conformance)
 	t.Run("Failure", s.failure)
@@ -81,12 +77,20 @@ func (s *stand) namespace(t *testing.T, name string) string {
 	return name
 }
 
-// create creates an object written in YAML.
-func (s *stand) create(manifest string) (*unstructured.Unstructured, error) {
+// parse reads an object written in YAML.
+func parse(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
 	object := new(unstructured.Unstructured)
 	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
+	return object
+}
+
+// create creates an object written in YAML.
+func (s *stand) create(t *testing.T, manifest string) (*unstructured.Unstructured, error) {
+	t.Helper()
+	object := parse(t, manifest)
 	resource, err := s.Resource(object)
 	if err != nil {
 		return nil, err
@@ -96,7 +100,7 @@ func (s *stand) create(manifest string) (*unstructured.Unstructured, error) {
 
 func (s *stand) mustCreate(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
-	object, err := s.create(manifest)
+	object, err := s.create(t, manifest)
 	if err != nil {
 		t.Fatal(err)
 	}

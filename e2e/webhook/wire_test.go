@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,8 +13,10 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
@@ -40,12 +43,14 @@ func (s *stand) wire(t *testing.T) {
 			w.subresources()
 			w.connects()
 			w.users()
+			w.customs()
 			w.deletes()
 			w.audit()
 		})
+		t.Run("denial-"+version, func(t *testing.T) { s.denial(t, version) })
 	}
 	t.Run("sizes", s.sizes)
-	t.Run("denial", s.denial)
+	t.Run("kubectl", s.kubectl)
 }
 
 type wire struct {
@@ -54,18 +59,44 @@ type wire struct {
 	version, namespace string
 }
 
-// got checks that both webhooks were asked about a request, and that its
-// object is what they made of it: annotated with the operation, unless that is
-// empty.
+// got checks that both webhooks were asked about a request, and that the
+// object that is stored is what they made of it: the one answered, annotated
+// with the operation. Subresources answer with other objects, which are nil
+// here.
 func (w *wire) got(request string, object metav1.Object, annotation string, err error) {
 	w.t.Helper()
+	w.asked(request, "dryRun=false user=admin extra=")
 	if err != nil {
 		w.t.Errorf("%s: %v", request, err)
 	}
-	if object != nil && object.GetAnnotations()[echoed] != annotation {
+	if object == nil || err != nil {
+		return
+	}
+	if object.GetAnnotations()[echoed] != annotation {
 		w.t.Errorf("%s: got annotations %v, want %q", request, object.GetAnnotations(), annotation)
 	}
-	w.asked(request, "dryRun=false user=admin extra=")
+	stored, err := w.read(object)
+	if err != nil || !equality.Semantic.DeepEqual(stored, object) {
+		w.t.Errorf("%s: got %v stored, %v, want what was answered: %v", request, stored, err, object)
+	}
+}
+
+// read reads the object from the API server.
+func (w *wire) read(object metav1.Object) (any, error) {
+	ctx := context.Background()
+	switch object := object.(type) {
+	case *corev1.Pod:
+		return w.Client.CoreV1().Pods(w.namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	case *corev1.ConfigMap:
+		return w.Client.CoreV1().ConfigMaps(w.namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	case *unstructured.Unstructured:
+		resource, err := w.Resource(object)
+		if err != nil {
+			return nil, err
+		}
+		return resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	}
+	return nil, fmt.Errorf("cannot read a %T", object)
 }
 
 func (w *wire) asked(request, by string) {
@@ -88,7 +119,7 @@ func (w *wire) pod(name string) *corev1.Pod {
 }
 
 func (w *wire) writes() {
-	ctx, pods := context.Background(), w.client.CoreV1().Pods(w.namespace)
+	ctx, pods := context.Background(), w.recording.Client.CoreV1().Pods(w.namespace)
 	pod, err := pods.Create(ctx, w.pod("web"), metav1.CreateOptions{})
 	w.got("CREATE pods web", pod, "CREATE", err)
 
@@ -105,10 +136,10 @@ func (w *wire) writes() {
 		w.got("UPDATE pods web", pod, "UPDATE", err)
 	}
 	applied := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","labels":{"applied":"yes"}}}`
-	pod, err = pods.Patch(ctx, "web", types.ApplyPatchType, []byte(applied), metav1.PatchOptions{FieldManager: "e2e"})
+	pod, err = pods.Patch(ctx, "web", types.ApplyYAMLPatchType, []byte(applied), metav1.PatchOptions{FieldManager: "e2e"})
 	w.got("UPDATE pods web", pod, "UPDATE", err)
 	created := strings.ReplaceAll(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"k":"<&>"}}`, "NAME", "applied")
-	config, err := w.client.CoreV1().ConfigMaps(w.namespace).Patch(ctx, "applied", types.ApplyPatchType, []byte(created),
+	config, err := w.recording.Client.CoreV1().ConfigMaps(w.namespace).Patch(ctx, "applied", types.ApplyYAMLPatchType, []byte(created),
 		metav1.PatchOptions{FieldManager: "e2e"})
 	w.got("CREATE configmaps applied", config, "CREATE", err)
 
@@ -122,8 +153,51 @@ func (w *wire) writes() {
 	}
 }
 
+// customs writes a custom resource in both of its versions; one of them prunes
+// what it does not know before anybody is asked.
+func (w *wire) customs() {
+	ctx, plural := context.Background(), "wires"+w.version
+	w.define(w.t, plural, "v1")
+	w.warnings.take()
+	request := plural + " c"
+	for _, version := range []string{"v1", "v2"} {
+		object := parse(w.t, custom(w.namespace, plural, version, `unknown: "<é>", webhook-e2e-test: "1.50"`))
+		resource, err := w.recording.Resource(object)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		object, err = resource.Create(ctx, object, metav1.CreateOptions{})
+		w.got("CREATE "+request, object, "CREATE", err)
+		want := map[string]string{"webhook-e2e-test": "1.50"}
+		if version == "v1" {
+			want["unknown"] = "<é>"
+		}
+		if data, _, _ := unstructured.NestedStringMap(object.Object, "data"); !maps.Equal(data, want) {
+			w.t.Errorf("%s: got data %v, want %v", version, data, want)
+		}
+		object.SetAnnotations(nil)
+		object, err = resource.Update(ctx, object, metav1.UpdateOptions{})
+		w.got("UPDATE "+request, object, "UPDATE", err)
+		for kind, patch := range map[types.PatchType]string{
+			types.JSONPatchType:  `[{"op":"remove","path":"/metadata/annotations"}]`,
+			types.MergePatchType: `{"metadata":{"annotations":null}}`,
+			types.ApplyYAMLPatchType: `{"apiVersion":"e2e.example.com/` + version + `","kind":"` + kindOf(plural) +
+				`","metadata":{"name":"c"},"data":{"mutation-start":"no"}}`,
+		} {
+			var options metav1.PatchOptions
+			if kind == types.ApplyYAMLPatchType {
+				options.FieldManager = "e2e"
+			}
+			object, err = resource.Patch(ctx, "c", kind, []byte(patch), options)
+			w.got("UPDATE "+request, object, "UPDATE", err)
+		}
+		err = resource.Delete(ctx, "c", metav1.DeleteOptions{})
+		w.got("DELETE "+request, nil, "", err)
+	}
+}
+
 func (w *wire) subresources() {
-	ctx, core := context.Background(), w.client.CoreV1()
+	ctx, core := context.Background(), w.recording.Client.CoreV1()
 	pods := core.Pods(w.namespace)
 	pod, err := pods.Get(ctx, "web", metav1.GetOptions{})
 	if err != nil {
@@ -163,9 +237,9 @@ spec: {replicas: 0, selector: {a: b}, template: {metadata: {labels: {a: b}}, spe
 func (w *wire) connects() {
 	for _, sub := range []string{"exec?command=ls&stdout=true", "attach?stdout=true", "portforward", "proxy"} {
 		name, _, _ := strings.Cut(sub, "?")
-		verb := w.client.CoreV1().RESTClient().Post()
+		verb := w.recording.Client.CoreV1().RESTClient().Post()
 		if name == "proxy" {
-			verb = w.client.CoreV1().RESTClient().Get()
+			verb = w.recording.Client.CoreV1().RESTClient().Get()
 		}
 		result := verb.RequestURI("/api/v1/namespaces/" + w.namespace + "/pods/web/" + sub).
 			Do(context.Background())
@@ -191,7 +265,7 @@ func (w *wire) users() {
 }
 
 func (w *wire) deletes() {
-	ctx, pods := context.Background(), w.client.CoreV1().Pods(w.namespace)
+	ctx, pods := context.Background(), w.recording.Client.CoreV1().Pods(w.namespace)
 	err := pods.Delete(ctx, "web", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	w.got("DELETE pods web", nil, "", err)
 	if _, err := pods.Get(ctx, "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -215,39 +289,17 @@ func (w *wire) audit() {
 	}
 }
 
-// sizes sends objects up to the largest that an API server stores.
-func (s *stand) sizes(t *testing.T) {
-	namespace := s.namespace(t, "sizes")
-	s.validating(t, s.hook("/validate/Echo"))
-	s.mutating(t, s.hook("/mutate/Echo"))
-	maps := s.Client.CoreV1().ConfigMaps(namespace)
-	for name, value := range map[string]string{
-		"1k":      strings.Repeat("x", 1<<10),
-		"64k":     strings.Repeat("é", 32<<10),
-		"largest": strings.Repeat("x", 1<<20-1),
-		"escaped": strings.Repeat("<", 1<<20-1), // six times as long in a review
-	} {
-		config, err := maps.Create(context.Background(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": value}}, metav1.CreateOptions{})
-		if err != nil || config.Annotations[echoed] != "CREATE" || config.Data["k"] != value {
-			t.Errorf("%s: got %v", name, err)
-			continue
-		}
-		config.Labels = map[string]string{"a": "b"}
-		config, err = maps.Update(context.Background(), config, metav1.UpdateOptions{})
-		if err != nil || config.Annotations[echoed] != "UPDATE" || config.Data["k"] != value {
-			t.Errorf("%s: update: got %v", name, err)
-		}
-	}
-}
-
 // denial checks what a client sees of one.
-func (s *stand) denial(t *testing.T) {
-	namespace := s.namespace(t, "denial")
-	s.validating(t, s.hook("/validate/AlwaysPullImages"), s.hook("/validate/DenyUnwanted"))
+func (s *stand) denial(t *testing.T, version string) {
+	namespace := s.namespace(t, "denial-"+version)
+	hooks := []cluster.Webhook{s.hook("/validate/AlwaysPullImages"), s.hook("/validate/DenyUnwanted")}
+	for i := range hooks {
+		hooks[i].Versions = []string{version}
+	}
+	s.validating(t, hooks...)
 	f := func(manifest string, i int, code int32, reason metav1.StatusReason, message, name string) {
 		t.Helper()
-		_, err := s.create(manifest)
+		_, err := s.create(t, manifest)
 		status, ok := err.(apierrors.APIStatus)
 		if !ok {
 			t.Errorf("got %v, want a denial", err)
@@ -263,8 +315,8 @@ func (s *stand) denial(t *testing.T) {
 		}
 	}
 	f(`{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: `+namespace+`}, data: {webhook-e2e-test: webhook-disallow}}`,
-		1, http.StatusForbidden, metav1.StatusReasonForbidden, `configmaps "c" is forbidden: the data contains unwanted key and value`, "c")
+		1, http.StatusForbidden, metav1.StatusReasonForbidden, `DenyUnwanted: configmaps "c" is forbidden: the data contains unwanted key and value`, "c")
 	f(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+namespace+`}, spec: {containers: [{name: c, image: "i:v1"}]}}`,
 		0, http.StatusInternalServerError, "",
-		`pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported values: "Always"`, "")
+		`AlwaysPullImages: pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported values: "Always"`, "")
 }

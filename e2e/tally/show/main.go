@@ -14,8 +14,8 @@ import (
 )
 
 func main() {
-	table, err := show(os.Args[1])
-	fmt.Print(table)
+	table, seeds, err := show(os.Args[1])
+	fmt.Print(table, seeds)
 	if err == nil && len(os.Args) > 2 {
 		err = write(os.Args[2], table)
 	}
@@ -25,23 +25,23 @@ func main() {
 	}
 }
 
-func show(dir string) (table string, err error) {
+func show(dir string) (table, seeds string, err error) {
 	rows, err := tally.Read(dir)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	table = tally.Table(rows)
+	table, seeds = tally.Table(rows), tally.Seeds(rows)
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if !slices.ContainsFunc(rows, func(r tally.Row) bool { return r.Plugin == p.Name }) {
-			return table, fmt.Errorf("%s: got no cases, want some", p.Name)
+			return table, seeds, fmt.Errorf("%s: got no cases, want some", p.Name)
 		}
 	}
 	for _, r := range rows {
 		if len(r.Different) > 0 {
-			return table, fmt.Errorf("%s, %s: %d cases differ and are not listed", r.Plugin, r.Test, len(r.Different))
+			return table, seeds, fmt.Errorf("%s, %s: %d cases differ and are not listed", r.Plugin, r.Test, len(r.Different))
 		}
 	}
-	return table, nil
+	return table, seeds, nil
 }
 
 // The lines between which a README has the table.

@@ -1,0 +1,324 @@
+// Package registration applies what fastadmit manifests prints to a real API
+// server, and shows that it works: by URL, by service and from files.
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// enabled is what most of the tests register: a plugin that mutates, and one
+// that denies.
+const enabled = "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"
+
+func TestRegistration(t *testing.T) {
+	s := &stand{startAPIServer(t), cluster.NewAuthority(t)}
+	s.addNamespaces(t)
+	t.Run("refused", s.refused)
+	t.Run("accepted", s.accepted)
+	t.Run("by-url", s.byURL)
+	t.Run("by-service", s.byService)
+	t.Run("policies", s.policies)
+	t.Run("selectors", s.selectors)
+	t.Run("dry-run", s.dryRun)
+}
+
+// stand is an API server, and the authority of fastadmit's certificates.
+type stand struct {
+	*cluster.APIServer
+	authority *cluster.Authority
+}
+
+// addNamespaces makes those that the tests need: the one fastadmit runs in, and
+// one that a selector selects.
+func (s *stand) addNamespaces(t *testing.T) {
+	for _, namespace := range []*corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "fastadmit"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: map[string]string{"tenant": "yes"}}},
+	} {
+		if _, err := s.Client.CoreV1().Namespaces().Create(context.Background(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "namespaces", func() error {
+		for _, name := range []string{"default", "kube-system"} {
+			if _, err := s.Client.CoreV1().Namespaces().Get(context.Background(), name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// pod tries to create a Pod and returns its pull policy.
+func (s *stand) pod(namespace string) (corev1.PullPolicy, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1", ImagePullPolicy: corev1.PullIfNotPresent}}},
+	}
+	pod, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod, dryRun)
+	if err != nil {
+		return "", err
+	}
+	return pod.Spec.Containers[0].ImagePullPolicy, nil
+}
+
+// service tries to create a Service with an external IP.
+func (s *stand) service(namespace string) error {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
+		Spec:       corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	_, err := s.Client.CoreV1().Services(namespace).Create(context.Background(), service, dryRun)
+	return err
+}
+
+// awaitWorking waits until both webhooks of what enabled says do their work in
+// the namespace default, and checks that they leave alone the namespaces that
+// they have to.
+func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
+	t.Helper()
+	await(t, "AlwaysPullImages", func() error {
+		policy, err := s.pod("default")
+		if err == nil && policy != corev1.PullAlways {
+			err = fmt.Errorf("got imagePullPolicy %s, want Always", policy)
+		}
+		return err
+	})
+	const denied = `admission webhook "validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `
+	await(t, "DenyServiceExternalIPs", func() error { return wants(s.service("default"), denied) })
+	for _, namespace := range leftOut {
+		if policy, err := s.pod(namespace); err != nil || policy != corev1.PullIfNotPresent {
+			t.Errorf("namespace %s: got imagePullPolicy %s, %v, want IfNotPresent", namespace, policy, err)
+		}
+		if err := s.service(namespace); err != nil {
+			t.Errorf("namespace %s: %v", namespace, err)
+		}
+	}
+}
+
+// apply applies manifests until the test ends. What is stored then is what was
+// printed: nothing was left to defaults, which tools that compare would show.
+func (s *stand) apply(t *testing.T, manifests string) {
+	t.Helper()
+	kubectl(t, s.APIServer, manifests, "apply", "--dry-run=server", "-f", "-")
+	kubectl(t, s.APIServer, manifests, "apply", "-f", "-")
+	t.Cleanup(func() {
+		kubectl(t, s.APIServer, manifests, "delete", "-f", "-")
+		// They are gone when what they would refuse is not: nobody answers them.
+		await(t, "the webhooks to go", func() error {
+			_, err := s.pod("tenant")
+			return errors.Join(err, s.service("default"))
+		})
+	})
+	if got := kubectl(t, s.APIServer, manifests, "apply", "-f", "-"); strings.Count(got, " unchanged\n") != strings.Count(got, "\n") {
+		t.Errorf("applied again, got %s, want unchanged", got)
+	}
+	for document := range strings.SplitSeq(manifests, "---\n") {
+		var want, got struct {
+			Kind     string
+			Webhooks []any
+		}
+		stored := kubectl(t, s.APIServer, document, "get", "-o", "yaml", "-f", "-")
+		if err := errors.Join(yaml.Unmarshal([]byte(document), &want), yaml.Unmarshal([]byte(stored), &got)); err != nil {
+			t.Fatal(err)
+		}
+		if want.Webhooks == nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got stored\n%s\nwant\n%s", stored, document)
+		}
+	}
+}
+
+// accepted applies what is printed for each plugin, and for all of them, as a dry
+// run.
+func (s *stand) accepted(t *testing.T) {
+	limits := writeFile(t, "limits.yaml", []byte(`apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Server, qps: 1, burst: 1}]
+`))
+	ca := writeFile(t, "ca.crt", s.authority.PEM)
+	var names []string
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		names = append(names, plugin.Name)
+	}
+	for _, selection := range append(names, strings.Join(names, ",")) {
+		for _, how := range [][]string{
+			{"--namespace=other", "--service-name=webhook", "--service-port=65535", "--timeout-seconds=1"},
+			{"--url=https://127.0.0.1:1/fastadmit/", "--ca-bundle-file=" + ca, "--timeout-seconds=30", "--name=admission.example.com"},
+		} {
+			printed := manifests(t, append(how, "--enable-admission-plugins="+selection, "--admission-control-config-file="+limits)...)
+			got := kubectl(t, s.APIServer, printed, "apply", "--dry-run=server", "-f", "-")
+			if want := strings.Count(printed, "\nkind: "); strings.Count(got, "created (server dry run)\n") != want {
+				t.Errorf("%s %s: got %s, want %d created", selection, how, got, want)
+			}
+		}
+	}
+}
+
+func (s *stand) byURL(t *testing.T) {
+	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, enabled)
+	ca := writeFile(t, "ca.crt", s.authority.PEM)
+	s.apply(t, manifests(t, enabled, "--url", f.URL, "--ca-bundle-file", ca, "--namespace=fastadmit"))
+	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
+
+	f.Kill()
+	_, err := s.pod("default")
+	if wrong := errors.Join(wants(err, `failed calling webhook "mutate-fail.fastadmit.io"`),
+		wants(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`)); wrong != nil {
+		t.Error(wrong)
+	}
+	for _, namespace := range []string{"fastadmit", "kube-system", "kube-node-lease"} {
+		if _, err := s.pod(namespace); err != nil {
+			t.Errorf("nobody answers, and namespace %s has to wait for it: %v", namespace, err)
+		}
+	}
+	// Rules are no wider than the plugins.
+	if _, err := s.Client.CoreV1().ConfigMaps("default").Create(context.Background(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, dryRun); err != nil {
+		t.Error(err)
+	}
+}
+
+// byService registers by a service that has an address of this machine.
+func (s *stand) byService(t *testing.T) {
+	const address = "127.10.1.2"
+	cert, key := serviceCertificate(t, "fastadmit.fastadmit.svc")
+	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, enabled,
+		"--bind-address", address, "--tls-cert-file", cert, "--tls-private-key-file", key)
+	at, err := url.Parse(f.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, s.APIServer, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
+spec: {clusterIP: %s, ports: [{port: %s}]}}`, address, at.Port()), "apply", "-f", "-")
+	s.apply(t, manifests(t, enabled, "--service-port", at.Port(), "--ca-bundle-file", cert))
+	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
+}
+
+// policies shows that what may fail does, and what may not does not.
+func (s *stand) policies(t *testing.T) {
+	config := writeFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
+kind: Configuration
+enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs]
+plugins: [{name: AlwaysPullImages, failurePolicy: Ignore}]
+`))
+	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, "--config", config)
+	s.apply(t, manifests(t, "--config", config, "--url", f.URL, "--ca-bundle-file", writeFile(t, "ca.crt", s.authority.PEM)))
+	s.awaitWorking(t)
+
+	f.Kill()
+	if policy, err := s.pod("default"); err != nil || policy != corev1.PullIfNotPresent {
+		t.Errorf("got imagePullPolicy %s, %v, want IfNotPresent", policy, err)
+	}
+	if err := wants(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`); err != nil {
+		t.Error(err)
+	}
+}
+
+// selectors shows that nobody is called where the selector that all plugins have
+// does not match.
+func (s *stand) selectors(t *testing.T) {
+	config := writeFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
+kind: Configuration
+enableAdmissionPlugins: [AlwaysPullImages]
+plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'yes'}}}]
+`))
+	s.apply(t, manifests(t, "--config", config, "--url", "https://"+freeAddress(t)))
+	await(t, "the webhook", func() error {
+		_, err := s.pod("tenant")
+		return wants(err, `failed calling webhook "mutate-fail.fastadmit.io"`)
+	})
+	if _, err := s.pod("default"); err != nil {
+		t.Error(err)
+	}
+}
+
+// dryRun shows that what EventRateLimit remembers is none of dry runs, which an
+// API server sends because the webhook declares that.
+func (s *stand) dryRun(t *testing.T) {
+	flags := []string{"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file", writeFile(t, "limits.yaml",
+		[]byte(`apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 1, burst: 1}]
+`))}
+	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, flags...)
+	printed := manifests(t, append(flags, "--url", f.URL, "--ca-bundle-file", writeFile(t, "ca.crt", s.authority.PEM))...)
+	if !strings.Contains(printed, "sideEffects: NoneOnDryRun\n") {
+		t.Fatalf("got\n%s\nwant sideEffects NoneOnDryRun", printed)
+	}
+	s.apply(t, printed)
+	event := func(namespace string, options metav1.CreateOptions) error {
+		e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "e-", Namespace: namespace}}
+		e.InvolvedObject.Namespace = namespace
+		_, err := s.Client.CoreV1().Events(namespace).Create(context.Background(), e, options)
+		return err
+	}
+	// More than one a second in a namespace is too many.
+	await(t, "EventRateLimit", func() error {
+		return wants(errors.Join(event("default", metav1.CreateOptions{}), event("default", metav1.CreateOptions{})), "limit reached")
+	})
+	for range 5 {
+		if err := event("tenant", dryRun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := event("tenant", metav1.CreateOptions{}); err != nil {
+		t.Errorf("after dry runs, which take nothing: %v", err)
+	}
+}
+
+// TestStatic has an API server read what is printed from files.
+func TestStatic(t *testing.T) {
+	authority := cluster.NewAuthority(t)
+	f := cluster.StartFastadmit(t, cluster.Binary, authority, enabled)
+	flags := []string{enabled, "--static", "--url", f.URL, "--namespace=fastadmit", "--ca-bundle-file", writeFile(t, "ca.crt", authority.PEM)}
+	folder := func(kind string) string {
+		return filepath.Dir(writeFile(t, "fastadmit.yaml", []byte(manifests(t, append(flags, "--kind", kind)...))))
+	}
+	admission := writeFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: MutatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: %q}
+- name: ValidatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: %q}
+`, folder("MutatingWebhookConfiguration"), folder("ValidatingWebhookConfiguration")))
+	s := &stand{startAPIServer(t, "--feature-gates=ManifestBasedAdmissionControlConfig=true", "--admission-control-config-file", admission), authority}
+	s.addNamespaces(t)
+	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
+
+	// Its API takes none of that name.
+	_, stderr, err := s.Kubectl(t, manifests(t, flags...), "apply", "-f", "-")
+	if err == nil || strings.Count(stderr, "are reserved for static manifest-based configurations") != 2 {
+		t.Errorf("got %v, %s, want both refused", err, stderr)
+	}
+	none, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(context.Background(), metav1.ListOptions{})
+	if err != nil || len(none.Items) > 0 {
+		t.Errorf("got %v, %v, want none", none, err)
+	}
+}
