@@ -139,14 +139,14 @@ func (o *Object) Remove(path ...string) {
 // the path goes through below the root: what is missing or null becomes an
 // empty object.
 func (o *Object) EnsureObject(path ...string) {
-	for i := range path {
-		v := o.Get(path[:i+1]...)
-		if v.IsSet() {
-			continue
+	v := o.Root()
+	for i, token := range path {
+		if v = v.child(token); !v.IsSet() {
+			o.Set("{}", path[:i+1]...)
+			v = o.Get(path[:i+1]...)
 		}
-		o.Set("{}", path[:i+1]...)
 	}
-	if o.err == nil && o.Get(path...).Kind() != KindObject {
+	if o.err == nil && v.Kind() != KindObject {
 		o.refuse(path, "not an object")
 	}
 }

@@ -54,20 +54,19 @@ func ForbiddenPod(review *codec.Review, err error) error {
 func UsesOnlyImagesOf(spec, was codec.Value) bool {
 	var known map[string]bool
 	for _, list := range ContainerLists {
-		containers := spec.Get(list)
-		// An update nearly always leaves the containers as they were, and the
-		// API server writes both objects alike.
-		if containers.JSON() == was.Get(list).JSON() {
-			continue
-		}
-		if known == nil {
-			known = make(map[string]bool)
-			for old := range Containers(was) {
-				known[old.Get("image").String()] = true
+		before := was.Get(list)
+		for i, container := range spec.Get(list).Elements() {
+			image := container.Get("image").String()
+			if before.Get(codec.Index(i), "image").EqualString(image) {
+				continue // as nearly all are, and at the same place
 			}
-		}
-		for _, container := range containers.Elements() {
-			if !known[container.Get("image").String()] {
+			if known == nil {
+				known = make(map[string]bool)
+				for old := range Containers(was) {
+					known[old.Get("image").String()] = true
+				}
+			}
+			if !known[image] {
 				return false
 			}
 		}
