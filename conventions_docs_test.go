@@ -12,13 +12,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers/example/creator"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/internal/config"
 )
 
 // documents returns the names of all Markdown files.
@@ -320,24 +317,23 @@ func TestConventionsDocuments(t *testing.T) {
 	}
 }
 
-// TestConventionsManifests decodes the manifests in README.md as strictly as
-// kubectl does.
+// TestConventionsManifests reads the manifests in README.md as fastadmit does.
 func TestConventionsManifests(t *testing.T) {
-	kinds := map[string]any{
-		"MutatingWebhookConfiguration": new(admissionregistrationv1.MutatingWebhookConfiguration),
+	var names []string
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		names = append(names, plugin.Name)
 	}
-	for _, block := range fences(read(t, "README.md"), "yaml") {
-		var manifest metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(block), &manifest); err != nil {
+	blocks := fences(read(t, "README.md"), "yaml")
+	if len(blocks) == 0 {
+		t.Error("README.md: got no manifest")
+	}
+	for _, block := range blocks {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		into, known := kinds[manifest.Kind]
-		if !known || manifest.APIVersion != "admissionregistration.k8s.io/v1" {
-			t.Errorf("README.md: got a manifest of %s %s, want one of a kind that is checked", manifest.APIVersion, manifest.Kind)
-			continue
-		}
-		if err := yaml.UnmarshalStrict([]byte(block), into); err != nil {
-			t.Errorf("README.md: %s: %v", manifest.Kind, err)
+		if _, err := config.Read(config.Source{File: file, Known: names}); err != nil {
+			t.Errorf("README.md: %v", err)
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 const (
 	// bodyBytesMax is the largest review accepted. kube-apiserver escapes "<",
-	// ">" and "&" sixfold, so two objects near its limit of 3 MiB make a review
-	// of up to 27 MiB; 21 MB were seen.
+	// ">" and "&" sixfold: an update of an object of 2 MiB, the most that it
+	// stores, makes a review of up to 25 MiB, and 31 MB were seen.
 	bodyBytesMax = 32 << 20
 
 	// headerBytesMax is the largest header block accepted. kube-apiserver sends
