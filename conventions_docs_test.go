@@ -12,6 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers/example/creator"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
