@@ -46,9 +46,13 @@ type round struct {
 	review     *codec.Review
 	phase      Phase
 	attributes Attributes
-	deadline   time.Time // of the call, zero for none
-	now        time.Time // when the last plugin ended, to ask the clock once for each
+	deadline   time.Duration // of the call, 0 for none
+	now        time.Duration // when the last plugin ended, to ask the clock once for each
 }
+
+// epoch is where the times of a round begin: the time since then takes half as
+// long to get as the time of day.
+var epoch = time.Now()
 
 // Review runs the phase's plugins that the review is for and fills
 // review.Response. The first denial ends it, and so does the first failure of
@@ -58,8 +62,10 @@ type round struct {
 // Everything but a plain permission says which plugin it is from, in the
 // message and in an audit annotation that has the plugin's name as its key.
 func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (Outcome, error) {
-	r := round{chain: c, ctx: ctx, review: review, phase: phase, attributes: AttributesOf(review), now: time.Now()}
-	r.deadline, _ = ctx.Deadline()
+	r := round{chain: c, ctx: ctx, review: review, phase: phase, attributes: AttributesOf(review), now: time.Since(epoch)}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.deadline = max(deadline.Sub(epoch), 1)
+	}
 	var seen [pluginsMax]int // how often the object had been changed when the plugin was done, -1 if it did not run
 	for i := range c.entries {
 		outcome, ran, err := r.run(&c.entries[i])
@@ -111,7 +117,7 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 		return OutcomeAllowed, false, nil
 	}
 	if r.chain.Observe != nil {
-		r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: outcome, Elapsed: r.now.Sub(start), Err: result.Err})
+		r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err})
 	}
 	response := &r.review.Response
 	switch outcome {
@@ -155,18 +161,18 @@ func (e *entry) handles(phase Phase, attributes *Attributes) bool {
 // its selector leaves the review out.
 func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 	ctx, deadline := r.ctx, r.deadline
-	if own := r.now.Add(e.Settings.Timeout); own.After(r.now) && (deadline.IsZero() || own.Before(deadline)) {
+	if timeout := e.Settings.Timeout; timeout > 0 && (deadline == 0 || r.now+timeout < deadline) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, own)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
-		deadline = own
+		deadline = r.now + timeout
 	}
 	if isOver(deadline, r.now) {
 		return Errored(fmt.Errorf("not started: %w", context.DeadlineExceeded)), OutcomeErrored, true
 	}
 	changes := r.review.Object.Changes()
 	result, ran = r.call(ctx, e)
-	r.now = time.Now()
+	r.now = time.Since(epoch)
 	_, panicked := errors.AsType[*PanicError](result.Err)
 	switch fault := r.review.Err(); {
 	case panicked:
@@ -188,7 +194,7 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 	return result, OutcomePatched, true
 }
 
-func isOver(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
+func isOver(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }
 
 // call calls the plugin, unless the selector leaves the review out. A panic
 // becomes an error.
