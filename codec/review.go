@@ -468,8 +468,7 @@ func (v Value) groupVersion(last string) (group, version, name string) {
 	return group, version, name
 }
 
-// predictedGroupVersion does what groupVersion does for the text as
-// kube-apiserver writes it.
+// predictedGroupVersion is groupVersion for text as kube-apiserver writes it.
 func predictedGroupVersion(text, last string) (group, version, name string, ok bool) {
 	if group, text, ok = predictedString(text, `{"group":"`); !ok {
 		return "", "", "", false

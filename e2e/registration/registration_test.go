@@ -33,6 +33,7 @@ func TestRegistration(t *testing.T) {
 	t.Run("by-service", s.byService)
 	t.Run("policies", s.policies)
 	t.Run("selectors", s.selectors)
+	t.Run("options", s.options)
 	t.Run("dry-run", s.dryRun)
 }
 
@@ -123,24 +124,30 @@ func (s *stand) apply(t *testing.T, manifests string) {
 		// They are gone when what they would refuse is not: nobody answers them.
 		await(t, "the webhooks to go", func() error {
 			_, err := s.pod("tenant")
-			return errors.Join(err, s.service("default"))
+			return errors.Join(err, s.service("default"), s.service("tenant"))
 		})
 	})
 	if got := kubectl(t, s.APIServer, manifests, "apply", "-f", "-"); strings.Count(got, " unchanged\n") != strings.Count(got, "\n") {
 		t.Errorf("applied again, got %s, want unchanged", got)
 	}
+	type configuration struct {
+		Kind     string
+		Webhooks []any
+	}
+	var want []configuration
 	for document := range strings.SplitSeq(manifests, "---\n") {
-		var want, got struct {
-			Kind     string
-			Webhooks []any
-		}
-		stored := kubectl(t, s.APIServer, document, "get", "-o", "yaml", "-f", "-")
-		if err := errors.Join(yaml.Unmarshal([]byte(document), &want), yaml.Unmarshal([]byte(stored), &got)); err != nil {
+		want = append(want, configuration{})
+		if err := yaml.Unmarshal([]byte(document), &want[len(want)-1]); err != nil {
 			t.Fatal(err)
 		}
-		if want.Webhooks == nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got stored\n%s\nwant\n%s", stored, document)
-		}
+	}
+	stored := kubectl(t, s.APIServer, manifests, "get", "-o", "yaml", "-f", "-")
+	var got struct{ Items []configuration }
+	if err := yaml.Unmarshal([]byte(stored), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Items, want) {
+		t.Errorf("got stored\n%s\nwant\n%s", stored, manifests)
 	}
 }
 
@@ -249,6 +256,33 @@ plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'ye
 		return wants(err, `failed calling webhook "mutate-fail.fastadmit.io"`)
 	})
 	if _, err := s.pod("default"); err != nil {
+		t.Error(err)
+	}
+}
+
+// options shows that nobody is called where what the options say does not match.
+func (s *stand) options(t *testing.T) {
+	config := writeFile(t, "fastadmit.yaml", fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
+kind: Configuration
+enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs]
+registration:
+  name: admission.example.com
+  labels: {app: fastadmit}
+  annotations: {example.com/about: anything}
+  clientConfig: {url: 'https://%s/base'}
+  timeoutSeconds: 2
+  matchPolicy: Exact
+  namespaceSelector: {matchLabels: {tenant: 'yes'}}
+  objectSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}
+  matchConditions: [{name: no-pods, expression: 'request.resource.resource != "pods"'}]
+  admissionReviewVersions: [v1beta1, v1]
+`, freeAddress(t)))
+	s.apply(t, manifests(t, "--config", config))
+	await(t, "the webhook", func() error {
+		return wants(s.service("tenant"), `failed calling webhook "validate-fail.admission.example.com"`)
+	})
+	_, err := s.pod("tenant")
+	if err := errors.Join(err, s.service("default")); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,7 +30,7 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 			note("%s is not registered: it handles nothing that its configured rules select", p.Name)
 		}
 		for _, a := range atoms {
-			if a[group] == all && a[resource] == all {
+			if a[group] == all && a[resource] == all && (a[subresource] == all || a[subresource] == "") {
 				note("%s takes every resource: %s wait for fastadmit, also those that are cluster-scoped, for which no "+
 					"namespaceSelector counts; configure rules for it to narrow that", p.Name, o.everything())
 				break
@@ -51,7 +51,7 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 // for webhook configurations, unless it has read it from a file.
 func (o *Options) everything() string {
 	if o.Static {
-		return "leases, events, node status and webhook configurations"
+		return "leases, events, nodes and webhook configurations"
 	}
-	return "leases, events and node status"
+	return "leases, events and nodes"
 }

@@ -96,7 +96,7 @@ func TestNew(t *testing.T) {
 	images := plugin("Images", "mv", handlers.CreateUpdate("pods"))
 	services := plugin("Services", "v", handlers.CreateUpdate("services"))
 	events := plugin("Events", "v", handlers.CreateUpdate("events"))
-	events.Plugin.SideEffects = admissionregistrationv1.SideEffectClassNoneOnDryRun
+	events.SideEffects = admissionregistrationv1.SideEffectClassNoneOnDryRun
 	volumes := plugin("Volumes", "m", rule("CREATE", "", "v1", "persistentvolumes,persistentvolumeclaims"),
 		rule("CREATE", "storage.k8s.io", "v1", "volumeattributesclasses"))
 
@@ -121,10 +121,28 @@ objectSelector: {matchExpressions: [{key: c, operator: Exists}]}
 matchConditions: [{name: no-nodes, expression: '!request.userInfo.username.startsWith("system:node:")'}]
 admissionReviewVersions: [v1beta1]
 `, images)
-	f("url", "{namespace: own, clientConfig: {url: 'https://fastadmit.example.com:8443/base/'}}", images)
+	f("url", "{namespace: own, clientConfig: {url: 'https://fastadmit.example.com:8443/base/?'}}", images)
 	f("selectors-of-all", "", configured(images, tenants, ""), configured(services, tenants, ""))
 	f("selectors-of-some", "", configured(images, tenants, ""), services)
 	f("selectors-that-clash", "{namespaceSelector: {matchLabels: {tenant: 'no', a: b}}}", configured(images, tenants, ""))
+}
+
+func TestNotesAboutEverything(t *testing.T) {
+	f := func(want bool, rules ...handlers.Rule) {
+		t.Helper()
+		r, err := registration.New([]registration.Plugin{plugin("P", "v", rules...)}, new(registration.Options), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(r.Notes, "\n"), "P takes every resource"); got != want {
+			t.Errorf("%+v: got %v, want %v", rules, got, want)
+		}
+	}
+	f(true, handlers.Any())
+	f(true, handlers.CreateUpdate("pods"), rule("CREATE", "*", "v1", "*"))
+	f(false, rule("*", "apps", "*", "*/*"))
+	f(false, rule("*", "*", "*", "*/scale"))
+	f(false, rule("*", "*", "*", "pods"))
 }
 
 func TestNewStatic(t *testing.T) {
@@ -218,10 +236,8 @@ func TestRules(t *testing.T) {
 	f("CREATE /v1 x *", v(scoped(cluster, rule("CREATE", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
 	f("* /v1 x *", v(scoped(cluster, rule("*", "", "v1", "x"))), v(scoped(namespaced, rule("*", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
 	f("CREATE /v1 x Namespaced\nUPDATE /v1 x Cluster", v(scoped(cluster, rule("UPDATE", "", "v1", "x"))), v(scoped(namespaced, rule("CREATE", "", "v1", "x"))))
-	// Names with what lists are joined with are names.
-	f("CREATE /v1 x,y *\nCREATE \",/v1 x *", v(rule("CREATE", "", "v1", "x,y")), v(handlers.Rule{
-		Operations: []codec.Operation{"CREATE"}, Groups: []string{`",`}, Versions: []string{"v1"}, Resources: []string{"x"},
-	}))
+	// Two resources are not one whose name has a space.
+	f("CREATE /v1 x,y *\nCREATE /v2 x y *", v(rule("CREATE", "", "v1", "x,y")), v(rule("CREATE", "", "v2", "x y")))
 
 	narrowed := func(operations, groups, versions, resources, scope string, rules ...handlers.Rule) registration.Plugin {
 		return configured(v(rules...), "rules: [{operations: ["+operations+"], apiGroups: ["+groups+"], apiVersions: ["+versions+

@@ -168,24 +168,21 @@ func (b *box) key(side int) string {
 	return key.String()
 }
 
-// merge makes one box of those that differ in one side only, as long as there
-// are any. Together they match what they did.
+// merge makes one box of those that differ in one side only. Together they match
+// what they did. One round is enough: what came out of an earlier side has no
+// two boxes that share a value of each other side, and later sides only unite.
 func merge(boxes []box) []box {
-	for before := -1; before != len(boxes); {
-		before = len(boxes)
-		for side := range boxScope {
-			byKey := make(map[string]box)
-			for _, b := range boxes {
-				key := b.key(side)
-				if same, ok := byKey[key]; ok {
-					b[side] = slices.Concat(same[side], b[side])
-					slices.Sort(b[side])
-					b[side] = slices.Compact(b[side])
-				}
-				byKey[key] = b
+	for side := range boxScope {
+		byKey := make(map[string]box)
+		for _, b := range boxes {
+			key := b.key(side)
+			if same, ok := byKey[key]; ok {
+				b[side] = slices.Concat(same[side], b[side])
+				slices.Sort(b[side])
 			}
-			boxes = slices.SortedFunc(maps.Values(byKey), compareBoxes)
+			byKey[key] = b
 		}
+		boxes = slices.SortedFunc(maps.Values(byKey), compareBoxes)
 	}
 	return boxes
 }

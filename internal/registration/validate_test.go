@@ -259,11 +259,11 @@ func TestValidatePlugins(t *testing.T) {
 	f(configured(pods, "", "Ignore"))
 	f(configured(pods, "", "fail"), `failurePolicy: Unsupported value: "fail": supported values: "Fail", "Ignore"`)
 	for _, s := range []admissionregistrationv1.SideEffectClass{"", "None", "NoneOnDryRun"} {
-		pods.Plugin.SideEffects = s
+		pods.SideEffects = s
 		f(pods)
 	}
 	for _, s := range []admissionregistrationv1.SideEffectClass{"Some", "Unknown", "none"} {
-		pods.Plugin.SideEffects = s
+		pods.SideEffects = s
 		f(pods, `sideEffects: Unsupported value: "`+string(s)+`": supported values: "None", "NoneOnDryRun"`)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,15 +20,8 @@ import (
 
 type manifestsOptions struct {
 	selection
-	name           string
-	namespace      string
-	serviceName    string
-	servicePort    int32
-	url            string
-	caBundleFile   string
-	timeoutSeconds int32
-	static         bool
-	kind           string
+	registration registrationFlags
+	kind         string
 }
 
 func newManifestsCommand(o *options) *cobra.Command {
@@ -47,15 +41,7 @@ func newManifestsCommand(o *options) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	m.addFlags(flags)
-	flags.StringVar(&m.name, "name", registration.DefaultName, "name of both configurations, and what the names of their webhooks end with")
-	flags.StringVarP(&m.namespace, "namespace", "n", registration.DefaultNamespace,
-		"namespace of the service; with --url, that which serve runs in, none if not given. No plugin sees its requests")
-	flags.StringVar(&m.serviceName, "service-name", registration.DefaultServiceName, "service by which kube-apiserver reaches serve")
-	flags.Int32Var(&m.servicePort, "service-port", registration.DefaultServicePort, "port of the service")
-	flags.StringVar(&m.url, "url", "", "URL by which kube-apiserver reaches serve, instead of a service")
-	flags.StringVar(&m.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
-	flags.Int32Var(&m.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "how long kube-apiserver waits for an answer, 1 to 30")
-	flags.BoolVar(&m.static, "static", false, "print the form that kube-apiserver reads from files; needs --url")
+	m.registration.addFlags(flags)
 	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration")
 	return cmd
 }
@@ -81,7 +67,7 @@ func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
 }
 
 func (m *manifestsOptions) register(in *selected) (*registration.Registration, error) {
-	options, err := m.overridden(in.Registration)
+	options, err := m.registration.override(in.Registration)
 	if err != nil {
 		return nil, err
 	}
@@ -100,62 +86,6 @@ func (m *manifestsOptions) register(in *selected) (*registration.Registration, e
 		return nil, errors.Join(all.Errors()...) // a line each
 	}
 	return r, err
-}
-
-// overridden returns the options with what flags say. They may share what they
-// point to with o.
-func (m *manifestsOptions) overridden(o registration.Options) (*registration.Options, error) {
-	given := m.flags.Changed
-	byService := given("service-name") || given("service-port")
-	if given("url") && byService {
-		return nil, errors.New("--url goes without --service-name and --service-port")
-	}
-	o.Static = m.static
-	if given("name") {
-		o.Name = m.name
-	}
-	if given("namespace") {
-		o.Namespace = m.namespace
-	}
-	if given("timeout-seconds") {
-		o.TimeoutSeconds = &m.timeoutSeconds
-	}
-	c := &o.ClientConfig
-	if given("url") {
-		c.URL, c.Service = &m.url, nil
-	}
-	if byService || given("namespace") && c.URL == nil {
-		c.URL, c.Service = nil, m.service(c.Service, cmp.Or(o.Namespace, registration.DefaultNamespace))
-	}
-	if given("ca-bundle-file") {
-		var err error
-		if c.CABundle, err = os.ReadFile(m.caBundleFile); err != nil {
-			return nil, failed(fmt.Errorf("cannot read --ca-bundle-file: %w", err))
-		}
-		if len(c.CABundle) == 0 {
-			return nil, failed(fmt.Errorf("--ca-bundle-file: %s is empty", m.caBundleFile))
-		}
-	}
-	return &o, nil
-}
-
-// service returns the service with what flags say, a new one in the namespace
-// if there is none.
-func (m *manifestsOptions) service(s *admissionregistrationv1.ServiceReference, namespace string) *admissionregistrationv1.ServiceReference {
-	if s == nil {
-		s = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: m.serviceName, Port: &m.servicePort}
-	}
-	s = s.DeepCopy()
-	if m.flags.Changed("namespace") {
-		s.Namespace = m.namespace
-	}
-	if m.flags.Changed("service-name") {
-		s.Name = m.serviceName
-	}
-	if m.flags.Changed("service-port") {
-		s.Port = &m.servicePort
-	}
-	return s
 }
 
 // marshal returns what there is of the kinds that are wanted, as documents of
@@ -184,4 +114,87 @@ func (m *manifestsOptions) marshal(r *registration.Registration) ([]byte, error)
 		documents = append(documents, document)
 	}
 	return bytes.Join(documents, []byte("---\n")), nil
+}
+
+// registrationFlags are the flags for what --config says in its section
+// registration.
+type registrationFlags struct {
+	flags          *pflag.FlagSet
+	name           string
+	namespace      string
+	serviceName    string
+	servicePort    int32
+	url            string
+	caBundleFile   string
+	timeoutSeconds int32
+	static         bool
+}
+
+func (r *registrationFlags) addFlags(flags *pflag.FlagSet) {
+	r.flags = flags
+	flags.StringVar(&r.name, "name", registration.DefaultName, "name of both configurations, and what the names of their webhooks end with")
+	flags.StringVarP(&r.namespace, "namespace", "n", registration.DefaultNamespace,
+		"namespace of the service; with --url, that which serve runs in, none if not given. No plugin sees its requests")
+	flags.StringVar(&r.serviceName, "service-name", registration.DefaultServiceName, "service by which kube-apiserver reaches serve")
+	flags.Int32Var(&r.servicePort, "service-port", registration.DefaultServicePort, "port of the service")
+	flags.StringVar(&r.url, "url", "", "URL by which kube-apiserver reaches serve, instead of a service")
+	flags.StringVar(&r.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
+	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "how long kube-apiserver waits for an answer, 1 to 30")
+	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver reads from files; needs --url")
+}
+
+// override returns the options with what flags say. They may share what they
+// point to with o.
+func (r *registrationFlags) override(o registration.Options) (*registration.Options, error) {
+	given := r.flags.Changed
+	byService := given("service-name") || given("service-port")
+	if given("url") && byService {
+		return nil, errors.New("--url goes without --service-name and --service-port")
+	}
+	o.Static = r.static
+	if given("name") {
+		o.Name = r.name
+	}
+	if given("namespace") {
+		o.Namespace = r.namespace
+	}
+	if given("timeout-seconds") {
+		o.TimeoutSeconds = &r.timeoutSeconds
+	}
+	c := &o.ClientConfig
+	if given("url") {
+		c.URL, c.Service = &r.url, nil
+	}
+	if byService || given("namespace") && c.URL == nil {
+		c.URL, c.Service = nil, r.service(c.Service, cmp.Or(o.Namespace, registration.DefaultNamespace))
+	}
+	if given("ca-bundle-file") {
+		var err error
+		if c.CABundle, err = os.ReadFile(r.caBundleFile); err != nil {
+			return nil, failed(fmt.Errorf("cannot read --ca-bundle-file: %w", err))
+		}
+		if len(c.CABundle) == 0 {
+			return nil, failed(fmt.Errorf("--ca-bundle-file: %s is empty", r.caBundleFile))
+		}
+	}
+	return &o, nil
+}
+
+// service returns the service with what flags say, a new one in the namespace
+// if there is none.
+func (r *registrationFlags) service(s *admissionregistrationv1.ServiceReference, namespace string) *admissionregistrationv1.ServiceReference {
+	if s == nil {
+		s = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: r.serviceName, Port: &r.servicePort}
+	}
+	s = s.DeepCopy()
+	if r.flags.Changed("namespace") {
+		s.Namespace = r.namespace
+	}
+	if r.flags.Changed("service-name") {
+		s.Name = r.serviceName
+	}
+	if r.flags.Changed("service-port") {
+		s.Port = &r.servicePort
+	}
+	return s
 }

@@ -1,11 +1,18 @@
 package app
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
 var update = flag.Bool("update-manifests", false, "write what manifests prints to testdata anew")
@@ -18,6 +25,7 @@ func TestManifests(t *testing.T) {
 	config := writeTestFile(t, "fastadmit.yaml", `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs, AlwaysDeny]
+registration: {labels: {app: fastadmit}, timeoutSeconds: 3}
 plugins:
 - name: AlwaysPullImages
   failurePolicy: Ignore
@@ -64,7 +72,7 @@ plugins:
 		"no plugin sees requests in the namespaces kube-node-lease, kube-system",
 		"with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the namespace, so that fastadmit does not " +
 			"keep its own pods from starting",
-		"AlwaysDeny takes every resource: leases, events, node status and webhook configurations wait for fastadmit, also those that are " +
+		"AlwaysDeny takes every resource: leases, events, nodes and webhook configurations wait for fastadmit, also those that are " +
 			"cluster-scoped, for which no namespaceSelector counts; configure rules for it to narrow that",
 		"kube-apiserver reads mutating and validating configurations from different folders, named by staticManifestsDir in its " +
 			"AdmissionConfiguration, with the feature gate ManifestBasedAdmissionControlConfig",
@@ -111,4 +119,46 @@ func TestManifestsWrong(t *testing.T) {
 	f(2, "registration.clientConfig.caBundle: Invalid value: got no PEM block, want at least one certificate", images,
 		"--ca-bundle-file="+writeTestFile(t, "text", "text"))
 	f(1, "cannot enable plugin EventRateLimit: ", "--enable-admission-plugins=EventRateLimit")
+}
+
+// TestRegistrationFlags shows what flags make of options from a file.
+func TestRegistrationFlags(t *testing.T) {
+	f := func(file, want string, args ...string) {
+		t.Helper()
+		var o, wanted registration.Options
+		if err := errors.Join(yaml.UnmarshalStrict([]byte(file), &o), yaml.UnmarshalStrict([]byte(want), &wanted)); err != nil {
+			t.Fatal(err)
+		}
+		before := *o.ClientConfig.DeepCopy()
+		var r registrationFlags
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		r.addFlags(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.override(o)
+		if err != nil || !reflect.DeepEqual(*got, wanted) {
+			t.Errorf("%s %q: got %+v, %v, want %+v", file, args, got, err, wanted)
+		}
+		if !reflect.DeepEqual(o.ClientConfig, before) {
+			t.Errorf("%s %q: what was in the file changed to %+v", file, args, o.ClientConfig)
+		}
+	}
+	const (
+		service = "clientConfig: {service: {namespace: n, name: s, port: 1, path: /p}, caBundle: YQ==}"
+		byURL   = "clientConfig: {url: 'https://a', caBundle: YQ==}"
+	)
+	f("", "")
+	f("{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}", "{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}")
+	f("{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}", "{name: c.d, timeoutSeconds: 10, matchPolicy: Exact}", "--name=c.d", "--timeout-seconds=10")
+	f(service, service)
+	f(service, byURL, "--url=https://a")
+	f(service, "clientConfig: {service: {namespace: n, name: t, port: 1, path: /p}, caBundle: YQ==}", "--service-name=t")
+	f(service, "clientConfig: {service: {namespace: n, name: s, port: 443, path: /p}, caBundle: YQ==}", "--service-port=443")
+	f(service, "{namespace: m, clientConfig: {service: {namespace: m, name: s, port: 1, path: /p}, caBundle: YQ==}}", "-n=m")
+	f("namespace: m", "{namespace: m, clientConfig: {service: {namespace: m, name: t, port: 443}}}", "--service-name=t")
+	f("", "{namespace: m, clientConfig: {service: {namespace: m, name: fastadmit, port: 443}}}", "--namespace=m")
+	f(byURL, byURL)
+	f(byURL, "{namespace: m, clientConfig: {url: 'https://a', caBundle: YQ==}}", "--namespace=m")
+	f(byURL, "clientConfig: {service: {namespace: fastadmit, name: fastadmit, port: 1}, caBundle: YQ==}", "--service-port=1")
 }
