@@ -13,6 +13,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -194,6 +195,7 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 		r.checkName(document, fmt.Sprintf("enableAdmissionPlugins[%d]", i), name, enabled)
 	}
 	r.checkServer(document, &c.Server)
+	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	configured := make(map[string][]byte)
 	settings := make(map[string]handlers.Settings)
 	for i := range c.Plugins {
@@ -271,15 +273,20 @@ func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path
 	}
 	matcher, err := match.New(c, path)
 	if err != nil {
-		errs := []error{err}
-		if joined, ok := err.(interface{ Errors() []error }); ok {
-			errs = joined.Errors()
-		}
-		r.refuse(document.Locate(errs...)...)
+		r.locate(document, err)
 		return nil
 	}
 	r.needsNamespaces = r.needsNamespaces || matcher.NeedsNamespaces()
 	return &selector{matcher, r.source.Namespaces}
+}
+
+// locate refuses what an error joins.
+func (r *reader) locate(document *strictyaml.Document, err error) {
+	if joined, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		r.refuse(document.Locate(joined.Errors()...)...)
+	} else if err != nil {
+		r.refuse(document.Locate(err)...)
+	}
 }
 
 // A selector is a matcher and who knows the labels of namespaces.

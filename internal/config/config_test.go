@@ -74,7 +74,6 @@ registration:
   name: admission.example.com
   clientConfig:
     service: {namespace: fastadmit, name: fastadmit, port: 8443}
-    caBundle: Y2VydA==
   timeoutSeconds: 3
 `, `
 apiVersion: apiserver.config.k8s.io/v1
@@ -98,7 +97,7 @@ plugins:
 	if got := strings.Join(loaded.Files, " "); got != "own.yaml admission.yaml limits.yaml" {
 		t.Errorf("got files %s", got)
 	}
-	if r := loaded.Registration; r.Name != "admission.example.com" || *r.ClientConfig.Service.Port != 8443 || string(r.ClientConfig.CABundle) != "cert" || *r.TimeoutSeconds != 3 {
+	if r := loaded.Registration; r.Name != "admission.example.com" || *r.ClientConfig.Service.Port != 8443 || *r.TimeoutSeconds != 3 {
 		t.Errorf("got registration %+v", r)
 	}
 	if s := loaded.Settings["DenyServiceExternalIPs"]; s.Selector != nil || s.FailurePolicy != "" || s.Timeout != 0 {
@@ -147,6 +146,9 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"server:\n  securePort: 65536\n  shutdownDelayDuration: -1s\n  maxRequestsInflight: 0\n", "",
 		"own.yaml:4: server.securePort: got 65536, want 0 to 65535", "own.yaml:5: server.shutdownDelayDuration: got -1s, want 0s or more",
 		"own.yaml:6: server.maxRequestsInflight: got 0, want 1 or more")
+	f(head+"registration:\n  timeoutSeconds: 31\n  clientConfig: {caBundle: Y2VydA==}\n", "",
+		"own.yaml:5: registration.clientConfig.caBundle: Invalid value: got no PEM block, want at least one certificate",
+		"own.yaml:4: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")
 	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
 		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")

@@ -67,7 +67,7 @@ func everything(t testing.TB, selectors bool) *handlers.Chain {
 	}
 	in, err := s.load(nil)
 	if err == nil {
-		err = s.follow(t.Context(), in.Loaded, nil, nil)
+		err = s.follow(t.Context(), in.Loaded, false, nil, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func (s *selection) configPart(server *server, in selected) *part {
 
 // await waits for what the configuration needs to know of the cluster.
 func (s *selection) await(ctx context.Context, server *server, in selected) error {
-	if err := s.follow(ctx, in.Loaded, server.log, server.metrics.set); err != nil {
+	if err := s.follow(ctx, in.Loaded, false, server.log, server.metrics.set); err != nil {
 		return err
 	}
 	state := s.namespaces.state.Load()

@@ -70,10 +70,8 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	if r.namespaces.imagined = r.kubeconfig == "" && r.clusterStateDir == ""; !r.namespaces.imagined {
-		if err := r.follow(ctx, loaded.Loaded, nil, nil); err != nil {
-			return failed(err)
-		}
+	if err := r.follow(ctx, loaded.Loaded, true, nil, nil); err != nil {
+		return failed(err)
 	}
 	out := bufio.NewWriter(stdout)
 	denied := false

@@ -12,6 +12,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/handlers"
@@ -124,8 +125,8 @@ func (s *selection) checkFlags(known []string) error {
 }
 
 // follow makes the cluster known that the selectors ask, if they do and it is
-// not yet.
-func (s *selection) follow(ctx context.Context, loaded *config.Loaded, log *slog.Logger, set *metrics.Set) error {
+// not yet. Where there is none to ask, it is a new one if imagined is set.
+func (s *selection) follow(ctx context.Context, loaded *config.Loaded, imagined bool, log *slog.Logger, set *metrics.Set) error {
 	if !loaded.NeedsNamespaces || s.namespaces.state.Load() != nil {
 		return nil
 	}
@@ -133,6 +134,7 @@ func (s *selection) follow(ctx context.Context, loaded *config.Loaded, log *slog
 		Kinds:      []*cluster.Kind{cluster.Namespace},
 		Kubeconfig: s.kubeconfig,
 		Dir:        s.clusterStateDir,
+		Embedded:   imagined && s.kubeconfig == "" && s.clusterStateDir == "",
 		UserAgent:  "fastadmit",
 		Log:        log,
 		Metrics:    set,
@@ -144,6 +146,7 @@ func (s *selection) follow(ctx context.Context, loaded *config.Loaded, log *slog
 	if err != nil {
 		return err
 	}
+	s.namespaces.imagined = imagined && s.kubeconfig == "" && s.clusterStateDir == ""
 	state.Start(ctx)
 	s.namespaces.state.Store(state)
 	s.namespaces.known.Store(known)
@@ -156,21 +159,22 @@ type namespaces struct {
 	state atomic.Pointer[cluster.State] // nil until then
 	known atomic.Pointer[cluster.Namespaces]
 
-	// imagined says that there is no cluster to ask: each namespace is there and
-	// has the label that Kubernetes gives it.
+	// imagined says that there is no cluster to ask: each namespace is there,
+	// with the label that Kubernetes gives it.
 	imagined bool
 }
 
 // Labels implements match.Namespaces.
 func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
-	if n.imagined {
-		return labels.Set{corev1.LabelMetadataName: name}, nil
-	}
 	known := n.known.Load()
 	if known == nil {
 		return nil, errors.New("the cluster is not followed") // follow comes before the chain is used
 	}
-	return known.Labels(ctx, name)
+	found, err := known.Labels(ctx, name)
+	if err != nil && n.imagined && apierrors.IsNotFound(err) {
+		return labels.Set{corev1.LabelMetadataName: name}, nil
+	}
+	return found, err
 }
 
 // ready says which part of the cluster's state is missing yet.

@@ -68,7 +68,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.timeouts.maxAge = o.connectionAgeMax
 	server.metrics.set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", o.certificate.expiry)
-	if err := o.follow(ctx, in.Loaded, log, server.metrics.set); err != nil {
+	if err := o.follow(ctx, in.Loaded, false, log, server.metrics.set); err != nil {
 		return failed(err)
 	}
 	reloader, err := newReloader(server,
