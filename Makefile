@@ -47,6 +47,18 @@ docs: ## write what is generated in documents anew
 e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, and the wire
 	e2e/run
 
+.PHONY: chart
+chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard
+	cd deploy && go mod tidy -diff && go vet ./... && go test ./...
+
+# What builds an image, and what it is called.
+BUILDER ?= $(firstword $(shell command -v buildah podman docker))
+IMAGE ?= fastadmit:0.0.0
+
+.PHONY: image
+image: build ## build IMAGE of bin/fastadmit and nothing else, with buildah, podman or docker
+	$(BUILDER) build -f deploy/Dockerfile -t $(IMAGE) .
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list ./... | while read -r package; do \
