@@ -60,7 +60,7 @@ var defaultTiming = timing{
 // connect gives each store a client for its kind. They share connections and
 // the limit of requests.
 func (s *State) connect(o *Options, codecs serializer.CodecFactory) error {
-	config, err := restConfig(o.Kubeconfig)
+	config, err := RESTConfig(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,9 @@ func (s *State) connect(o *Options, codecs serializer.CodecFactory) error {
 	return nil
 }
 
-// restConfig says how to reach the API server.
-func restConfig(kubeconfig string) (*rest.Config, error) {
+// RESTConfig says how to reach the API server: by the kubeconfig file, or, if
+// that is empty, from inside the cluster.
+func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {

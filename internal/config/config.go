@@ -59,6 +59,10 @@ type Server struct {
 	MaxRequestBytesInflight *int64           `json:"maxRequestBytesInflight,omitempty"`
 	MaxConnectionAge        *metav1.Duration `json:"maxConnectionAge,omitempty"`
 
+	CertSecretName      *string `json:"certSecretName,omitempty"`
+	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
+	WebhookOwner        *string `json:"webhookOwner,omitempty"`
+
 	ClientCAFile       *string  `json:"clientCAFile,omitempty"`
 	ClientAllowedNames []string `json:"clientAllowedNames,omitempty"`
 	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`

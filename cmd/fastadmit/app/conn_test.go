@@ -52,7 +52,7 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
 	p.server = newServer(chain, &callers, newLog(p.log))
 	p.server.timeouts = of
-	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, certificate.config(false))
+	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate.get, false))
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.webhooks.Serve(p.connections) }()
 	t.Cleanup(func() {

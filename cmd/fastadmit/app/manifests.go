@@ -51,7 +51,11 @@ func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := m.register(&in)
+	options, err := m.registration.override(in.Registration)
+	if err != nil {
+		return err
+	}
+	r, err := in.register(options)
 	if err != nil {
 		return err
 	}
@@ -66,15 +70,12 @@ func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
 	return failed(err)
 }
 
-func (m *manifestsOptions) register(in *selected) (*registration.Registration, error) {
-	options, err := m.registration.override(in.Registration)
-	if err != nil {
-		return nil, err
-	}
+// register returns what registers the selected plugins.
+func (s *selected) register(options *registration.Options) (*registration.Registration, error) {
 	var plugins []registration.Plugin
-	for _, plugin := range in.chain.Plugins() {
+	for _, plugin := range s.chain.Plugins() {
 		p := registration.Plugin{Plugin: plugin}
-		for _, configured := range in.Plugins {
+		for _, configured := range s.Plugins {
 			if configured.Name == plugin.Name {
 				p.Criteria, p.FailurePolicy = configured.Criteria, configured.FailurePolicy
 			}

@@ -149,7 +149,7 @@ func (r *reloader) checks() []check {
 }
 
 // configPart is the configuration, which in was loaded from.
-func (s *selection) configPart(server *server, in selected) *part {
+func (s *selection) configPart(server *server, managed *managed, in selected) *part {
 	return &part{
 		name:  "configuration",
 		files: func() []string { return in.Files },
@@ -157,6 +157,9 @@ func (s *selection) configPart(server *server, in selected) *part {
 			next, err := s.load(in.chain)
 			if err == nil {
 				err = s.await(ctx, server, next)
+			}
+			if err == nil {
+				err = managed.reload(&next)
 			}
 			if err != nil {
 				in.Files = next.Files

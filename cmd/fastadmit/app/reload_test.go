@@ -292,6 +292,8 @@ plugins:
 server:
   basicAuthFile: ""
   bindAddress: 127.0.0.1
+  certSecretName: ""
+  certSecretNamespace: ""
   clientCAFile: ""
   maxConnectionAge: 10m0s
   maxRequestBytesInflight: 268435456
@@ -303,6 +305,7 @@ server:
   tlsCertFile: ""
   tlsPrivateKeyFile: ""
   tokenAuthFile: ""
+  webhookOwner: ""
 `
 	if printed != want {
 		t.Errorf("got\n%s\nwant\n%s", printed, want)

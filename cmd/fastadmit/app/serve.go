@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}
-	if err := errors.Join(o.certificate.load(), failed(o.callers.load())); err != nil {
+	if err := failed(o.callers.load()); err != nil {
 		return err
 	}
 	limitMemory()
@@ -67,15 +68,16 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server := newServer(in.chain, &o.callers, log)
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.timeouts.maxAge = o.connectionAgeMax
-	server.metrics.set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", o.certificate.expiry)
 	if err := o.follow(ctx, in.Loaded, false, log, server.metrics.set); err != nil {
 		return failed(err)
 	}
-	reloader, err := newReloader(server,
-		o.configPart(server, in),
-		&part{name: "certificate", files: o.certificate.files, reload: func(context.Context) error { return o.certificate.load() }},
-		&part{name: "callers", files: o.callers.files, reload: func(context.Context) error { return o.callers.load() }},
-	)
+	serve, err := o.certificates(ctx, &in, server)
+	if err != nil {
+		return err
+	}
+	parts := append([]*part{o.configPart(server, &o.managed, in)}, serve.parts...)
+	reloader, err := newReloader(server, append(parts,
+		&part{name: "callers", files: o.callers.files, reload: func(context.Context) error { return o.callers.load() }})...)
 	if err != nil {
 		return failed(err)
 	}
@@ -88,16 +90,16 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 	var serving atomic.Bool
 	stopped := make(chan error, 2)
-	ops, opsAddress, err := o.startOps(server.metrics, o.checks(&serving, reloader), stopped)
+	ops, opsAddress, err := o.startOps(server.metrics, append(o.checks(&serving, reloader), serve.checks(ln.Addr())...), stopped)
 	if err != nil {
 		return failed(err)
 	}
 	defer ops.Close()
 
-	webhooks, connections := server.http(), server.listen(ln, o.certificate.config(o.callers.caFile != ""))
+	webhooks, connections := server.http(), server.listen(ln, tlsConfig(serve.get, o.callers.caFile != ""))
 	go func() { stopped <- webhooks.Serve(connections) }()
 	serving.Store(true)
-	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, o.certificate.about())
+	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, serve.about)
 
 	select {
 	case err := <-stopped:
@@ -109,6 +111,39 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
 	return failed(finish(webhooks))
+}
+
+// certificates are what is served, and what goes with it.
+type certificates struct {
+	get    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	about  string
+	parts  []*part
+	checks func(net.Addr) []check
+}
+
+// certificates makes the certificates ready: those of files, those that are
+// kept in a Secret, or one in memory.
+func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
+	if o.managed.secretName != "" {
+		if err := o.managed.start(ctx, o.kubeconfig, in, server.log, server.metrics.set); err != nil {
+			return nil, failed(fmt.Errorf("cannot keep certificates: %w", err))
+		}
+		return &certificates{
+			get:    o.managed.manager.Certificate,
+			about:  fmt.Sprintf("certificate in Secret %s/%s", o.managed.secretNamespace, o.managed.secretName),
+			checks: func(address net.Addr) []check { return []check{o.managed.check(address)} },
+		}, nil
+	}
+	if err := o.certificate.load(); err != nil {
+		return nil, err
+	}
+	server.metrics.set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", o.certificate.expiry)
+	return &certificates{
+		get:    o.certificate.get,
+		about:  o.certificate.about(),
+		parts:  []*part{{name: "certificate", files: o.certificate.files, reload: func(context.Context) error { return o.certificate.load() }}},
+		checks: func(net.Addr) []check { return nil },
+	}, nil
 }
 
 // checks are what /readyz looks at.

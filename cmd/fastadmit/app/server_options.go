@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ type serverOptions struct {
 	requestBytesMax    int64
 	connectionAgeMax   time.Duration
 	callers            callers
+	managed            managed
 }
 
 func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
@@ -49,6 +51,7 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 		"file with bearer tokens that may call, a line of token,user,uid for each")
 	flags.StringVar(&o.callers.basicFile, "basic-auth-file", "",
 		"file with passwords that may call, a line of password,user,uid for each")
+	o.managed.addFlags(flags)
 }
 
 // fill takes from the configuration file what no flag says, and checks all of
@@ -69,6 +72,9 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	take(flags, "max-requests-inflight", &o.requestsMax, from.MaxRequestsInflight)
 	take(flags, "max-request-bytes-inflight", &o.requestBytesMax, from.MaxRequestBytesInflight)
 	take(flags, "client-ca-file", &o.callers.caFile, from.ClientCAFile)
+	take(flags, "cert-secret-name", &o.managed.secretName, from.CertSecretName)
+	take(flags, "cert-secret-namespace", &o.managed.secretNamespace, from.CertSecretNamespace)
+	take(flags, "webhook-owner", &o.managed.owner, from.WebhookOwner)
 	take(flags, "token-auth-file", &o.callers.tokenFile, from.TokenAuthFile)
 	take(flags, "basic-auth-file", &o.callers.basicFile, from.BasicAuthFile)
 	if from.ClientAllowedNames != nil {
@@ -79,6 +85,8 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 		return fmt.Errorf("--secure-port: got %d, want 0 to 65535", o.securePort)
 	case o.shutdownDelay < 0:
 		return fmt.Errorf("--shutdown-delay-duration: got %s, want 0s or more", o.shutdownDelay)
+	case o.managed.secretName != "" && o.certificate.certFile != "":
+		return errors.New("--cert-secret-name goes without --tls-cert-file")
 	case o.connectionAgeMax < 0:
 		return fmt.Errorf("--max-connection-age: got %s, want 0s or more", o.connectionAgeMax)
 	case o.requestsMax < 1:
@@ -109,6 +117,10 @@ func (o *serverOptions) asFile() config.Server {
 		MaxRequestsInflight:     &o.requestsMax,
 		MaxRequestBytesInflight: &o.requestBytesMax,
 		MaxConnectionAge:        &metav1.Duration{Duration: o.connectionAgeMax},
+
+		CertSecretName:      &o.managed.secretName,
+		CertSecretNamespace: &o.managed.secretNamespace,
+		WebhookOwner:        &o.managed.owner,
 
 		ClientCAFile:       &o.callers.caFile,
 		ClientAllowedNames: o.callers.allowedNames,

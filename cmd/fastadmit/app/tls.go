@@ -27,6 +27,9 @@ type certificate struct {
 	pair              atomic.Pointer[tls.Certificate]
 }
 
+// get is for tls.Config.GetCertificate.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }
+
 // load reads the files, or makes a certificate. After an error, the one before
 // stays in use.
 func (c *certificate) load() error {
@@ -67,14 +70,14 @@ func (c *certificate) about() string {
 // expiry is when the certificate expires, in seconds since 1970.
 func (c *certificate) expiry() float64 { return float64(c.pair.Load().Leaf.NotAfter.Unix()) }
 
-// config returns how connections are secured: TLS 1.2 and up, and HTTP/1.1,
+// tlsConfig returns how connections are secured: TLS 1.2 and up, and HTTP/1.1,
 // which is what kube-apiserver speaks to webhooks. Session tickets are off,
 // for kube-apiserver never resumes. Client certificates are asked for but not
 // verified if askClients is set: who may call is said over HTTP, where
 // kube-apiserver shows why.
-func (c *certificate) config(askClients bool) *tls.Config {
+func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), askClients bool) *tls.Config {
 	config := &tls.Config{
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil },
+		GetCertificate:         get,
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"http/1.1"},
 		SessionTicketsDisabled: true,

@@ -1,0 +1,364 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+// Defaults of Options.
+const (
+	// DefaultCALife makes a change of the CA, which happens every eight months
+	// then, nothing rare, and leaves four months to get well if it fails.
+	DefaultCALife = 365 * 24 * time.Hour
+	// DefaultLeafLife is less than a third of DefaultCALife, so that the CA never
+	// shortens it.
+	DefaultLeafLife = 90 * 24 * time.Hour
+	// DefaultPropagation is longer than the 45 s after which a broken watch is
+	// noticed at the latest, see the package's comment.
+	DefaultPropagation = time.Minute
+)
+
+const (
+	// resync is how long a change is missed at the latest that no watch told of.
+	resync = time.Minute
+
+	// settleTime is how long is waited for more of what was heard: one change is
+	// several events.
+	settleTime = 200 * time.Millisecond
+)
+
+// retries is how long is waited after something failed, as internal/cluster
+// waits for the API server.
+var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second}
+
+// Options say what a Manager keeps.
+type Options struct {
+	// Config says how to reach the API server.
+	Config *rest.Config
+
+	// SecretNamespace and SecretName say where the certificates are kept.
+	SecretNamespace, SecretName string
+
+	// Hosts are the DNS names and IP addresses that the leaf is valid for:
+	// <service>.<namespace>.svc for a Service.
+	Hosts []string
+
+	// Configurations are complete webhook configurations to apply, of either
+	// kind, with apiVersion and kind; a caBundle in them is replaced. One
+	// without webhooks takes them all from one that is there, and is not created.
+	Configurations []runtime.Object
+
+	// MutatingWebhookConfigurations and ValidatingWebhookConfigurations are the
+	// names of those that others make, of which only each caBundle is kept. They
+	// need not exist yet.
+	MutatingWebhookConfigurations, ValidatingWebhookConfigurations []string
+
+	// Owner is the ClusterRole that Configurations and the Secret are removed
+	// with; nothing is made without it. Empty for none.
+	Owner string
+
+	// Dial makes the connections to the server itself: to the address that Ready
+	// is asked for, and to the Service or URL that Configurations name. Nil is a
+	// net.Dialer's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// CALife and LeafLife are how long certificates are valid from when they are
+	// made; Propagation is how long API servers may take to learn of a bundle.
+	// 0 is the default. A third of the shorter life must be twice Propagation.
+	CALife, LeafLife, Propagation time.Duration
+
+	Log     *slog.Logger // may be nil
+	Metrics *metrics.Set // where series are made; may be nil
+}
+
+// A Manager keeps certificates. Its methods may be called by several goroutines.
+type Manager struct {
+	o       Options
+	client  *client
+	metrics *managerMetrics
+	bell    chan struct{} // that something may have changed
+	served  atomic.Pointer[tls.Certificate]
+	view    atomic.Pointer[view]
+	self    selfCheck
+	fault   atomic.Pointer[string] // why the Secret was not kept last
+
+	mu      sync.Mutex
+	desired []*configuration // by SetConfigurations, not taken over yet
+
+	// What follows belongs to the goroutine of Run.
+	registrations []*registration
+	known         *state                 // what the Secret had last that could be used
+	trusted       map[identity]time.Time // since when all bundles have a CA
+	surplus       map[identity]time.Time // since when a CA in a bundle is not in the Secret
+	secretFault   string                 // what is wrong with the Secret now
+	wake          time.Time              // when there is something to do at the latest
+}
+
+// New returns a Manager, which speaks with nobody before Run. The error says
+// what is wrong with the options.
+func New(o Options) (*Manager, error) {
+	o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	m := &Manager{
+		o: o, bell: make(chan struct{}, 1),
+		trusted: make(map[identity]time.Time), surplus: make(map[identity]time.Time),
+	}
+	configurations, err := m.o.configurations(o.Configurations)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	for _, c := range configurations {
+		m.registrations = append(m.registrations, &registration{kind: c.kind, name: c.name, complete: true, desired: c})
+	}
+	for _, kind := range configurationKinds {
+		for _, name := range o.existing(kind) {
+			m.registrations = append(m.registrations, &registration{kind: kind, name: name})
+		}
+	}
+	if m.client, err = newClient(o.Config); err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	m.metrics = newMetrics(m)
+	return m, nil
+}
+
+func (o *Options) withDefaults() {
+	for _, d := range []struct {
+		option *time.Duration
+		value  time.Duration
+	}{{&o.CALife, DefaultCALife}, {&o.LeafLife, DefaultLeafLife}, {&o.Propagation, DefaultPropagation}} {
+		if *d.option == 0 {
+			*d.option = d.value
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.NewSet()
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+}
+
+func (o *Options) validate() error {
+	switch life := min(o.CALife, o.LeafLife); {
+	case o.Config == nil:
+		return errors.New("no Config says how to reach the API server")
+	case o.SecretNamespace == "" || o.SecretName == "":
+		return fmt.Errorf("got Secret %q in namespace %q, want both names", o.SecretName, o.SecretNamespace)
+	case len(o.Hosts) == 0 || slices.Contains(o.Hosts, ""):
+		return fmt.Errorf("got Hosts %q, want what kube-apiserver calls the server", o.Hosts)
+	case o.Propagation < 0 || life/3 < 2*o.Propagation:
+		return fmt.Errorf("got lives %s and %s and Propagation %s, want a third of each life to be twice Propagation, 0s or more",
+			o.CALife, o.LeafLife, o.Propagation)
+	}
+	return nil
+}
+
+// Run keeps the certificates until ctx ends. It is called once. What was served
+// then goes on being served.
+func (m *Manager) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { m.listen(ctx, secretsPath(m.o.SecretNamespace), m.o.SecretName) })
+	for _, r := range m.registrations {
+		watching.Go(func() { m.listen(ctx, r.kind.path, r.name) })
+	}
+	backoff := retries
+	for ctx.Err() == nil {
+		m.wake = time.Now().Add(resync)
+		if m.pass(ctx) {
+			backoff = retries
+		} else {
+			m.wakeBy(time.Now().Add(backoff.Step()))
+		}
+		m.rest(ctx)
+	}
+}
+
+// rest waits until there may be something to do.
+func (m *Manager) rest(ctx context.Context) {
+	due := time.NewTimer(time.Until(m.wake))
+	defer due.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-due.C:
+	case <-m.bell:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(settleTime):
+	}
+}
+
+// wakeBy has the next pass be no later than that.
+func (m *Manager) wakeBy(t time.Time) {
+	if t.Before(m.wake) {
+		m.wake = t
+	}
+}
+
+func (m *Manager) ring() {
+	select {
+	case m.bell <- struct{}{}:
+	default: // it rings already
+	}
+}
+
+// Certificate returns the leaf to serve, for tls.Config.GetCertificate. The
+// error says that there is none yet.
+func (m *Manager) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := m.served.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errors.New("certificates: there is none yet")
+}
+
+// SetConfigurations replaces Options.Configurations: those that differ are
+// applied. There must be one for each that was there. The error says what is
+// wrong with them, and that nothing was replaced.
+func (m *Manager) SetConfigurations(configurations []runtime.Object) error {
+	desired, err := m.o.configurations(configurations)
+	if err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	replaced := 0
+	for _, r := range m.registrations {
+		if r.complete && r.in(desired) != nil {
+			replaced++
+		} else if r.complete {
+			return fmt.Errorf("certificates: got no %s %q, which there was at the start", r.kind.kind, r.name)
+		}
+	}
+	if replaced != len(desired) {
+		return fmt.Errorf("certificates: got %d webhook configurations, want the %d that there were at the start", len(desired), replaced)
+	}
+	m.mu.Lock()
+	m.desired = desired
+	m.mu.Unlock()
+	m.ring()
+	return nil
+}
+
+// pass looks at all there is and does what is to be done. It reports whether
+// nothing failed.
+func (m *Manager) pass(ctx context.Context) bool {
+	m.takeDesired()
+	for _, r := range m.registrations {
+		r.err = m.read(ctx, r)
+	}
+	err := m.keepSecret(ctx)
+	if err != nil {
+		m.fault.Store(new(err.Error()))
+	}
+	ok := m.tried(secretResource, &m.secretFault, err)
+	if m.known != nil {
+		for _, r := range m.registrations {
+			if r.err == nil {
+				r.err = m.keep(ctx, r)
+			}
+		}
+		m.observe(time.Now())
+		m.serve(time.Now())
+		m.view.Store(&view{m.known.cas, m.bundles()})
+	}
+	for _, r := range m.registrations {
+		ok = m.tried(registeredResource, &r.fault, r.err) && ok
+	}
+	return ok
+}
+
+func (m *Manager) takeDesired() {
+	m.mu.Lock()
+	desired := m.desired
+	m.desired = nil
+	m.mu.Unlock()
+	for _, r := range m.registrations {
+		if c := r.in(desired); c != nil && !reflect.DeepEqual(c, r.desired) {
+			r.desired, r.applied = c, false
+		}
+	}
+}
+
+// observe notes since when each CA of the Secret is in all bundles: since ever
+// if there are no bundles.
+func (m *Manager) observe(now time.Time) {
+	bundles := m.bundles()
+	for id := range m.surplus {
+		if !slices.ContainsFunc(bundles, func(bundle []*x509.Certificate) bool { return slices.ContainsFunc(bundle, id.is) }) {
+			delete(m.surplus, id)
+		}
+	}
+	unread := slices.ContainsFunc(m.registrations, func(r *registration) bool { return !r.known })
+	trusted := make(map[identity]time.Time)
+	for _, ca := range m.known.cas {
+		id := identify(ca)
+		since, before := m.trusted[id]
+		switch {
+		case unread || !inAll(ca, bundles):
+			continue
+		case len(bundles) == 0:
+			since = time.Time{}
+		case !before:
+			since = now
+		}
+		trusted[id] = since
+		if at := since.Add(m.o.Propagation); now.Before(at) {
+			m.wakeBy(at)
+		}
+	}
+	m.trusted = trusted
+}
+
+// settled reports whether all API servers can be expected to trust the CA.
+func (m *Manager) settled(ca *x509.Certificate, now time.Time) bool {
+	since, ok := m.trusted[identify(ca)]
+	return ok && !now.Before(since.Add(m.o.Propagation))
+}
+
+// serve decides what is served: the leaf in the Secret, unless it is too early
+// for it and the one that is served is still good.
+func (m *Manager) serve(now time.Time) {
+	next, current := m.known.leaf, m.served.Load()
+	if next == nil || current != nil && current.Leaf.Equal(next.Leaf) {
+		return
+	}
+	if current != nil {
+		if !m.settled(m.known.issuer, now) && m.usable(current, now) {
+			m.wakeBy(current.Leaf.NotAfter)
+			return
+		}
+		m.o.Log.Info("serving a new certificate", "expires", next.Leaf.NotAfter)
+	}
+	m.served.Store(next)
+}
+
+// usable reports whether the leaf is valid by all bundles.
+func (m *Manager) usable(pair *tls.Certificate, now time.Time) bool {
+	for _, bundle := range m.bundles() {
+		if _, err := verify(pair, bundle, now); err != nil {
+			return false
+		}
+	}
+	return now.Before(pair.Leaf.NotAfter)
+}

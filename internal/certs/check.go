@@ -1,0 +1,127 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// callMax is how long a call to itself may take: what a webhook has by
+	// default to answer, halved.
+	callMax = 5 * time.Second
+
+	// selfCheckAge is how long an answer of Ready is good for, so that whoever
+	// asks for readiness again and again costs a handshake a second.
+	selfCheckAge = time.Second
+)
+
+// A view is what the goroutine of Run knows, for the others.
+type view struct {
+	cas     []*x509.Certificate   // the bundle in the Secret
+	bundles [][]*x509.Certificate // those that are registered
+}
+
+// selfCheck is what the last call to itself came to.
+type selfCheck struct {
+	mu   sync.Mutex
+	at   time.Time
+	last error
+}
+
+// Ready calls the server at address, where the process itself listens, and
+// returns nil if a client of kube-apiserver's kind would trust what is served
+// there now, by each registered bundle. Before anything is registered, it is the
+// bundle that will be. An answer is good for a second.
+func (m *Manager) Ready(ctx context.Context, address string) error {
+	m.self.mu.Lock()
+	defer m.self.mu.Unlock()
+	if now := time.Now(); m.self.at.IsZero() || now.Sub(m.self.at) >= selfCheckAge {
+		m.self.last = m.ready(ctx, address)
+		m.self.at = now
+	}
+	return m.self.last
+}
+
+func (m *Manager) ready(ctx context.Context, address string) error {
+	v := m.view.Load()
+	if v == nil || m.served.Load() == nil {
+		err := "the API server was not heard yet"
+		if fault := m.fault.Load(); fault != nil {
+			err = *fault
+		}
+		return fmt.Errorf("certificates: there is none yet: %s", err)
+	}
+	// Others may get the answer, too.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callMax)
+	defer cancel()
+	conn, err := m.o.Dial(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("certificates: the server cannot call itself: %w", err)
+	}
+	bundles := v.bundles
+	if len(bundles) == 0 {
+		bundles = [][]*x509.Certificate{v.cas}
+	}
+	if err := call(ctx, conn, m.o.Hosts, bundles); err != nil {
+		return fmt.Errorf("certificates: the server called itself at %s: %w", address, err)
+	}
+	return nil
+}
+
+// reach calls the server as kube-apiserver will.
+func (m *Manager) reach(ctx context.Context, c *configuration) error {
+	for _, e := range c.endpoints {
+		err := m.reachEndpoint(ctx, e)
+		if err != nil {
+			return fmt.Errorf("not applying %s %s yet: the server cannot be reached as kube-apiserver would reach it: %w", c.kind.kind, c.name, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, callMax)
+	defer cancel()
+	conn, err := m.o.Dial(ctx, "tcp", e.address)
+	if err == nil {
+		err = call(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
+	}
+	if err != nil {
+		m.metrics.failures[serviceResource].Inc()
+		return fmt.Errorf("%s: %w", e.address, err)
+	}
+	return nil
+}
+
+// call makes a TLS connection and closes it. The error says that it cannot be
+// made, or that what is served is not valid for all hosts by all bundles.
+func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) error {
+	defer conn.Close()
+	client := tls.Client(conn, &tls.Config{
+		ServerName: hosts[0],
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"}, // as kube-apiserver
+
+		InsecureSkipVerify: true, // there are several bundles, by each of which it is verified below
+	})
+	if err := client.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	served, now := client.ConnectionState().PeerCertificates, time.Now()
+	var errs []error
+	for _, bundle := range bundles {
+		for _, host := range hosts {
+			if _, err := verifyChain(served, bundle, host, now); err != nil {
+				errs = append(errs, fmt.Errorf("the certificate that is served is not valid for %s by the caBundle: %w", host, err))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,368 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	configurationVersion = "admissionregistration.k8s.io/v1"
+
+	// completeManager owns what is applied as a whole, bundleManager the bundles
+	// in what others made.
+	completeManager = "fastadmit"
+	bundleManager   = "fastadmit-certs"
+
+	// surplusMax bounds how many CAs that are not ours stay in a bundle for a
+	// while: a replica that was not heard of serves one, and a bundle with more
+	// than a few is that of a whole system.
+	surplusMax = 8
+
+	// servicePort is what a service has that names none
+	// (k8s.io/api/admissionregistration/v1 ServiceReference).
+	servicePort = 443
+)
+
+// A configurationKind is one of the two kinds of webhook configurations.
+type configurationKind struct{ kind, resource, path string }
+
+var (
+	mutating = &configurationKind{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+		"/apis/" + configurationVersion + "/mutatingwebhookconfigurations"}
+	validating = &configurationKind{"ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+		"/apis/" + configurationVersion + "/validatingwebhookconfigurations"}
+	configurationKinds = [...]*configurationKind{mutating, validating}
+)
+
+// existing returns the names of those that others make.
+func (o *Options) existing(kind *configurationKind) []string {
+	if kind == mutating {
+		return slices.Clone(o.MutatingWebhookConfigurations)
+	}
+	return slices.Clone(o.ValidatingWebhookConfigurations)
+}
+
+// A configuration is one to apply as a whole.
+type configuration struct {
+	kind      *configurationKind
+	name      string
+	object    *unstructured.Unstructured
+	endpoints []endpoint // by which kube-apiserver calls its webhooks
+}
+
+// An endpoint is where kube-apiserver connects to, and whom it expects.
+type endpoint struct{ address, host string }
+
+// configurations reads and checks Options.Configurations.
+func (o *Options) configurations(objects []runtime.Object) (all []*configuration, err error) {
+	for _, object := range objects {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode a webhook configuration: %w", err)
+		}
+		c := &configuration{object: new(unstructured.Unstructured)}
+		if err := json.Unmarshal(text, &c.object.Object); err != nil {
+			return nil, fmt.Errorf("cannot decode a webhook configuration: %w", err)
+		}
+		for _, kind := range configurationKinds {
+			if c.object.GetAPIVersion() == configurationVersion && c.object.GetKind() == kind.kind {
+				c.kind = kind
+			}
+		}
+		if c.name = c.object.GetName(); c.kind == nil || c.name == "" {
+			return nil, fmt.Errorf("got %s %s %q, want a named %s or %s of %s", c.object.GetAPIVersion(), c.object.GetKind(), c.name,
+				mutating.kind, validating.kind, configurationVersion)
+		}
+		if slices.Contains(o.existing(c.kind), c.name) || slices.ContainsFunc(all, func(b *configuration) bool { return b.kind == c.kind && b.name == c.name }) {
+			return nil, fmt.Errorf("%s %q is named more than once", c.kind.kind, c.name)
+		}
+		if c.endpoints, err = o.endpoints(c); err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// endpoints returns how the webhooks are reached, each once. The error says that
+// the leaf will not be valid there.
+func (o *Options) endpoints(c *configuration) (all []endpoint, err error) {
+	for _, w := range webhooks(c.object) {
+		e, err := endpointOf(w)
+		if err == nil && !slices.Contains(o.Hosts, e.host) {
+			err = fmt.Errorf("it is called as %q, which is none of Hosts %q", e.host, o.Hosts)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: webhook %q: %w", c.kind.kind, c.name, w["name"], err)
+		}
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+func endpointOf(webhook map[string]any) (endpoint, error) {
+	if at, ok, _ := unstructured.NestedString(webhook, "clientConfig", "url"); ok {
+		u, err := url.Parse(at)
+		if err != nil {
+			return endpoint{}, err
+		}
+		port := u.Port()
+		if port == "" {
+			port = "443"
+		}
+		return endpoint{net.JoinHostPort(u.Hostname(), port), u.Hostname()}, nil
+	}
+	name, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+	namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
+	port, ok, _ := unstructured.NestedFieldNoCopy(webhook, "clientConfig", "service", "port")
+	if !ok {
+		port = servicePort
+	}
+	if name == "" || namespace == "" {
+		return endpoint{}, errors.New("it has neither a url nor a service with name and namespace")
+	}
+	host := name + "." + namespace + ".svc"
+	return endpoint{net.JoinHostPort(host, fmt.Sprint(port)), host}, nil
+}
+
+// A registration is a webhook configuration whose bundles are kept.
+type registration struct {
+	kind     *configurationKind
+	name     string
+	complete bool // all of it is ours, not only the bundles
+
+	// What follows belongs to the goroutine of Run.
+	desired *configuration             // nil if it is not complete
+	applied bool                       // desired was
+	known   bool                       // it was read
+	live    *unstructured.Unstructured // as it was read last, nil if there was none
+	err     error                      // of this pass
+	fault   string                     // what is wrong now
+}
+
+// in returns what is desired of it.
+func (r *registration) in(desired []*configuration) *configuration {
+	for _, c := range desired {
+		if r.complete && c.kind == r.kind && c.name == r.name {
+			return c
+		}
+	}
+	return nil
+}
+
+// webhooks returns the webhooks of a configuration, to read and to change.
+func webhooks(object *unstructured.Unstructured) (all []map[string]any) {
+	if object == nil {
+		return nil
+	}
+	list, _ := object.Object["webhooks"].([]any)
+	for _, item := range list {
+		if w, ok := item.(map[string]any); ok {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// bundleOf returns a webhook's caBundle.
+func bundleOf(webhook map[string]any) []byte {
+	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil // the API server sends none such
+	}
+	return bundle
+}
+
+// bundles returns what API servers verify the leaf with, for each webhook there
+// is.
+func (m *Manager) bundles() (all [][]*x509.Certificate) {
+	for _, r := range m.registrations {
+		for _, w := range webhooks(r.live) {
+			all = append(all, parseBundle(bundleOf(w)))
+		}
+	}
+	return all
+}
+
+// bundle returns what a webhook's caBundle is to be, where it is have now: what
+// the Secret has, and for a while what else is there.
+func (m *Manager) bundle(have []byte, now time.Time) []byte {
+	cas := slices.Clone(m.known.cas)
+	for _, ca := range parseBundle(have) {
+		if slices.ContainsFunc(cas, ca.Equal) || !now.Before(ca.NotAfter) || len(cas)-len(m.known.cas) == surplusMax {
+			continue
+		}
+		id := identify(ca)
+		since, before := m.surplus[id]
+		if !before {
+			since = now
+			m.surplus[id] = now
+		}
+		// A replica reads the Secret after resync at the latest and waits for
+		// Propagation then; one more is for what takes time besides.
+		if until := since.Add(resync + 2*m.o.Propagation); now.Before(until) {
+			m.wakeBy(until)
+			cas = append(cas, ca)
+		}
+	}
+	return encodeBundle(cas)
+}
+
+// read notes what the configuration is.
+func (m *Manager) read(ctx context.Context, r *registration) error {
+	text, err := m.client.get(ctx, r.kind.path, r.name)
+	if err == nil {
+		err = r.note(text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s %s: %w", r.kind.kind, r.name, err)
+	}
+	return nil
+}
+
+// note keeps what the API server answered.
+func (r *registration) note(text []byte) error {
+	var live *unstructured.Unstructured
+	if text != nil {
+		live = new(unstructured.Unstructured)
+		if err := json.Unmarshal(text, &live.Object); err != nil {
+			return err
+		}
+	}
+	r.known, r.live = true, live
+	return nil
+}
+
+// keep puts the configuration right.
+func (m *Manager) keep(ctx context.Context, r *registration) error {
+	var unreached error
+	if r.complete && (!r.applied || r.live == nil) {
+		if unreached = m.reach(ctx, r.desired); unreached == nil {
+			return m.applyComplete(ctx, r)
+		}
+	}
+	if err := m.applyBundles(ctx, r); err != nil {
+		return err
+	}
+	return unreached
+}
+
+// applyComplete makes the configuration what is desired.
+func (m *Manager) applyComplete(ctx context.Context, r *registration) error {
+	object := r.desired.object.DeepCopy()
+	hooks := webhooks(object)
+	if r.live == nil && len(hooks) == 0 {
+		return nil
+	}
+	owners, err := m.owners(ctx)
+	if err != nil {
+		return err
+	}
+	object.SetOwnerReferences(owners)
+	for _, w := range hooks {
+		var have []byte
+		for _, l := range webhooks(r.live) {
+			if l["name"] == w["name"] {
+				have = bundleOf(l)
+			}
+		}
+		if err := setBundle(w, m.bundle(have, time.Now())); err != nil {
+			return err
+		}
+	}
+	r.applied, err = m.apply(ctx, r, completeManager, object)
+	return err
+}
+
+// applyBundles puts the bundles right in what is there.
+func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
+	if r.live == nil {
+		return nil // it will be heard of
+	}
+	object := r.live.DeepCopy()
+	current := true
+	for _, w := range webhooks(object) {
+		have := bundleOf(w)
+		want := m.bundle(have, time.Now())
+		if bytes.Equal(have, want) {
+			continue
+		}
+		current = false
+		if err := setBundle(w, want); err != nil {
+			return err
+		}
+	}
+	if current {
+		return nil
+	}
+	if r.complete {
+		for _, field := range []string{"managedFields", "creationTimestamp", "generation", "uid"} {
+			unstructured.RemoveNestedField(object.Object, "metadata", field)
+		}
+		_, err := m.apply(ctx, r, completeManager, object)
+		return err
+	}
+	_, err := m.apply(ctx, r, bundleManager, onlyBundles(object))
+	return err
+}
+
+// onlyBundles returns the field caBundle of each webhook, and which version of
+// the configuration it is for: one that was removed is not to come back.
+func onlyBundles(object *unstructured.Unstructured) *unstructured.Unstructured {
+	var hooks []any
+	for _, w := range webhooks(object) {
+		hooks = append(hooks, map[string]any{
+			"name":         w["name"],
+			"clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(bundleOf(w))},
+		})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": object.GetAPIVersion(),
+		"kind":       object.GetKind(),
+		"metadata":   map[string]any{"name": object.GetName(), "resourceVersion": object.GetResourceVersion()},
+		"webhooks":   hooks,
+	}}
+}
+
+func setBundle(webhook map[string]any, bundle []byte) error {
+	return unstructured.SetNestedField(webhook, base64.StdEncoding.EncodeToString(bundle), "clientConfig", "caBundle")
+}
+
+// apply applies the configuration and notes what it is then. It reports whether
+// it did: it does not if somebody changed it meanwhile, after which it is looked
+// at once more.
+func (m *Manager) apply(ctx context.Context, r *registration, manager string, object *unstructured.Unstructured) (bool, error) {
+	text, err := json.Marshal(object.Object)
+	if err == nil {
+		text, err = m.client.apply(ctx, r.kind.path, r.name, manager, text)
+	}
+	if apierrors.IsConflict(err) {
+		m.ring()
+		return false, nil
+	}
+	if err == nil {
+		err = r.note(text)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot apply %s %s: %w", r.kind.kind, r.name, err)
+	}
+	m.metrics.renewals[registeredResource].Inc()
+	m.o.Log.Info("applied a webhook configuration", "kind", r.kind.kind, "name", r.name, "as", manager)
+	return true, nil
+}

@@ -1,0 +1,351 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// owned returns the paths of the fields that a manager owns.
+func (s *stand) owned(resource, manager string) []string {
+	s.t.Helper()
+	object, err := s.get(resource, "fastadmit.io")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var paths []string
+	if versioned := object.fields[manager]; versioned != nil {
+		versioned.Set().Iterate(func(p fieldpath.Path) { paths = append(paths, p.String()) })
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func (s *stand) named() Options {
+	o := s.options()
+	o.Configurations = nil
+	o.MutatingWebhookConfigurations = []string{"fastadmit.io"}
+	o.ValidatingWebhookConfigurations = []string{"fastadmit.io"}
+	return o
+}
+
+// TestOthersConfigurations keeps the bundles, and nothing else, of what a chart
+// makes, changes and removes.
+func TestOthersConfigurations(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(2, s.named())
+		if s.webhooks(mutating.resource) != nil {
+			t.Fatal("a configuration was made that is the chart's to make")
+		}
+		if err := s.applyAs("helm", false, configurations("a", "b")...); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(2 * time.Second)
+		kept := func() {
+			t.Helper()
+			for _, kind := range configurationKinds {
+				if got := s.webhooks(kind.resource); len(got) == 0 {
+					t.Errorf("there are no webhooks in the %s", kind.kind)
+				}
+			}
+			if !equal(s.registered(), s.ca()) {
+				t.Errorf("got %d CAs in the bundles, want the CA", len(s.registered()))
+			}
+		}
+		kept()
+		want := []string{
+			`.webhooks[name="a.fastadmit.io"]`, `.webhooks[name="a.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="a.fastadmit.io"].name`,
+			`.webhooks[name="b.fastadmit.io"]`, `.webhooks[name="b.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="b.fastadmit.io"].name`,
+		}
+		for _, kind := range configurationKinds {
+			if got := s.owned(kind.resource, bundleManager); !slices.Equal(got, want) {
+				t.Errorf("got fields %q, want %q", got, want)
+			}
+		}
+
+		// The chart again, with one more, and without the field.
+		if err := s.applyAs("helm", false, configurations("a", "b", "c")...); err != nil {
+			t.Errorf("the chart cannot be applied again: %v", err)
+		}
+		s.settle(2 * time.Second)
+		kept()
+
+		// The chart with the field: a conflict, and then a fight that ends well.
+		other := configurations("a", "b", "c")
+		setAll(other, secretData(t, time.Hour, time.Hour, "a")[caCertificates])
+		if err := s.applyAs("helm", false, other...); err == nil {
+			t.Error("the field can be taken without force")
+		}
+		for range 2 {
+			if err := s.applyAs("helm", true, other...); err != nil {
+				t.Error(err)
+			}
+			s.settle(2 * time.Second)
+			if got := s.registered(); len(got) != 2 || !got[0].Equal(s.ca()) {
+				t.Errorf("got %d CAs in the bundles, want ours and the other one for a while", len(got))
+			}
+			s.settle(resync + 2*DefaultPropagation)
+			kept()
+		}
+
+		// Somebody empties the field, as kubectl replace does.
+		setAll(other, nil)
+		for i, kind := range configurationKinds {
+			s.remove(kind.resource, "fastadmit.io")
+			s.create(kind.resource, other[i])
+		}
+		s.settle(2 * time.Second)
+		kept()
+
+		for _, kind := range configurationKinds {
+			s.remove(kind.resource, "fastadmit.io")
+		}
+		s.settle(5 * time.Minute)
+		if s.webhooks(mutating.resource) != nil {
+			t.Error("a configuration is back that the chart removed")
+		}
+		for _, r := range s.replicas {
+			if err := r.ready(); err != nil {
+				t.Error(err)
+			}
+			if got := r.log.lines("level=WARN"); got != nil {
+				t.Errorf("got %q, want no warnings", got)
+			}
+		}
+	})
+}
+
+// TestVersions has replicas of two versions at the same time, which want
+// different webhooks.
+func TestVersions(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(2, s.options())
+		newer := s.options()
+		newer.Configurations = configurations("b", "c")
+		s.start(newer)
+		s.settle(20 * time.Second)
+		check := func(when string, want ...string) {
+			t.Helper()
+			for _, kind := range configurationKinds {
+				var names []string
+				for name := range s.webhooks(kind.resource) {
+					names = append(names, strings.TrimSuffix(name, ".fastadmit.io"))
+				}
+				slices.Sort(names)
+				if !slices.Equal(names, want) {
+					t.Errorf("%s: got webhooks %q, want %q", when, names, want)
+				}
+			}
+		}
+		check("after the newer one started", "b", "c")
+
+		// A repair by the older ones, of bundles only.
+		s.replicas[2].stop()
+		setBundles := configurations("b", "c")
+		setAll(setBundles, []byte("garbage"))
+		if err := s.applyAs("human", true, setBundles...); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(5 * time.Second)
+		check("after a repair by older ones", "b", "c")
+		if !equal(s.registered(), s.ca()) {
+			t.Error("the bundles are not repaired")
+		}
+		for _, kind := range configurationKinds {
+			object, err := s.get(kind.resource, "fastadmit.io")
+			if err != nil || len(object.GetOwnerReferences()) != 1 {
+				t.Errorf("got %v, %v, want its owner", object.GetOwnerReferences(), err)
+			}
+		}
+
+		// What the human owns now stays until the human lets go of it.
+		if err := s.applyAs("human", true, configurations()...); err != nil {
+			t.Fatal(err)
+		}
+		r := s.replicas[0]
+		if err := r.SetConfigurations(configurations("d")); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(5 * time.Second)
+		check("after a replica was told so", "d")
+		if err := r.SetConfigurations(configurations()); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(5 * time.Second)
+		check("after none is wanted")
+		if err := r.ready(); err != nil {
+			t.Error(err)
+		}
+		for _, wrong := range [][]runtime.Object{nil, configurations("a")[:1], append(configurations("a"), configurations("a")...)} {
+			if err := r.SetConfigurations(wrong); err == nil {
+				t.Errorf("%d configurations instead of two were taken", len(wrong))
+			}
+		}
+	})
+}
+
+// TestNoWebhooks has nothing to register.
+func TestNoWebhooks(t *testing.T) {
+	inStand(t, func(s *stand) {
+		o := s.options()
+		o.Configurations = configurations()
+		s.startRegistered(1, o)
+		if got := s.count("create", mutating.resource); got != 0 {
+			t.Errorf("got %d configurations without webhooks, want none", got)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	good := func() Options {
+		return Options{
+			Config: &rest.Config{Host: "http://127.0.0.1:1"}, SecretNamespace: "n", SecretName: "s", Hosts: []string{serviceHost, "192.0.2.1"},
+		}
+	}
+	f := func(change func(o *Options), want string) {
+		t.Helper()
+		o := good()
+		change(&o)
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "certificates: ") {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	if _, err := New(good()); err != nil {
+		t.Fatal(err)
+	}
+	f(func(o *Options) { o.Config = nil }, "no Config says")
+	f(func(o *Options) { o.Config = &rest.Config{Host: "::"} }, "cannot make a client")
+	f(func(o *Options) { o.SecretName = "" }, `got Secret "" in namespace "n", want both names`)
+	f(func(o *Options) { o.SecretNamespace = "" }, `got Secret "s" in namespace "", want both names`)
+	f(func(o *Options) { o.Hosts = nil }, `got Hosts []`)
+	f(func(o *Options) { o.Hosts = []string{""} }, `got Hosts [""]`)
+	f(func(o *Options) { o.Propagation = -1 }, "Propagation -1ns")
+	f(func(o *Options) { o.LeafLife = 6*time.Minute - 1 }, "want a third of each life to be twice Propagation")
+	f(func(o *Options) { o.CALife = -time.Hour }, "got lives -1h0m0s and ")
+	f(func(o *Options) { o.Configurations = []runtime.Object{&corev1.Secret{}} }, `got   "", want a named MutatingWebhookConfiguration or`)
+	f(func(o *Options) { o.Configurations = append(configurations("a"), configurations("a")...) }, `MutatingWebhookConfiguration "fastadmit.io" is named more than once`)
+	f(func(o *Options) {
+		o.Configurations, o.ValidatingWebhookConfigurations = configurations("a"), []string{"fastadmit.io"}
+	}, `ValidatingWebhookConfiguration "fastadmit.io" is named more than once`)
+	to := func(c admissionregistrationv1.WebhookClientConfig) func(o *Options) {
+		return func(o *Options) {
+			o.Configurations = configurations("a")[1:]
+			o.Configurations[0].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].ClientConfig = c
+		}
+	}
+	f(to(admissionregistrationv1.WebhookClientConfig{}), `webhook "a.fastadmit.io": it has neither a url nor a service`)
+	f(to(admissionregistrationv1.WebhookClientConfig{URL: new("https://[")}), `missing ']' in host`)
+	f(to(admissionregistrationv1.WebhookClientConfig{URL: new("https://elsewhere")}), `it is called as "elsewhere", which is none of Hosts`)
+}
+
+func TestEndpoints(t *testing.T) {
+	f := func(c admissionregistrationv1.WebhookClientConfig, want endpoint) {
+		t.Helper()
+		o := Options{Hosts: []string{want.host}}
+		object := configurations("a", "b")[1].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		for i := range object.Webhooks {
+			object.Webhooks[i].ClientConfig = c
+		}
+		got, err := o.configurations([]runtime.Object{object})
+		if err != nil || !reflect.DeepEqual(got[0].endpoints, []endpoint{want}) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com"})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1"})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc"})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b", Port: new(int32(8443))}},
+		endpoint{"a.b.svc:8443", "a.b.svc"})
+}
+
+func TestRules(t *testing.T) {
+	f := func(change func(o *Options), wantRole, want []rbacv1.PolicyRule) {
+		t.Helper()
+		o := Options{SecretName: "s", Hosts: []string{serviceHost}}
+		change(&o)
+		role, clusterRole := o.Rules()
+		if !reflect.DeepEqual(role, wantRole) || !reflect.DeepEqual(clusterRole, want) {
+			t.Errorf("got\n%v\n%v\nwant\n%v\n%v", role, clusterRole, wantRole, want)
+		}
+	}
+	secrets := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"s"}, Verbs: []string{"get", "watch", "update"}},
+	}
+	registered := func(resource, name string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
+	}
+	f(func(*Options) {}, secrets, nil)
+	f(func(o *Options) { o.MutatingWebhookConfigurations = []string{"m"} }, secrets,
+		[]rbacv1.PolicyRule{registered("mutatingwebhookconfigurations", "m", "get", "watch", "patch")})
+	f(func(o *Options) { o.Configurations, o.Owner = configurations("a"), "owner" }, secrets, []rbacv1.PolicyRule{
+		registered("mutatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
+		registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"owner"}, Verbs: []string{"get"}},
+	})
+}
+
+// TestReachSaysWhere has the Service answer with what is not ours.
+func TestReachSaysWhere(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(1, s.options())
+		r := s.replicas[0]
+		r.cancel()
+		s.settle(time.Second)
+		r.known.cas = parseBundle(secretData(t, time.Hour, time.Hour, "a")[caCertificates])
+		err := r.reach(context.Background(), r.registrations[0].desired)
+		if err == nil || !strings.Contains(err.Error(), serviceAddress+": the certificate that is served is not valid for "+serviceHost) {
+			t.Errorf("got %v, want what is wrong", err)
+		}
+		s.cutOff.Store(true)
+		if err := r.reach(context.Background(), r.registrations[0].desired); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that there are no endpoints", err)
+		}
+	})
+}
+
+// FuzzParse shows that nothing in a Secret or a bundle makes it panic, and that
+// what is accepted can be served.
+func FuzzParse(f *testing.F) {
+	now := time.Now()
+	ca, signer, err := newAuthority(time.Hour, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	leaf, err := newLeaf(ca, signer, []string{serviceHost}, time.Hour, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	data := make(map[string][]byte)
+	if err := (&state{cas: parseBundle(encodeCertificate(ca.Raw)), signer: signer, leaf: leaf}).put(data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data[caCertificates], data[caKey], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	f.Add(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[caCertificates], data[caKey])
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, ca, key, leaf, leafKey []byte) {
+		parseBundle(ca)
+		s, err := parseState(map[string][]byte{
+			caCertificates: ca, caKey: key, corev1.TLSCertKey: leaf, corev1.TLSPrivateKeyKey: leafKey,
+		}, []string{serviceHost}, now)
+		if (err == nil) != (s != nil && s.leaf != nil) {
+			t.Fatalf("got %v, %v", s, err)
+		}
+		if err == nil {
+			if err := s.put(make(map[string][]byte)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

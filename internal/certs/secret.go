@@ -1,0 +1,141 @@
+package certs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// attemptsMax bounds how often the Secret is read and changed in a pass. A
+// change of everything takes three; each replica that is faster costs one.
+const attemptsMax = 20
+
+// certManager is the annotation of Secrets that cert-manager writes. They have
+// no CA key, and it would put back what is changed in them.
+const certManager = "cert-manager.io/certificate-name"
+
+// keepSecret takes over what the Secret holds, and changes it until it is right.
+func (m *Manager) keepSecret(ctx context.Context) error {
+	for range attemptsMax {
+		secret, err := m.readSecret(ctx)
+		if err != nil {
+			return err
+		}
+		if name, theirs := secret.Annotations[certManager]; theirs {
+			return fmt.Errorf("not keeping Secret %s: it is that of cert-manager's Certificate %q: serve it from files, or name another Secret", m.o.SecretName, name)
+		}
+		now := time.Now()
+		s, wrong := parseState(secret.Data, m.o.Hosts, now)
+		if m.known == nil && len(secret.Data) == 0 {
+			wrong = nil // that it is empty is how it begins
+		}
+		if s != nil {
+			m.known = s
+			m.observe(now)
+		}
+		c, err := m.next(s, now)
+		if err != nil {
+			return fmt.Errorf("cannot make a certificate: %w", err)
+		}
+		if c == nil {
+			return nil
+		}
+		err = m.writeSecret(ctx, secret, c)
+		deleted := apierrors.IsNotFound(err) && secret.ResourceVersion != ""
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || deleted {
+			continue // another replica, or a human, was faster
+		}
+		if err != nil {
+			return errors.Join(err, wrong)
+		}
+		m.wrote(c, wrong)
+		m.known = c.state
+	}
+	return fmt.Errorf("cannot write Secret %s: others changed it %d times meanwhile", m.o.SecretName, attemptsMax)
+}
+
+// wrote logs and counts a change, which is a repair if something was wrong.
+func (m *Manager) wrote(c *change, wrong error) {
+	if c.ca {
+		m.metrics.renewals[caResource].Inc()
+	}
+	if c.leaf {
+		m.metrics.renewals[leafResource].Inc()
+	}
+	attributes := []any{"why", c.why, "newCA", c.ca, "newLeaf", c.leaf, "caExpires", c.cas[0].NotAfter, "leafExpires", c.state.leaf.Leaf.NotAfter}
+	if wrong != nil {
+		m.metrics.repairs.Inc()
+		m.o.Log.Warn("repaired the Secret of the certificates", append(attributes, "wrong", wrong.Error())...)
+		return
+	}
+	m.o.Log.Info("wrote the Secret of the certificates", attributes...)
+}
+
+// readSecret returns the Secret, one without a resource version if there is
+// none.
+func (m *Manager) readSecret(ctx context.Context) (*corev1.Secret, error) {
+	text, err := m.client.get(ctx, secretsPath(m.o.SecretNamespace), m.o.SecretName)
+	secret := new(corev1.Secret)
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read Secret %s: %w", m.o.SecretName, err)
+	}
+	return secret, nil
+}
+
+// writeSecret creates the Secret or replaces that version of it.
+func (m *Manager) writeSecret(ctx context.Context, secret *corev1.Secret, c *change) error {
+	request := m.client.rest.Put().AbsPath(secretsPath(m.o.SecretNamespace), m.o.SecretName)
+	if secret.ResourceVersion == "" {
+		owners, err := m.owners(ctx)
+		if err != nil {
+			return err
+		}
+		request = m.client.rest.Post().AbsPath(secretsPath(m.o.SecretNamespace))
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: m.o.SecretNamespace, Name: m.o.SecretName, OwnerReferences: owners}
+		secret.Type = corev1.SecretTypeTLS
+	}
+	secret.APIVersion, secret.Kind = "v1", "Secret"
+	if secret.Data == nil {
+		secret.Data = make(map[string][]byte)
+	}
+	if err := c.put(secret.Data); err != nil {
+		return fmt.Errorf("cannot encode a certificate: %w", err)
+	}
+	text, err := json.Marshal(secret)
+	if err == nil {
+		_, err = m.client.write(ctx, request, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write Secret %s: %w", m.o.SecretName, err)
+	}
+	return nil
+}
+
+// owners returns what Options.Owner is now, for what is to be removed with it.
+func (m *Manager) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
+	if m.o.Owner == "" {
+		return nil, nil
+	}
+	var owner rbacv1.ClusterRole
+	text, err := m.client.get(ctx, clusterRolesPath, m.o.Owner)
+	if err == nil && text == nil {
+		err = errors.New("there is none")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &owner)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read ClusterRole %s, which would be the owner: %w", m.o.Owner, err)
+	}
+	return []metav1.OwnerReference{{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: owner.Name, UID: owner.UID}}, nil
+}
