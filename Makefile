@@ -9,6 +9,7 @@ FUZZTIME ?= 1m
 # linters and govulncheck cannot agree on the versions of what they share.
 LINT := go tool -modfile=tools/go.mod
 VULN := go tool -modfile=tools/vuln/go.mod
+DEPLOY := go tool -modfile=tools/deploy/go.mod
 
 .PHONY: help
 help: ## show the targets
@@ -47,8 +48,14 @@ docs: ## write what is generated in documents anew
 e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, and the wire
 	e2e/run
 
+.PHONY: e2e-chart
+e2e-chart: chart ## the chart and docs/operations.md on a real kube-apiserver, with a real Prometheus
+	e2e/run deploy
+
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard
+	@# Tests have no time to build tools.
+	for tool in helm kubeconform kustomize promtool prometheus; do $(DEPLOY) -n $$tool; done
 	cd deploy && go mod tidy -diff && go vet ./... && go test ./...
 
 # What builds an image, and what it is called.

@@ -1,0 +1,112 @@
+{{- define "fastadmit.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* 51 characters leave room for "-certificate". */ -}}
+{{- define "fastadmit.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 51 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 51 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 51 | trimSuffix "-" }}
+{{- end -}}
+{{- end }}
+
+{{- define "fastadmit.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "fastadmit.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fastadmit.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "fastadmit.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "fastadmit.serviceAccountName" -}}
+{{ .Values.serviceAccount.name | default (ternary (include "fastadmit.fullname" .) "default" .Values.serviceAccount.create) }}
+{{- end }}
+
+{{- define "fastadmit.image" -}}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "fastadmit.certificateSecret" -}}
+{{ .Values.certificates.secretName | default (printf "%s-certificate" (include "fastadmit.fullname" .)) }}
+{{- end }}
+
+{{- define "fastadmit.webhookName" -}}
+{{ .Values.webhooks.name | default (printf "%s.io" (include "fastadmit.fullname" .)) }}
+{{- end }}
+
+{{- /* "true" if a plugin has a namespaceSelector, for which fastadmit must know the labels of namespaces. An empty one selects
+all without asking. */ -}}
+{{- define "fastadmit.needsNamespaces" -}}
+{{- range $name, $settings := .Values.plugins -}}
+{{- range prepend ($settings.enforcement | default list) $settings -}}
+{{- if .namespaceSelector }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* "true" if fastadmit speaks with the API server. */ -}}
+{{- define "fastadmit.needsAPI" -}}
+{{- if or (eq .Values.certificates.mode "managed") (include "fastadmit.needsNamespaces" .) }}true{{ end -}}
+{{- end }}
+
+{{- /* What is the same for all webhooks: registration in the configuration file. */ -}}
+{{- define "fastadmit.registration" -}}
+{{- with .Values.webhooks -}}
+name: {{ include "fastadmit.webhookName" $ }}
+labels:
+  {{- include "fastadmit.selectorLabels" $ | nindent 2 }}
+{{- with .annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+clientConfig:
+  service:
+    namespace: {{ $.Release.Namespace }}
+    name: {{ include "fastadmit.fullname" $ }}
+    port: {{ $.Values.service.port }}
+  {{- with $.Values.certificates.caBundle }}
+  caBundle: {{ b64enc . }}
+  {{- end }}
+timeoutSeconds: {{ .timeoutSeconds }}
+{{- $excluded := list }}
+{{- with .excludedNamespaces }}
+{{- $excluded = list (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .) }}
+{{- end }}
+{{- with include "fastadmit.selector" (list (dict "matchExpressions" $excluded) .namespaceSelector) | fromYaml }}
+namespaceSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .objectSelector }}
+objectSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .matchConditions }}
+matchConditions:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{- /* One selector for what all of a list select. */ -}}
+{{- define "fastadmit.selector" -}}
+{{- $all := list -}}
+{{- range . -}}
+{{- range $key, $value := .matchLabels -}}
+{{- $all = append $all (dict "key" $key "operator" "In" "values" (list $value)) -}}
+{{- end -}}
+{{- $all = concat $all (.matchExpressions | default list) -}}
+{{- end -}}
+{{- if $all -}}
+{{ dict "matchExpressions" $all | toYaml }}
+{{- else -}}
+{}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,408 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/cluster"
+)
+
+func TestLint(t *testing.T) {
+	for _, s := range settings(t) {
+		t.Run(s.name, func(t *testing.T) {
+			run(t, "", tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
+		})
+	}
+}
+
+// TestPlugins shows what is said without plugins, and with those that would
+// take every write to the cluster.
+func TestPlugins(t *testing.T) {
+	f := func(values, want string) {
+		t.Helper()
+		_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...)
+		if err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("%s: got %v %s, want %q", values, err, stderr, want)
+		}
+	}
+	f("", "plugins: got none, want at least one")
+	f("plugins: {AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
+	f("plugins: {AlwaysDeny: {}}", "plugins.AlwaysDeny.rules: got none, want some")
+	render(t, "plugins: {Mine: {}}\nwebhooks: {create: false}", "")
+}
+
+// TestDeployment checks what must be so with any values.
+func TestDeployment(t *testing.T) {
+	flags := run(t, "", binary, "serve", "--help")
+	each(t, func(t *testing.T, _ setting, r release) {
+		d := one[appsv1.Deployment](t, r, "Deployment")
+		pod := &d.Spec.Template.Spec
+		container := &pod.Containers[0]
+		for _, a := range container.Args[1:] {
+			if name, _, _ := strings.Cut(a, "="); !regexp.MustCompile(`(?m)^ +` + name + `\b`).MatchString(flags) {
+				t.Errorf("%s is no flag of fastadmit serve", name)
+			}
+		}
+		checkSecurity(t, d)
+		checkPorts(t, r, container)
+		checkMounts(t, pod)
+		checkSelectors(t, r, d)
+		delay, _ := argument(container.Args, "shutdown-delay-duration")
+		seconds, err := strconv.Atoi(strings.TrimSuffix(delay, "s"))
+		// What fastadmit takes to finish what is in flight.
+		if least := int64(seconds) + 35; err != nil || *pod.TerminationGracePeriodSeconds <= least {
+			t.Errorf("got terminationGracePeriodSeconds %d, want more than %d", *pod.TerminationGracePeriodSeconds, least)
+		}
+		inFlight, _ := argument(container.Args, "max-request-bytes-inflight")
+		memory := container.Resources.Limits[corev1.ResourceMemory]
+		if bytes, err := strconv.ParseInt(inFlight, 10, 64); err != nil || 2*bytes > memory.Value() {
+			t.Errorf("got %s bytes in flight with a memory limit of %s, want half of it at most", inFlight, &memory)
+		}
+		if _, limited := container.Resources.Limits[corev1.ResourceCPU]; limited {
+			t.Error("got a limit of processor time, want none")
+		}
+	})
+}
+
+func checkSecurity(t *testing.T, d *appsv1.Deployment) {
+	pod := &d.Spec.Template.Spec
+	for _, got := range pod.Containers {
+		want := &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+		if !reflect.DeepEqual(got.SecurityContext, want) {
+			t.Errorf("got securityContext %v, want %v", got.SecurityContext, want)
+		}
+	}
+	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser == 0 || *c.RunAsGroup == 0 || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("got securityContext %v of the pod", c)
+	}
+	_, managed := argument(pod.Containers[0].Args, "cert-secret-name")
+	if token := *pod.AutomountServiceAccountToken; token && !managed && d.Spec.Template.Spec.ServiceAccountName == "default" {
+		t.Error("got a token of the default account, which no role is for")
+	}
+}
+
+// checkPorts follows a call from the webhook configuration to the flag.
+func checkPorts(t *testing.T, r release, container *corev1.Container) {
+	ports := make(map[string]int32)
+	for _, p := range container.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	if port, _ := argument(container.Args, "secure-port"); port != strconv.Itoa(int(ports["webhook"])) {
+		t.Errorf("got --secure-port=%s and container port %d", port, ports["webhook"])
+	}
+	if address, _ := argument(container.Args, "metrics-bind-address"); address != ":"+strconv.Itoa(int(ports["metrics"])) {
+		t.Errorf("got --metrics-bind-address=%s and container port %d", address, ports["metrics"])
+	}
+	for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
+		if probe == nil || probe.HTTPGet.Port.StrVal != "metrics" {
+			t.Errorf("got probe %v, want one of port metrics", probe)
+		}
+	}
+	services := make(map[string]int32)
+	for _, s := range only[corev1.Service](t, r, "Service") {
+		if p := s.Spec.Ports[0]; len(s.Spec.Ports) != 1 || ports[p.TargetPort.StrVal] == 0 {
+			t.Errorf("Service %s: got ports %v, want one that the container has", s.Name, s.Spec.Ports)
+		}
+		if s.Spec.Ports[0].TargetPort.StrVal == "webhook" {
+			services[s.Namespace+"/"+s.Name] = s.Spec.Ports[0].Port
+		}
+	}
+	for name, c := range webhooks(t, r) {
+		if s := c.ClientConfig.Service; services[s.Namespace+"/"+s.Name] != *s.Port || *s.Port == 0 {
+			t.Errorf("%s: got service %v, want one of %v", name, s, services)
+		}
+	}
+}
+
+// webhooks returns the webhooks of a release by name; what only mutating ones
+// have is left out.
+func webhooks(t *testing.T, r release) map[string]admissionregistrationv1.ValidatingWebhook {
+	t.Helper()
+	all := make(map[string]admissionregistrationv1.ValidatingWebhook)
+	for _, c := range only[admissionregistrationv1.ValidatingWebhookConfiguration](t, r, "ValidatingWebhookConfiguration") {
+		for _, w := range c.Webhooks {
+			all[w.Name] = w
+		}
+	}
+	for _, c := range only[admissionregistrationv1.MutatingWebhookConfiguration](t, r, "MutatingWebhookConfiguration") {
+		for _, w := range c.Webhooks {
+			all[w.Name] = admissionregistrationv1.ValidatingWebhook{
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+				NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+			}
+		}
+	}
+	return all
+}
+
+// checkMounts looks for every file of the arguments in what is mounted.
+func checkMounts(t *testing.T, pod *corev1.PodSpec) {
+	container := &pod.Containers[0]
+	var mounted []string
+	for _, m := range container.VolumeMounts {
+		if !m.ReadOnly || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+			t.Errorf("got mount %v, want a read-only one of a volume", m)
+		}
+		mounted = append(mounted, m.MountPath+"/")
+	}
+	if len(mounted) != len(pod.Volumes) {
+		t.Errorf("got mounts %q of %d volumes", mounted, len(pod.Volumes))
+	}
+	for _, a := range container.Args {
+		_, path, _ := strings.Cut(a, "=")
+		if strings.HasPrefix(path, "/") && !slices.Contains(mounted, filepath.Dir(path)+"/") {
+			t.Errorf("got %s, and mounted are %q", a, mounted)
+		}
+	}
+}
+
+// checkSelectors has every selector select the pods.
+func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
+	pod := labels.Set(d.Spec.Template.Labels)
+	selects := func(what string, selector map[string]string) {
+		t.Helper()
+		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(pod) {
+			t.Errorf("%s: got selector %v for pods with %v", what, selector, pod)
+		}
+	}
+	selects("Deployment", d.Spec.Selector.MatchLabels)
+	for _, c := range d.Spec.Template.Spec.TopologySpreadConstraints {
+		selects("topologySpreadConstraints", c.LabelSelector.MatchLabels)
+	}
+	for _, s := range only[corev1.Service](t, r, "Service") {
+		selects("Service "+s.Name, s.Spec.Selector)
+	}
+	for _, b := range only[policyv1.PodDisruptionBudget](t, r, "PodDisruptionBudget") {
+		selects("PodDisruptionBudget", b.Spec.Selector.MatchLabels)
+		if b.Spec.MinAvailable != nil {
+			t.Error("got minAvailable, which blocks a drain of a single pod")
+		}
+	}
+	for _, p := range only[networkingv1.NetworkPolicy](t, r, "NetworkPolicy") {
+		selects("NetworkPolicy", p.Spec.PodSelector.MatchLabels)
+		if len(p.Spec.PolicyTypes) != 2 || len(p.Spec.Ingress[0].From) == 0 {
+			t.Errorf("got NetworkPolicy %v, want both directions, and to say who may call", p.Spec)
+		}
+	}
+	for _, object := range r {
+		got := object.GetLabels()
+		if got["app.kubernetes.io/name"] != "fastadmit" || got["app.kubernetes.io/instance"] != "fastadmit" {
+			t.Errorf("%s %s: got labels %v", object.GetKind(), object.GetName(), got)
+		}
+		namespaced := !strings.HasPrefix(object.GetKind(), "ClusterRole") && !strings.HasSuffix(object.GetKind(), "WebhookConfiguration")
+		if namespaced != (object.GetNamespace() == "fastadmit") {
+			t.Errorf("%s %s: got namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
+		}
+	}
+}
+
+// TestRBAC compares what the chart allows with what fastadmit says it needs.
+func TestRBAC(t *testing.T) {
+	each(t, func(t *testing.T, s setting, r release) {
+		d := one[appsv1.Deployment](t, r, "Deployment")
+		options := certs.Options{Hosts: []string{"fastadmit.fastadmit.svc"}}
+		var wantRole, wantCluster []rbacv1.PolicyRule
+		var managed bool
+		arguments := d.Spec.Template.Spec.Containers[0].Args
+		if options.SecretName, managed = argument(arguments, "cert-secret-name"); managed {
+			options.SecretNamespace, _ = argument(arguments, "cert-secret-namespace")
+			options.Owner, _ = argument(arguments, "webhook-owner")
+			options.Configurations = registered(t, r)
+			wantRole, wantCluster = options.Rules()
+		}
+		if strings.Contains(s.values, "enforcement: [{action: audit, namespaceSelector") {
+			wantCluster = append(wantCluster, cluster.Rules(cluster.Namespace)...)
+		}
+		var gotRole, gotCluster []rbacv1.PolicyRule
+		for _, role := range only[rbacv1.Role](t, r, "Role") {
+			gotRole = append(gotRole, role.Rules...)
+		}
+		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+			gotCluster = append(gotCluster, role.Rules...)
+		}
+		for what, rules := range map[string][2][]rbacv1.PolicyRule{"Role": {gotRole, wantRole}, "ClusterRole": {gotCluster, wantCluster}} {
+			if got, want := permissions(rules[0]), permissions(rules[1]); !maps.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v", what, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+			}
+		}
+		if token := *d.Spec.Template.Spec.AutomountServiceAccountToken; token != (len(gotRole)+len(gotCluster) > 0) {
+			t.Errorf("got automountServiceAccountToken %v with %d rules", token, len(gotRole)+len(gotCluster))
+		}
+		account := rbacv1.Subject{Kind: "ServiceAccount", Name: d.Spec.Template.Spec.ServiceAccountName, Namespace: "fastadmit"}
+		var bound []rbacv1.Subject
+		for _, b := range only[rbacv1.RoleBinding](t, r, "RoleBinding") {
+			bound = append(bound, b.Subjects...)
+		}
+		for _, b := range only[rbacv1.ClusterRoleBinding](t, r, "ClusterRoleBinding") {
+			bound = append(bound, b.Subjects...)
+		}
+		if slices.ContainsFunc(bound, func(s rbacv1.Subject) bool { return s != account }) {
+			t.Errorf("got subjects %v, want %v", bound, account)
+		}
+	})
+}
+
+// registered are the webhook configurations that fastadmit makes of the files
+// in the ConfigMap.
+func registered(t *testing.T, r release) (all []runtime.Object) {
+	t.Helper()
+	printed := manifests(t, r)
+	for _, c := range only[admissionregistrationv1.MutatingWebhookConfiguration](t, printed, "MutatingWebhookConfiguration") {
+		all = append(all, c)
+	}
+	for _, c := range only[admissionregistrationv1.ValidatingWebhookConfiguration](t, printed, "ValidatingWebhookConfiguration") {
+		all = append(all, c)
+	}
+	return all
+}
+
+// permissions takes rules apart: one for each verb on one thing.
+func permissions(rules []rbacv1.PolicyRule) map[string]bool {
+	all := make(map[string]bool)
+	for _, r := range rules {
+		names := r.ResourceNames
+		if names == nil {
+			names = []string{"any"}
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, name := range names {
+					for _, verb := range r.Verbs {
+						all[strings.Join([]string{verb, resource, group, name}, " ")] = true
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestConfigurationFiles has the built fastadmit read the files of the
+// ConfigMap: what it refuses would keep the pods from starting.
+func TestConfigurationFiles(t *testing.T) {
+	each(t, func(t *testing.T, _ setting, r release) {
+		for _, name := range []string{"AlwaysPullImages", "failurePolicy"} {
+			if printed := run(t, "", binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
+				t.Errorf("got no %s in\n%s", name, printed)
+			}
+		}
+	})
+}
+
+// files writes the files of the ConfigMap and returns the flags that name them.
+func files(t *testing.T, r release) []string {
+	t.Helper()
+	for _, c := range only[corev1.ConfigMap](t, r, "ConfigMap") {
+		if c.Data["configuration.yaml"] == "" {
+			continue
+		}
+		return []string{
+			"--config=" + writeFile(t, "configuration.yaml", c.Data["configuration.yaml"]),
+			"--admission-control-config-file=" + writeFile(t, "admission.yaml", c.Data["admission.yaml"]),
+		}
+	}
+	t.Fatal("got no ConfigMap with configuration.yaml")
+	return nil
+}
+
+// TestKubeconform validates everything against the schemas of Kubernetes'
+// own API, which come with its module.
+func TestKubeconform(t *testing.T) {
+	dir := schemas(t)
+	each(t, func(t *testing.T, _ setting, r release) {
+		var documents strings.Builder
+		for _, object := range r {
+			if group := object.GroupVersionKind().Group; group == "cert-manager.io" || group == "monitoring.coreos.com" {
+				continue // of others, whose schemas are elsewhere
+			}
+			document, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents.WriteString("---\n" + string(document) + "\n")
+		}
+		run(t, documents.String(), tool(t, "kubeconform"), "-strict", "-summary",
+			"-schema-location", filepath.Join(dir, "{{.ResourceKind}}{{.KindSuffix}}.json"))
+	})
+}
+
+// schemas writes the schemas of all kinds in Kubernetes' swagger.json as
+// kubeconform looks for them, and returns their folder.
+func schemas(t *testing.T) string {
+	t.Helper()
+	module := strings.TrimSpace(run(t, "", "go", "-C", "../e2e", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
+	var swagger struct {
+		Definitions map[string]map[string]any `json:"definitions"`
+	}
+	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(module, "api/openapi-spec/swagger.json"))), &swagger); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, content any) {
+		text, err := json.Marshal(content)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, d := range swagger.Definitions {
+		if _, has := d["properties"]; has {
+			d["additionalProperties"] = false
+		}
+		if d["format"] == "int-or-string" {
+			swagger.Definitions[name] = map[string]any{"type": []string{"string", "integer"}}
+		}
+		if strings.HasSuffix(name, "api.resource.Quantity") {
+			swagger.Definitions[name] = map[string]any{"type": []string{"string", "number"}}
+		}
+		kinds, _ := d["x-kubernetes-group-version-kind"].([]any)
+		for _, k := range kinds {
+			kind := k.(map[string]any)
+			group, _, _ := strings.Cut(kind["group"].(string), ".")
+			file := strings.ToLower(kind["kind"].(string)) + "-" + group + "-" + kind["version"].(string) + ".json"
+			write(strings.ReplaceAll(file, "--", "-"), map[string]any{"$ref": filepath.Join(dir, "all.json") + "#/definitions/" + name})
+		}
+	}
+	write("all.json", map[string]any{"definitions": swagger.Definitions})
+	return dir
+}
+
+// TestNames shows the names of a release with another name, and that long ones
+// are cut to what Kubernetes takes.
+func TestNames(t *testing.T) {
+	f := func(release, want string) {
+		t.Helper()
+		text := run(t, "", tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+		for _, object := range parse(t, text) {
+			if name := object.GetName(); !strings.HasPrefix(name, want) || object.GetKind() == "Service" && len(name) > 63 {
+				t.Errorf("%s: got %s %q, want %q or more, and 63 characters at most of a Service", release, object.GetKind(), name, want)
+			}
+		}
+	}
+	f("fastadmit", "fastadmit")
+	f("team-a", "team-a-fastadmit")
+	f(strings.Repeat("a", 53), strings.Repeat("a", 51))
+}

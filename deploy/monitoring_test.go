@@ -1,0 +1,240 @@
+package deploy_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	alertsFile    = "chart/files/alerts.yaml"
+	dashboardFile = "chart/files/dashboard.json"
+)
+
+// A dashboard is one of Grafana's, as far as it asks Prometheus.
+type dashboard struct {
+	Panels []struct {
+		Title, Description string
+		Targets            []struct{ Expr string }
+	}
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readFile(t, dashboardFile)), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// rules are Prometheus' alert rules.
+type rules struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr         string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+func readRules(t *testing.T) (r rules) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(readFile(t, alertsFile)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// expressions returns those of all panels and alerts, by what they are of.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, p := range readDashboard(t).Panels {
+		for i, target := range p.Targets {
+			all[fmt.Sprintf("panel %s, %d", p.Title, i)] = strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")
+		}
+	}
+	for _, g := range readRules(t).Groups {
+		for _, r := range g.Rules {
+			all["alert "+r.Alert] = r.Expr
+		}
+	}
+	return all
+}
+
+// TestAlerts runs the unit tests of the alerts, of which each has one that
+// fires.
+func TestAlerts(t *testing.T) {
+	run(t, "", tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
+	run(t, "", tool(t, "promtool"), "test", "rules", "testdata/alerts_test.yaml")
+	tests := readFile(t, "testdata/alerts_test.yaml")
+	for _, g := range readRules(t).Groups {
+		for _, r := range g.Rules {
+			quiet, fires := "alertname: "+r.Alert+"\n        exp_alerts: []", "alertname: "+r.Alert+"\n        exp_alerts:\n"
+			if !strings.Contains(tests, quiet) || !strings.Contains(tests, fires) {
+				t.Errorf("%s: got no unit test in which it fires, or none in which it does not", r.Alert)
+			}
+			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+				t.Errorf("%s: got labels %v and annotations %v, want severity, summary and description", r.Alert, r.Labels, r.Annotations)
+			}
+		}
+	}
+}
+
+// TestExpressionsParse has Prometheus parse the expressions of the dashboard as
+// rules.
+func TestExpressionsParse(t *testing.T) {
+	type rule struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	var all []rule
+	for _, p := range readDashboard(t).Panels {
+		if p.Description == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %s: got no description or no target", p.Title)
+		}
+		for _, target := range p.Targets {
+			all = append(all, rule{fmt.Sprintf("panel:%d", len(all)), strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")})
+		}
+	}
+	file, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": all}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", tool(t, "promtool"), "check", "rules", "--lint=none", writeFile(t, "rules.yaml", string(file)))
+}
+
+// ofKubeAPIServer are the metrics of kube-apiserver v1.36 that expressions ask
+// for (k8s.io/apiserver pkg/admission/metrics). Prometheus shows in e2e that
+// they are there.
+var ofKubeAPIServer = []string{
+	"apiserver_admission_webhook_admission_duration_seconds_bucket",
+	"apiserver_admission_webhook_fail_open_count",
+	"apiserver_admission_webhook_rejection_count",
+}
+
+// ofManager are those that fastadmit has only where it keeps its certificates,
+// for which there is a cluster in e2e.
+var ofManager = []string{"fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total"}
+
+// TestMetricsExist looks for the metrics of all expressions in what a running
+// fastadmit has.
+func TestMetricsExist(t *testing.T) {
+	scraped := scrape(t)
+	known := make(map[string]bool)
+	for line := range strings.Lines(scraped) {
+		name, _, _ := strings.Cut(strings.Fields(line)[0], "{")
+		known[name] = true
+	}
+	name := regexp.MustCompile(`\b(fastadmit|apiserver|go|process)_[a-z_]+\b`)
+	value := regexp.MustCompile(`(\w+)=~?"([^"]*)"`)
+	for of, expression := range expressions(t) {
+		names := name.FindAllString(value.ReplaceAllString(expression, ""), -1)
+		if len(names) == 0 {
+			t.Errorf("%s: got no metric in %s", of, expression)
+		}
+		for _, n := range names {
+			if !known[n] && !slices.Contains(slices.Concat(ofKubeAPIServer, ofManager), n) {
+				t.Errorf("%s: nobody has %s", of, n)
+			}
+		}
+		if strings.Contains(expression, "apiserver_") {
+			continue // of which there is nothing here to compare with
+		}
+		for _, m := range value.FindAllStringSubmatch(expression, -1) {
+			for want := range strings.SplitSeq(m[2], "|") {
+				if !strings.Contains(scraped, fmt.Sprintf("%s=%q", m[1], want)) {
+					t.Errorf("%s: no series has %s=%q", of, m[1], want)
+				}
+			}
+		}
+	}
+}
+
+// TestPromlint runs Prometheus' own lint over what a running fastadmit has. The
+// library that writes the metrics has no help texts.
+func TestPromlint(t *testing.T) {
+	_, stderr, _ := try(t, scrape(t), tool(t, "promtool"), "check", "metrics")
+	for line := range strings.Lines(stderr) {
+		if !strings.HasSuffix(line, " no help text\n") {
+			t.Errorf("promtool check metrics: %s", line)
+		}
+	}
+}
+
+// TestCardinality counts the series that docs/operations.md speaks of.
+func TestCardinality(t *testing.T) {
+	document := readFile(t, "../docs/operations.md")
+	for _, want := range []struct {
+		name  string
+		count int
+	}{{"10 plugins", own(scrape(t))}, {"1 plugin", own(scrapeWith(t, "AlwaysPullImages"))}} {
+		if text := fmt.Sprintf("%d series with %s", want.count, want.name); !strings.Contains(document, text) {
+			t.Errorf("docs/operations.md: want it to say %q", text)
+		}
+	}
+}
+
+// own counts the series that are fastadmit's own, not of any process.
+func own(scraped string) int { return strings.Count("\n"+scraped, "\nfastadmit_") }
+
+// scrape returns the metrics of a fastadmit with all plugins.
+func scrape(t *testing.T) string {
+	t.Helper()
+	var names []string
+	for line := range strings.Lines(run(t, "", binary, "plugins")) {
+		if name, _, _ := strings.Cut(line, " "); name != "NAME" {
+			names = append(names, name)
+		}
+	}
+	return scrapeWith(t, names...)
+}
+
+// scrapeWith is scrape with these plugins.
+func scrapeWith(t *testing.T, plugins ...string) string {
+	t.Helper()
+	var configured []string
+	for name, configuration := range configurations {
+		configured = append(configured, fmt.Sprintf("{name: %s, configuration: %s}", name, configuration))
+	}
+	admission := "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [" + strings.Join(configured, ",") + "]}"
+	cmd := exec.Command(binary, "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+		"--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+writeFile(t, "admission.yaml", admission))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill() // nothing of it is needed any more
+		_ = cmd.Wait()
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	address := regexp.MustCompile(`metrics on (http://[^\s,]+)`).FindStringSubmatch(line)
+	if address == nil {
+		t.Fatalf("got %q, %v, want a line with the address of the metrics", line, err)
+	}
+	response, err := http.Get(address[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

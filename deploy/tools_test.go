@@ -1,0 +1,247 @@
+// Package deploy_test holds the chart, the kustomization, the dashboard and the
+// alerts to what the built fastadmit does. "make chart" runs it;
+// "go test . -update" rewrites what is generated.
+package deploy_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite chart/files/plugins.yaml and kustomize/base/fastadmit.yaml")
+
+// binary is what make build makes.
+const binary = "../bin/fastadmit"
+
+// tool returns the path of a tool that tools/deploy/go.mod pins. It is built if
+// it was not yet.
+var tool = func() func(t *testing.T, name string) string {
+	var mu sync.Mutex
+	paths := make(map[string]string)
+	return func(t *testing.T, name string) string {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if paths[name] == "" {
+			paths[name] = strings.TrimSpace(run(t, "", "go", "tool", "-modfile=../tools/deploy/go.mod", "-n", name))
+		}
+		return paths[name]
+	}
+}()
+
+// try runs a command and returns what it prints.
+func try(t *testing.T, stdin, command string, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(command, arguments...)
+	cmd.Stdin = strings.NewReader(stdin)
+	// helm and kustomize are to find nothing of whoever runs this.
+	cmd.Env = append(os.Environ(), "HELM_NAMESPACE=", "HELM_KUBECONTEXT=", "KUBECONFIG=/dev/null")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// run is try for what must succeed.
+func run(t *testing.T, stdin, command string, arguments ...string) string {
+	t.Helper()
+	stdout, stderr, err := try(t, stdin, command, arguments...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", command, strings.Join(arguments, " "), err, stdout, stderr)
+	}
+	return stdout
+}
+
+// writeFile writes a file that lives as long as the test and returns its path.
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// helm returns the arguments of a helm command on the chart, with values in
+// YAML and the release that the documents speak of. A file of values is a
+// preset.
+func helm(t *testing.T, command, values, preset string) []string {
+	t.Helper()
+	arguments := []string{command}
+	if command == "template" {
+		arguments = append(arguments, "fastadmit")
+	}
+	arguments = append(arguments, "chart", "--namespace", "fastadmit")
+	if preset != "" {
+		arguments = append(arguments, "--values", filepath.Join("chart/presets", preset))
+	}
+	return append(arguments, "--values", writeFile(t, "values.yaml", values))
+}
+
+// A release is what helm makes of the chart.
+type release []*unstructured.Unstructured
+
+// render returns the release with these values.
+func render(t *testing.T, values, preset string) release {
+	t.Helper()
+	return parse(t, run(t, "", tool(t, "helm"), helm(t, "template", values, preset)...))
+}
+
+// parse reads documents of YAML.
+func parse(t *testing.T, text string) (all release) {
+	t.Helper()
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		object := new(unstructured.Unstructured)
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if object.Object != nil {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// only returns the objects of a kind, as the type that it has, decoded
+// strictly.
+func only[T any](t *testing.T, r release, kind string) (all []*T) {
+	t.Helper()
+	for _, object := range r {
+		if object.GetKind() != kind {
+			continue
+		}
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+			t.Fatalf("%s %s: %v", kind, object.GetName(), err)
+		}
+		all = append(all, typed)
+	}
+	return all
+}
+
+// one returns the only object of a kind.
+func one[T any](t *testing.T, r release, kind string) *T {
+	t.Helper()
+	all := only[T](t, r, kind)
+	if len(all) != 1 {
+		t.Fatalf("got %d objects of kind %s, want 1", len(all), kind)
+	}
+	return all[0]
+}
+
+// A setting is a way to install fastadmit: values over those of a preset.
+type setting struct{ name, values, preset string }
+
+// Values that the settings have in common.
+const (
+	somePlugins = `plugins:
+  AlwaysPullImages: {}
+  DenyServiceExternalIPs: {failurePolicy: Ignore, enforcement: [{action: warn}]}
+  EventRateLimit:
+    configuration:
+      apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+      kind: Configuration
+      limits: [{type: Server, qps: 50, burst: 100}]
+`
+)
+
+// ownCertificate are the values for a certificate of one's own.
+func ownCertificate(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return fmt.Sprintf("\ncertificates: {mode: secret, secretName: own, caBundle: %q}\n", authority)
+}
+
+// settings are the defaults, each preset, and what no preset has.
+func settings(t *testing.T) []setting {
+	t.Helper()
+	all := []setting{
+		{"default", somePlugins, ""},
+		{"everything", somePlugins + `
+callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
+networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
+autoscaling: {enabled: true}
+hostNetwork: true
+bindAddress: "::"
+service: {port: 9443, annotations: {a: b}}
+webhooks: {name: a.b, timeoutSeconds: 3, excludedNamespaces: [x, z], annotations: {a: b}, objectSelector: {matchLabels: {c: d}},
+  matchConditions: [{name: leases, expression: 'request.resource.resource != "leases"'}]}
+image: {repository: example.com/fastadmit, digest: "sha256:` + strings.Repeat("0", 64) + `"}
+imagePullSecrets: [{name: pull}]
+podLabels: {a: b}
+podAnnotations: {a: b}
+serviceAccount: {annotations: {a: b}}
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
+`, "monitoring.yaml"},
+		{"network-policy-without-api", somePlugins +
+			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(t), ""},
+		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
+		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
+			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
+	}
+	presets, err := filepath.Glob("chart/presets/*.yaml")
+	if err != nil || len(presets) == 0 {
+		t.Fatalf("got presets %q, %v", presets, err)
+	}
+	for _, path := range presets {
+		preset, values := filepath.Base(path), somePlugins
+		if preset == "own-certificate.yaml" {
+			values += ownCertificate(t)
+		}
+		all = append(all, setting{preset, values, preset})
+	}
+	return all
+}
+
+// each runs f for every setting.
+func each(t *testing.T, f func(t *testing.T, s setting, r release)) {
+	for _, s := range settings(t) {
+		t.Run(s.name, func(t *testing.T) { f(t, s, render(t, s.values, s.preset)) })
+	}
+}
+
+// argument returns what a flag of the container is set to.
+func argument(arguments []string, flag string) (value string, ok bool) {
+	i := slices.IndexFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "--"+flag+"=") })
+	if i < 0 {
+		return "", false
+	}
+	return strings.TrimPrefix(arguments[i], fmt.Sprintf("--%s=", flag)), true
+}

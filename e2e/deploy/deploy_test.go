@@ -1,0 +1,355 @@
+// Package deploy installs the chart on a real API server: it is accepted,
+// installed, upgraded, watched by a real Prometheus, and removed.
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	chart     = "../../deploy/chart"
+	kustomize = "../../deploy/kustomize/base"
+)
+
+func TestDeploy(t *testing.T) {
+	s := startStand(t)
+	t.Run("accepted", s.accepted)
+	s.kubectl(t, "", "create", "namespace", "shop")
+	s.kubectl(t, "", "label", "namespace", "default", "team=a")
+	t.Run("managed", s.managed)
+	t.Run("own-certificate", s.ownCertificate)
+}
+
+// ofOthers are the API groups whose kinds are not in this cluster.
+var ofOthers = []string{"cert-manager.io/", "monitoring.coreos.com/"}
+
+// accepted asks the API server for what it says to the chart with each preset,
+// and to the kustomization, without storing anything.
+func (s *stand) accepted(t *testing.T) {
+	presets, err := filepath.Glob(chart + "/presets/*.yaml")
+	if err != nil || len(presets) == 0 {
+		t.Fatalf("got presets %q, %v", presets, err)
+	}
+	s.kubectl(t, "", "create", "namespace", "fastadmit")
+	defer s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	certificate, _ := newCertificate(t)
+	authority := writeFile(t, "ca.crt", certificate)
+	f := func(name, manifests string) {
+		t.Run(name, func(t *testing.T) {
+			var ours []string
+			for document := range strings.SplitSeq("\n"+manifests, "\n---") {
+				other := false
+				for _, group := range ofOthers {
+					other = other || strings.Contains(document, "\napiVersion: "+group)
+				}
+				if !other && strings.Contains(document, "\nkind: ") {
+					ours = append(ours, document)
+				}
+			}
+			accepted := s.kubectl(t, strings.Join(ours, "\n---"), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			if got := strings.Count(accepted, "(server dry run)"); got != len(ours) {
+				t.Errorf("got %d objects accepted, want %d:\n%s", got, len(ours), accepted)
+			}
+		})
+	}
+	for _, preset := range append(presets, chart+"/values.yaml") {
+		arguments := []string{"template", "fastadmit", chart, "--values", preset,
+			"--set", "plugins.AlwaysPullImages.failurePolicy=Fail", "--set", "plugins.DenyServiceExternalIPs.failurePolicy=Ignore"}
+		if filepath.Base(preset) == "own-certificate.yaml" {
+			arguments = append(arguments, "--set-file", "certificates.caBundle="+authority)
+		}
+		f(filepath.Base(preset), s.helm(t, arguments...))
+	}
+	f("kustomize", run(t, "", nil, tool(t, "kustomize"), "build", kustomize))
+}
+
+// managed goes through the life of an installation that keeps its certificates
+// and registers itself, by the commands of docs/operations.md.
+func (s *stand) managed(t *testing.T) {
+	s.awaitNoNamespace(t)
+	o := s.newOperator(t)
+	s.startNode(t)
+	o.does(t, "--create-namespace")
+	s.awaitWarning(t, o)
+
+	before := s.names(t)
+	o.values(t, "plugins: {AlwaysPullImages: {}}")
+	o.does(t, "--reset-then-reuse-values")
+	await(t, "another plugin", s.pulls)
+	if after := s.names(t); after != before {
+		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
+	}
+	o.values(t, "podAnnotations: {rolled: 'yes'}")
+	s.withoutFailures(t, func() { o.does(t, "--reset-then-reuse-values") })
+	if after := s.names(t); after == before {
+		t.Errorf("got pods %s after a change of pods, want others", after)
+	}
+	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds")
+	o.does(t, "kubectl scale")
+	s.recovers(t, o)
+	o.does(t, "helm uninstall")
+	s.removed(t)
+	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+}
+
+// ownCertificate is managed for a certificate of the operator's own, which the
+// release registers.
+func (s *stand) ownCertificate(t *testing.T) {
+	s.awaitNoNamespace(t)
+	o := s.newOperator(t)
+	s.startNode(t)
+	o.does(t, "create secret tls")
+	if err := s.service("shop"); err != nil {
+		t.Fatalf("before it is registered: %v", err)
+	}
+	o.does(t, "helm upgrade", "own-certificate.yaml")
+	s.awaitWarning(t, o)
+
+	o.values(t, o.documented(t, "yaml", "action: deny"))
+	o.does(t, "--reset-then-reuse-values")
+	await(t, "a denial", func() error {
+		return wants(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
+	})
+	for _, namespace := range []string{"shop", "fastadmit", "kube-system"} {
+		if err := s.service(namespace); err != nil {
+			t.Errorf("namespace %s: %v", namespace, err)
+		}
+	}
+	before := s.names(t)
+	o.values(t, "plugins: {AlwaysPullImages: {}}")
+	o.does(t, "--reset-then-reuse-values")
+	await(t, "another plugin", s.pulls)
+	if after := s.names(t); after != before {
+		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
+	}
+
+	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total")
+	s.recovers(t, o)
+	o.does(t, "helm uninstall")
+	s.removed(t)
+
+	// Who deletes the namespace alone leaves no webhook either.
+	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	o.values(t, o.installed(t))
+	o.does(t, "create secret tls")
+	o.does(t, "helm upgrade", "own-certificate.yaml")
+	s.awaitWarning(t, o)
+	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.removed(t)
+}
+
+// recovers takes the webhooks away, and puts them back.
+func (s *stand) recovers(t *testing.T, o *operator) {
+	t.Helper()
+	o.does(t, "kubectl delete mutatingwebhookconfigurations")
+	await(t, "writes to be let through", func() error { return wants(s.pulls(), "got imagePullPolicy IfNotPresent") })
+	o.does(t, "--reset-then-reuse-values")
+	await(t, "the webhooks to be back", s.pulls)
+}
+
+func (s *stand) awaitNoNamespace(t *testing.T) {
+	t.Helper()
+	await(t, "the namespace to go", func() error {
+		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "fastadmit", metav1.GetOptions{})
+		return wants(err, "not found")
+	})
+}
+
+// awaitWarning waits until the document's command that shows whether it works
+// says that it does.
+func (s *stand) awaitWarning(t *testing.T, o *operator) {
+	t.Helper()
+	await(t, "the registration", func() error {
+		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io")
+		return err
+	})
+	await(t, "a warning", func() error {
+		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+			return fmt.Errorf("got %s", said)
+		}
+		return nil
+	})
+}
+
+// An operator is somebody who follows docs/operations.md, in a folder with
+// what it names.
+type operator struct {
+	dir, document string
+	env           []string
+}
+
+func (s *stand) newOperator(t *testing.T) *operator {
+	t.Helper()
+	o := &operator{dir: t.TempDir(), document: string(content(t, "../../docs/operations.md"))}
+	home := t.TempDir()
+	o.env = []string{
+		"PATH=" + o.dir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + s.kubeconfig, "HOME=" + home,
+		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
+	}
+	for name, path := range map[string]string{
+		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": filepath.Join(binaries, "kubernetes/kubectl"),
+	} {
+		absolute, err := filepath.Abs(path)
+		if err == nil {
+			err = os.Symlink(absolute, filepath.Join(o.dir, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate, key := newCertificate(t)
+	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
+		if err := os.WriteFile(filepath.Join(o.dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.values(t, o.installed(t))
+	return o
+}
+
+// installed are the document's values, with which pods end sooner than users
+// would have it.
+func (o *operator) installed(t *testing.T) string {
+	t.Helper()
+	return o.documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\n"
+}
+
+// values writes the operator's file of that name.
+func (o *operator) values(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(o.dir, "values.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
+// documented returns the block of the document with all of these words.
+func (o *operator) documented(t *testing.T, language string, words ...string) string {
+	t.Helper()
+	var found []string
+	for _, match := range fence.FindAllStringSubmatch(o.document, -1) {
+		lacks := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(match[2], word) })
+		if match[1] == language && !lacks {
+			found = append(found, match[2])
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("docs/operations.md: got %d blocks of %s with %q, want 1", len(found), language, words)
+	}
+	return found[0]
+}
+
+// does runs such a block and returns what it prints.
+func (o *operator) does(t *testing.T, words ...string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", o.documented(t, "sh", words...))
+	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
+	printed, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, printed)
+	}
+	return string(printed)
+}
+
+// removed checks that nothing calls fastadmit any more.
+func (s *stand) removed(t *testing.T) {
+	t.Helper()
+	await(t, "the webhooks to go", func() error {
+		const kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
+		stdout, stderr, err := s.Kubectl(t, "", "get", kinds, "-l", "app.kubernetes.io/name=fastadmit", "-o", "name")
+		if stdout != "" {
+			err = fmt.Errorf("got %s%s", stdout, stderr)
+		}
+		return errors.Join(err, s.service("shop"))
+	})
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// service tries to create a Service with an external IP.
+func (s *stand) service(namespace string) error {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
+		Spec:       corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	_, err := s.Client.CoreV1().Services(namespace).Create(context.Background(), service, dryRun)
+	return err
+}
+
+// pulls tries to create a Pod, and says whether AlwaysPullImages changed it.
+func (s *stand) pulls() error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			Containers:                   []corev1.Container{{Name: "c", Image: "nginx:1", ImagePullPolicy: corev1.PullIfNotPresent}},
+		},
+	}
+	pod, err := s.Client.CoreV1().Pods("shop").Create(context.Background(), pod, dryRun)
+	if err != nil {
+		return err
+	}
+	if policy := pod.Spec.Containers[0].ImagePullPolicy; policy != corev1.PullAlways {
+		return fmt.Errorf("got imagePullPolicy %s, want Always", policy)
+	}
+	return nil
+}
+
+// names returns the names of fastadmit's pods.
+func (s *stand) names(t *testing.T) string {
+	t.Helper()
+	return s.kubectl(t, "", "get", "pods", "-n", "fastadmit", "-o", "name", "--sort-by=.metadata.name")
+}
+
+// withoutFailures makes Pods all the time, and checks that each was changed,
+// while something happens.
+func (s *stand) withoutFailures(t *testing.T, happens func()) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		made := 0
+		defer func() { done <- made }()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			if err := s.pulls(); err != nil {
+				t.Errorf("during an upgrade: %v", err)
+			}
+			made++
+		}
+	}()
+	happens()
+	close(stop)
+	if made := <-done; made < 10 {
+		t.Errorf("got %d Pods made during an upgrade, want some", made)
+	} else {
+		t.Logf("%d Pods were made during an upgrade", made)
+	}
+}
+
+// content returns what is in a file.
+func content(t *testing.T, name string) []byte {
+	t.Helper()
+	all, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

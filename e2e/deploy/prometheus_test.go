@@ -1,0 +1,229 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// watched has a real Prometheus scrape the pods and the API server, with the
+// alerts as its rules, and checks that each expression of the dashboard and
+// each series that an alert asks for has data, but for the series that this
+// kind of installation does not have.
+func (s *stand) watched(t *testing.T, lacking ...string) {
+	lacks := func(text string) bool {
+		return slices.ContainsFunc(lacking, func(name string) bool { return strings.Contains(text, name) })
+	}
+	p := s.startPrometheus(t)
+	// What makes the series of calls that failed: a webhook that nobody answers
+	// for, with a name like ours.
+	s.unanswered(t)
+	for what, expression := range dashboardExpressions(t) {
+		if lacks(expression) && !strings.Contains(expression, " or ") {
+			continue
+		}
+		await(t, what, func() error {
+			_ = s.service("shop") // what there is to see
+			_ = s.pulls()
+			return p.has(expression)
+		})
+	}
+	for alert, expression := range alertExpressions(t) {
+		selectors, err := p.selectors(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(selectors) == 0 {
+			t.Errorf("alert %s: got no selector in %s", alert, expression)
+		}
+		for _, selector := range selectors {
+			if lacks(selector) {
+				continue
+			}
+			await(t, "alert "+alert, func() error { return p.has(selector) })
+		}
+	}
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, LastError string }
+		}
+	}
+	await(t, "rules to be evaluated", func() error {
+		if err := p.get("rules", nil, &rules); err != nil {
+			return err
+		}
+		for _, r := range rules.Groups[0].Rules {
+			if r.Health != "ok" {
+				return fmt.Errorf("%s: got health %s %s", r.Name, r.Health, r.LastError)
+			}
+		}
+		return nil
+	})
+	if got, want := len(rules.Groups[0].Rules), len(alertExpressions(t)); got != want {
+		t.Errorf("got %d rules, want %d", got, want)
+	}
+}
+
+// unanswered registers a webhook of each failure policy that nobody answers,
+// and makes a call for each.
+func (s *stand) unanswered(t *testing.T) {
+	t.Helper()
+	const configuration = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"nobody.io"},"webhooks":[
+{"name":"validate-%[1]s.nobody.io","failurePolicy":"%[2]s","sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":1,
+"clientConfig":{"url":"https://127.0.0.1:1"},"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}]}`
+	makes := func() error {
+		_, stderr, err := s.Kubectl(t, "", "create", "configmap", "c", "-n", "shop", "--dry-run=server")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, stderr)
+		}
+		return err
+	}
+	s.kubectl(t, fmt.Sprintf(configuration, "fail", "Fail"), "apply", "-f", "-")
+	await(t, "a call to fail", func() error { return wants(makes(), "failed calling webhook") })
+	s.kubectl(t, fmt.Sprintf(configuration, "ignore", "Ignore"), "apply", "-f", "-")
+	await(t, "a call to be let through", makes)
+	t.Cleanup(func() { s.kubectl(t, "", "delete", "validatingwebhookconfiguration", "nobody.io") })
+}
+
+// dashboardExpressions returns the expressions of all panels.
+func dashboardExpressions(t *testing.T) map[string]string {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(content(t, chart+"/files/dashboard.json"), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, panel := range dashboard.Panels {
+		for i, target := range panel.Targets {
+			// Without a limit there is none to be shown.
+			expression, _, _ := strings.Cut(target.Expr, " < 2^62")
+			all[fmt.Sprintf("panel %s, %d", panel.Title, i)] = strings.ReplaceAll(expression, "$__rate_interval", "10s")
+		}
+	}
+	return all
+}
+
+// alertExpressions returns the expressions of all alerts.
+func alertExpressions(t *testing.T) map[string]string {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal(content(t, chart+"/files/alerts.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, rule := range file.Groups[0].Rules {
+		all[rule.Alert] = rule.Expr
+	}
+	return all
+}
+
+// prometheus is a running one.
+type prometheus string
+
+// startPrometheus starts one that finds the pods as one in the cluster does.
+func (s *stand) startPrometheus(t *testing.T) prometheus {
+	t.Helper()
+	alerts := writeFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
+	config := writeFile(t, "prometheus.yaml", fmt.Appendf(nil, `
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+- job_name: fastadmit
+  kubernetes_sd_configs: [{role: endpointslice, kubeconfig_file: %q, namespaces: {names: [fastadmit]}}]
+  relabel_configs:
+  - {source_labels: [__meta_kubernetes_service_name, __meta_kubernetes_endpointslice_port_name], regex: fastadmit-metrics;metrics, action: keep}
+  - {source_labels: [__address__], regex: '10[.](.*)', target_label: __address__, replacement: '127.$1'}
+- job_name: apiserver
+  scheme: https
+  tls_config: {insecure_skip_verify: true}
+  authorization: {credentials: %q}
+  static_configs: [{targets: [%q]}]
+`, alerts, s.kubeconfig, token, strings.TrimPrefix(s.Config.Host, "https://")))
+	address := freeAddress(t)
+	startCommand(t, tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+	p := prometheus("http://" + address)
+	await(t, "Prometheus", func() error { return p.has("vector(1)") })
+	return p
+}
+
+// get asks the HTTP API of Prometheus.
+func (p prometheus) get(path string, query url.Values, data any) error {
+	response, err := http.Get(string(p) + "/api/v1/" + path + "?" + query.Encode())
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s %v: %s", path, query, answer.Error)
+	}
+	return json.Unmarshal(answer.Data, data)
+}
+
+// has returns an error if an expression has no value.
+func (p prometheus) has(expression string) error {
+	var data struct{ Result []struct{ Value [2]any } }
+	if err := p.get("query", url.Values{"query": {expression}}, &data); err != nil {
+		return err
+	}
+	for _, r := range data.Result {
+		if r.Value[1] != "NaN" {
+			return nil
+		}
+	}
+	return fmt.Errorf("got no value of %s, but %v", expression, data.Result)
+}
+
+// selectors returns the selectors of series in an expression, which Prometheus
+// itself takes apart.
+func (p prometheus) selectors(expression string) (all []string, err error) {
+	var tree any
+	if err := p.get("parse_query", url.Values{"query": {expression}}, &tree); err != nil {
+		return nil, err
+	}
+	var walk func(any)
+	walk = func(node any) {
+		switch n := node.(type) {
+		case []any:
+			for _, inner := range n {
+				walk(inner)
+			}
+		case map[string]any:
+			if kind := n["type"]; kind == "vectorSelector" || kind == "matrixSelector" {
+				var matchers []string
+				for _, m := range n["matchers"].([]any) {
+					matcher := m.(map[string]any)
+					matchers = append(matchers, fmt.Sprintf("%s%s%q", matcher["name"], matcher["type"], matcher["value"]))
+				}
+				all = append(all, "{"+strings.Join(matchers, ",")+"}")
+				return
+			}
+			for _, inner := range n {
+				walk(inner)
+			}
+		}
+	}
+	walk(tree)
+	return all, nil
+}
