@@ -48,9 +48,9 @@ docs: ## write what is generated in documents anew
 e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, and the wire
 	e2e/run
 
-.PHONY: e2e-chart
-e2e-chart: chart ## the chart and docs/operations.md on a real kube-apiserver, with a real Prometheus
-	e2e/run deploy
+.PHONY: e2e-cluster
+e2e-cluster: chart ## certificates, the chart and docs/operations.md on a real kube-apiserver, with a real Prometheus
+	e2e/run certs deploy
 
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard

@@ -268,10 +268,6 @@ func (m *Manager) pass(ctx context.Context) bool {
 		r.err = m.read(ctx, r)
 	}
 	err := m.keepSecret(ctx)
-	if err != nil {
-		m.fault.Store(new(err.Error()))
-	}
-	ok := m.tried(secretResource, &m.secretFault, err)
 	if m.known != nil {
 		for _, r := range m.registrations {
 			if r.err == nil {
@@ -282,6 +278,13 @@ func (m *Manager) pass(ctx context.Context) bool {
 		m.serve(time.Now())
 		m.view.Store(&view{m.known.cas, m.bundles()})
 	}
+	if ctx.Err() != nil {
+		return false // that things fail now says nothing
+	}
+	if err != nil {
+		m.fault.Store(new(err.Error()))
+	}
+	ok := m.tried(secretResource, &m.secretFault, err)
 	for _, r := range m.registrations {
 		ok = m.tried(registeredResource, &r.fault, r.err) && ok
 	}
@@ -336,15 +339,16 @@ func (m *Manager) settled(ca *x509.Certificate, now time.Time) bool {
 	return ok && !now.Before(since.Add(m.o.Propagation))
 }
 
-// serve decides what is served: the leaf in the Secret, unless it is too early
-// for it and the one that is served is still good.
+// serve decides what is served: the leaf in the Secret, unless it is of another
+// CA than the one that is served, too early for that, and the latter is good.
 func (m *Manager) serve(now time.Time) {
 	next, current := m.known.leaf, m.served.Load()
 	if next == nil || current != nil && current.Leaf.Equal(next.Leaf) {
 		return
 	}
 	if current != nil {
-		if !m.settled(m.known.issuer, now) && m.usable(current, now) {
+		_, otherCA := verify(current, []*x509.Certificate{m.known.issuer}, now)
+		if otherCA != nil && !m.settled(m.known.issuer, now) && m.usable(current, now) {
 			m.wakeBy(current.Leaf.NotAfter)
 			return
 		}

@@ -252,7 +252,7 @@ func TestSecretIsLost(t *testing.T) {
 					s.putSecret(data)
 				}
 				api.call(10*time.Second, time.Second)
-				api.call(10*time.Minute, 15*time.Second)
+				api.call(6*time.Minute, 15*time.Second)
 				api.check()
 				if _, err := parseState(s.secret(), []string{serviceHost}, time.Now()); err != nil {
 					t.Errorf("it is not repaired: %v", err)
@@ -649,6 +649,68 @@ func TestConfigurationIsUnread(t *testing.T) {
 		s.settle(15*time.Second + DefaultPropagation)
 		if r.leaf().CheckSignatureFrom(s.ca()) != nil {
 			t.Error("no leaf of the new CA was made when all could be read")
+		}
+	})
+}
+
+// TestLeafIsRenewedBlindly has a leaf due while a configuration cannot be read: a
+// new one of the same CA is trusted where the old one is.
+func TestLeafIsRenewedBlindly(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(1, s.options())
+		before := s.replicas[0].leaf()
+		s.replicas[0].stop()
+		s.refuseIf(func(_, resource string) error {
+			if resource == mutating.resource {
+				return apierrors.NewForbidden(groupResource(resource), "fastadmit.io", errors.New("no"))
+			}
+			return nil
+		})
+		s.start(s.options())
+		s.start(s.options())
+		s.settle(time.Until(due(before)) + 15*time.Second)
+		for _, r := range s.replicas {
+			if r.leaf().Equal(before) {
+				t.Errorf("%s serves the leaf that is due", r.address)
+			}
+		}
+	})
+}
+
+// TestSecretCannotBeWritten has the Secret be garbage that stays, as one that is
+// immutable does.
+func TestSecretCannotBeWritten(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(1, s.options())
+		r := s.replicas[0]
+		leaf := r.leaf()
+		data := s.secret()
+		data[caKey] = nil
+		s.putSecret(data)
+		s.refuseIf(func(verb, resource string) error {
+			if verb == "update" {
+				return apierrors.NewInvalid(testKinds[resource].GroupKind(), "certs", nil)
+			}
+			return nil
+		})
+		s.remove(validating.resource, "fastadmit.io")
+		s.settle(15 * time.Second)
+		if err := r.ready(); err != nil || !r.leaf().Equal(leaf) {
+			t.Errorf("got %v, want ready with the same leaf", err)
+		}
+		if s.webhooks(validating.resource) == nil {
+			t.Error("the configuration is not kept because the Secret cannot be")
+		}
+		if got := r.log.lines("cannot write Secret certs: "); len(got) != 1 || !strings.Contains(got[0], "is invalid") || !strings.Contains(got[0], "ca.crt and ca.key: ") {
+			t.Errorf("got %q, want one line with what is wrong and why it stays so", got)
+		}
+		if got := r.metric(`fastadmit_certificate_failures_total{resource="secret"}`); got == "0" {
+			t.Error("no failure was counted")
+		}
+		fresh := s.start(s.options())
+		s.settle(15 * time.Second)
+		if err := fresh.ready(); err == nil || !strings.Contains(err.Error(), "is invalid") {
+			t.Errorf("got %v, want a replica that is not ready because it has nothing in common with others", err)
 		}
 	})
 }

@@ -17,8 +17,9 @@
 // # Renewal
 //
 // Both are renewed at two thirds of their life, which leaves a third to get well
-// if renewing fails. Whatever is served must be in the bundles that API servers
-// use, so a change of the CA takes its time:
+// if renewing fails. A new leaf of the same CA is served at once. Whatever is
+// served must be trusted by the bundles that API servers use, so a change of the
+// CA takes its time:
 //
 //  1. A new CA comes before the old one in ca.crt. The leaf stays the old one's.
 //     The old CA's key is gone from then on.

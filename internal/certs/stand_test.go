@@ -83,7 +83,7 @@ func (s *stand) options() Options {
 		Hosts:          []string{serviceHost},
 		Configurations: configurations("a"),
 		Owner:          "owner",
-		CALife:         6 * time.Hour, LeafLife: 2 * time.Hour,
+		CALife:         6 * time.Hour, LeafLife: 100 * time.Minute, // so that not both are due at once
 		Metrics: metrics.NewSet(),
 	}
 }

@@ -140,12 +140,12 @@ func (m *Manager) next(s *state, now time.Time) (*change, error) {
 	}
 	m.wakeBy(s.leaf.Leaf.NotAfter)
 	leafDue := due(s.leaf.Leaf)
-	if s.issuer == signs && now.Before(leafDue) {
+	switch {
+	case s.issuer == signs && now.Before(leafDue):
 		m.wakeBy(leafDue)
 		return nil, nil
-	}
-	if !m.settled(signs, now) {
-		return nil, nil
+	case s.issuer != signs && !m.settled(signs, now):
+		return nil, nil // observe sees to it that this is looked at again
 	}
 	return m.releafed(s, cas, now, "the leaf is due, or of an old CA")
 }

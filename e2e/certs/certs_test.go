@@ -1,0 +1,486 @@
+// Package certs has replicas keep their certificates in a real cluster, with the
+// rights that they ask for and no others, while two API servers call them.
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/certs"
+)
+
+const (
+	namespace   = "fastadmit"
+	secretName  = "fastadmit-certs"
+	serviceIP   = "127.11.0.10"
+	serviceHost = "fastadmit.fastadmit.svc"
+
+	// A CA lives this long, which is 40 s until there is a new one; a leaf 24 s.
+	caLife, leafLife = 60 * time.Second, 36 * time.Second
+	// propagation is what API servers on this machine take, and much more.
+	propagation = 3 * time.Second
+)
+
+// A replica is a server and what keeps its certificates.
+type replica struct {
+	*certs.Manager
+	address string
+	calls   atomic.Int64
+}
+
+// ServeHTTP allows everything.
+func (r *replica) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.calls.Add(1)
+	var review admissionv1.AdmissionReview
+	body, err := io.ReadAll(request.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &review)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	review.Request = nil
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// startReplica starts a replica, which ends with the test. Each call is a new
+// connection.
+func startReplica(t *testing.T, o certs.Options, log io.Writer) *replica {
+	t.Helper()
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	manager, err := certs.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{Manager: manager, address: ln.Addr().String()}
+	server := &http.Server{Handler: r, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	server.SetKeepAlivesEnabled(false)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { manager.Run(ctx) })
+	done.Go(func() { _ = server.Serve(tls.NewListener(ln, &tls.Config{GetCertificate: manager.Certificate})) })
+	t.Cleanup(func() {
+		cancel()
+		server.Close()
+		done.Wait()
+	})
+	return r
+}
+
+// endpoints are the replicas behind the Service.
+type endpoints struct {
+	mu  sync.Mutex
+	all []*replica
+}
+
+func (e *endpoints) add(r *replica) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, r)
+}
+
+// serve does what kube-proxy does for a Service: it hands connections to the
+// replicas that are ready, in turns. It returns its port.
+func (e *endpoints) serve(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", serviceIP+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for turn := 0; ; turn++ {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			e.mu.Lock()
+			all := slices.Clone(e.all)
+			e.mu.Unlock()
+			go forward(conn, all, turn)
+		}
+	}()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+func forward(conn net.Conn, replicas []*replica, turn int) {
+	defer conn.Close()
+	for i := range replicas {
+		r := replicas[(turn+i)%len(replicas)]
+		if r.Ready(context.Background(), r.address) != nil {
+			continue
+		}
+		to, err := net.Dial("tcp", r.address)
+		if err != nil {
+			continue
+		}
+		defer to.Close()
+		go func() {
+			_, _ = io.Copy(to, conn) // either side ends it
+			to.Close()
+		}()
+		_, _ = io.Copy(conn, to)
+		return
+	}
+}
+
+// configurations call for ConfigMaps in the namespace tenant.
+func configurations(port int) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: "fastadmit.io"}
+	to := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+		Namespace: namespace, Name: "fastadmit", Port: new(int32(port)),
+	}}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "tenant"}}
+	var m []admissionregistrationv1.MutatingWebhook
+	var v []admissionregistrationv1.ValidatingWebhook
+	for _, name := range []string{"fail.fastadmit.io", "other.fastadmit.io"} {
+		m = append(m, admissionregistrationv1.MutatingWebhook{
+			Name: name, ClientConfig: to, Rules: cluster.Rules("CREATE", "", "v1", "configmaps"), NamespaceSelector: selector,
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+		v = append(v, admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: to, Rules: cluster.Rules("CREATE", "", "v1", "configmaps"), NamespaceSelector: selector,
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	version := admissionregistrationv1.SchemeGroupVersion.String()
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta, Webhooks: m,
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta, Webhooks: v,
+		},
+	}
+}
+
+// options are those of a replica that speaks with the API server as user
+// manager.
+func options(s *cluster.APIServer, port int) certs.Options {
+	config := rest.CopyConfig(s.Config)
+	config.BearerToken = managerToken
+	return certs.Options{
+		Config:          config,
+		SecretNamespace: namespace, SecretName: secretName,
+		Hosts:  []string{serviceHost},
+		CALife: caLife, LeafLife: leafLife, Propagation: propagation,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			// There is no DNS of a cluster.
+			return new(net.Dialer).DialContext(ctx, network, strings.Replace(address, serviceHost, serviceIP, 1))
+		},
+	}
+}
+
+func prepare(t *testing.T, s *cluster.APIServer, port int) {
+	t.Helper()
+	for _, name := range []string{namespace, "tenant"} {
+		if _, err := s.Client.CoreV1().Namespaces().Create(context.Background(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl(t, s, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
+spec: {clusterIP: %s, ports: [{port: %d}]}}`, serviceIP, port), "apply", "-f", "-")
+}
+
+// create makes a ConfigMap, as a dry run, for which all webhooks are called.
+func create(s *cluster.APIServer) error {
+	_, err := s.Client.CoreV1().ConfigMaps("tenant").Create(context.Background(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// callers create ConfigMaps by both API servers all the time.
+type callers struct {
+	calls atomic.Int64
+	mu    sync.Mutex
+	errs  []error
+	stop  func()
+}
+
+func startCallers(servers []*cluster.APIServer) *callers {
+	c := new(callers)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	for _, s := range servers {
+		done.Go(func() {
+			for ctx.Err() == nil {
+				if err := create(s); err != nil {
+					c.mu.Lock()
+					c.errs = append(c.errs, fmt.Errorf("%s: %w", time.Now().Format(time.StampMilli), err))
+					c.mu.Unlock()
+				}
+				c.calls.Add(1)
+				time.Sleep(25 * time.Millisecond) // the machine is shared
+			}
+		})
+	}
+	c.stop = func() { cancel(); done.Wait() }
+	return c
+}
+
+// TestManaged has two replicas made, renewed and healed while two API servers
+// call them.
+func TestManaged(t *testing.T) {
+	servers := startCluster(t, 2)
+	var service endpoints
+	port := service.serve(t)
+	prepare(t, servers[0], port)
+	o := options(servers[0], port)
+	o.Configurations, o.Owner = configurations(port), "fastadmit"
+	allow(t, servers, "fastadmit", &o)
+	log := new(output)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	second := o
+	second.Config = rest.CopyConfig(o.Config)
+	second.Config.Host = servers[1].Config.Host
+	replicas := []*replica{startReplica(t, o, log), startReplica(t, second, log)}
+	service.add(replicas[0])
+	service.add(replicas[1])
+
+	ctx, secrets := context.Background(), servers[0].Client.CoreV1().Secrets(namespace)
+	for _, s := range servers {
+		await(t, "the webhooks to be called", func() error {
+			before := replicas[0].calls.Load() + replicas[1].calls.Load()
+			if err := create(s); err != nil {
+				t.Fatalf("a webhook was registered that cannot be called: %v", err)
+			}
+			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
+				return fmt.Errorf("got %d calls, want 4", got)
+			}
+			return nil
+		})
+	}
+	c := startCallers(servers)
+	defer c.stop()
+
+	secret := func() *corev1.Secret {
+		got, err := secrets.Get(ctx, secretName, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for key, n := range map[string]int{"ca.key": 2, corev1.TLSCertKey: 2} {
+		for range n {
+			before := secret().Data[key]
+			await(t, "a new "+key, func() error {
+				if now := secret().Data[key]; len(now) > 0 && !bytes.Equal(now, before) {
+					return nil
+				}
+				return errors.New("it is the same")
+			})
+		}
+	}
+	checkOwners(t, servers[0])
+
+	healed := func(what string, uid types.UID, spoil func() error) {
+		t.Helper()
+		ca := secret().Data["ca.crt"]
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, what+" Secret to be healed", func() error {
+			if now := secret(); len(now.Data["ca.crt"]) < len("garbage")+1 || now.UID == uid {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		first := strings.SplitAfterN(string(ca), "-----END CERTIFICATE-----", 2)[0]
+		if !strings.Contains(string(secret().Data["ca.crt"]), first) {
+			t.Errorf("after a %s Secret, the CA that leaves are of is gone", what)
+		}
+	}
+	healed("deleted", secret().UID, func() error { return secrets.Delete(ctx, secretName, metav1.DeleteOptions{}) })
+	healed("spoiled", "", func() error {
+		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`), metav1.PatchOptions{})
+		// The API server insists on tls.key for that type.
+		if apierrors.IsInvalid(err) {
+			_, err = secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":"Z2FyYmFnZQ=="}}`), metav1.PatchOptions{})
+		}
+		return err
+	})
+	time.Sleep(2 * propagation) // what would go wrong now would be seen
+	c.stop()
+	for _, err := range c.errs {
+		t.Error(err)
+	}
+	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+	for _, r := range replicas {
+		if err := r.Ready(ctx, r.address); err != nil {
+			t.Error(err)
+		}
+		if r.calls.Load() == 0 {
+			t.Error("a replica was never called")
+		}
+	}
+	if got := log.String(); strings.Contains(got, "forbidden") {
+		t.Errorf("the rules do not suffice:\n%s", got)
+	}
+	uninstall(t, servers[0])
+}
+
+// checkOwners looks at what has to go with the ClusterRole.
+func checkOwners(t *testing.T, s *cluster.APIServer) {
+	t.Helper()
+	got := kubectl(t, s, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io", "validatingwebhookconfiguration/fastadmit.io",
+		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].name}{"\n"}{end}`)
+	if want := strings.Repeat("ClusterRole fastadmit\n", 3); got != want {
+		t.Errorf("got owners\n%swant\n%s", got, want)
+	}
+}
+
+// uninstall removes the owner, and all that was made has to go with it and stay
+// away, although the replicas run.
+func uninstall(t *testing.T, s *cluster.APIServer) {
+	startCollector(t, s)
+	kubectl(t, s, "", "delete", "clusterrole", "fastadmit")
+	gone := func() error {
+		got := kubectl(t, s, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets", "-o", "name")
+		if got != "" {
+			return fmt.Errorf("there are %s", got)
+		}
+		return nil
+	}
+	await(t, "all to be gone", gone)
+	time.Sleep(2 * propagation) // in which it would come back
+	if err := gone(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOthersConfiguration keeps the bundles in what kubectl applies, by
+// server-side apply and without.
+func TestOthersConfiguration(t *testing.T) {
+	s := startCluster(t, 1)[0]
+	var service endpoints
+	port := service.serve(t)
+	prepare(t, s, port)
+	o := options(s, port)
+	o.ValidatingWebhookConfigurations = []string{"fastadmit.io", "client-side.fastadmit.io"}
+	allow(t, []*cluster.APIServer{s}, "fastadmit", &o)
+	log := new(output)
+	service.add(startReplica(t, o, log))
+
+	chart := func(name string, change func(w *admissionregistrationv1.ValidatingWebhookConfiguration)) string {
+		object := configurations(port)[1].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		object.Name = name
+		change(object)
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	asIs := func(*admissionregistrationv1.ValidatingWebhookConfiguration) {}
+	bundles := func(name string) error {
+		w, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		secret, err := s.Client.CoreV1().Secrets(namespace).Get(context.Background(), secretName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, w := range w.Webhooks {
+			if !bytes.Equal(w.ClientConfig.CABundle, secret.Data["ca.crt"]) {
+				return fmt.Errorf("%s has another bundle", w.Name)
+			}
+		}
+		return create(s)
+	}
+	for name, apply := range map[string][]string{
+		"fastadmit.io":             {"apply", "--server-side", "--field-manager=helm", "-f", "-"},
+		"client-side.fastadmit.io": {"apply", "-f", "-"},
+	} {
+		for range 2 { // again, it leaves the bundles alone
+			kubectl(t, s, chart(name, asIs), apply...)
+			await(t, "the bundles of "+name, func() error { return bundles(name) })
+		}
+		got := kubectl(t, s, chart(name, asIs), apply...)
+		if err := bundles(name); err != nil {
+			t.Errorf("%s: %v", got, err)
+		}
+	}
+	managed := kubectl(t, s, "", "get", "validatingwebhookconfiguration", "fastadmit.io", "--show-managed-fields",
+		"-o", `jsonpath={.metadata.managedFields[?(@.manager=="fastadmit-certs")].fieldsV1}`)
+	want := `{"f:webhooks":{"k:{\"name\":\"fail.fastadmit.io\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}},` +
+		`"k:{\"name\":\"other.fastadmit.io\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}}}`
+	if managed != want {
+		t.Errorf("got fields\n%s\nwant\n%s", managed, want)
+	}
+
+	// A bundle in the chart is a conflict.
+	own := chart("fastadmit.io", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks[0].ClientConfig.CABundle = []byte("x")
+	})
+	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil || !strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
+		t.Errorf("got %v: %s, want a conflict", err, stderr)
+	}
+	kubectl(t, s, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")
+	await(t, "the bundle to be back", func() error { return bundles("fastadmit.io") })
+	// The price of owning a field: see the comment of package certs.
+	oneWebhook := func(c *admissionregistrationv1.ValidatingWebhookConfiguration) { c.Webhooks = c.Webhooks[:1] }
+	_, stderr, err := s.Kubectl(t, chart("fastadmit.io", oneWebhook), "apply", "--server-side", "--field-manager=helm", "-f", "-")
+	if err == nil || !strings.Contains(stderr, "webhooks[1].clientConfig: Required value") {
+		t.Errorf("got %v: %s, want that the webhook cannot be removed", err, stderr)
+	}
+	kubectl(t, s, chart("client-side.fastadmit.io", oneWebhook), "apply", "-f", "-")
+	if got := log.String(); strings.Contains(got, "level=WARN") {
+		t.Errorf("got warnings:\n%s", got)
+	}
+}
+
+// output collects what is logged.
+type output struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.String()
+}
