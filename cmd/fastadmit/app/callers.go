@@ -30,8 +30,8 @@ type callers struct {
 }
 
 type callersLoaded struct {
-	roots             *x509.CertPool // nil if certificates are not asked for
-	tokens, passwords []credential   // nil if not asked for
+	roots       *x509.CertPool // nil if certificates are not asked for
+	credentials []credential   // of all files, nil if not asked for
 }
 
 // A credential is the hash of an Authorization header's value: comparing
@@ -56,17 +56,17 @@ func (c *callers) load() error {
 	} else if len(c.allowedNames) > 0 {
 		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file"))
 	}
-	var err error
 	// The files are those that kube-apiserver's flags of the same names take.
-	next.tokens, err = readCredentials(c.tokenFile, "token,user,uid", func(record []string) string { return "Bearer " + record[0] })
+	tokens, err := readCredentials(c.tokenFile, "token,user,uid", func(record []string) string { return "Bearer " + record[0] })
 	errs = append(errs, err)
-	next.passwords, err = readCredentials(c.basicFile, "password,user,uid", func(record []string) string {
+	passwords, err := readCredentials(c.basicFile, "password,user,uid", func(record []string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(record[1]+":"+record[0]))
 	})
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot load who may call: %w", err)
 	}
+	next.credentials = slices.Concat(tokens, passwords)
 	c.loaded.Store(&next)
 	return nil
 }
@@ -101,13 +101,13 @@ func readCredentials(file, format string, header func(record []string) string) (
 
 // knows reports whether a request has the credentials that are asked for.
 func (c *callers) knows(header *fasthttp.RequestHeader) bool {
-	loaded := c.loaded.Load()
-	if loaded.tokens == nil && loaded.passwords == nil {
+	credentials := c.loaded.Load().credentials
+	if credentials == nil {
 		return true
 	}
 	got := sha256.Sum256(header.Peek(fasthttp.HeaderAuthorization))
 	found := 0
-	for _, want := range slices.Concat(loaded.tokens, loaded.passwords) {
+	for _, want := range credentials {
 		found |= subtle.ConstantTimeCompare(got[:], want[:])
 	}
 	return found == 1

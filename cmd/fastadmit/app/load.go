@@ -64,16 +64,14 @@ func (s *server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 }
 
 // limitMemory tells the Go runtime how much memory its container has, unless
-// GOMEMLIMIT does. It returns the limit, 0 for none.
-func limitMemory() int64 {
+// GOMEMLIMIT does.
+func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
-		return debug.SetMemoryLimit(-1)
+		return
 	}
-	limit := containerMemory(os.ReadFile)
-	if limit > 0 {
+	if limit := containerMemory(os.ReadFile); limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
-	return limit
 }
 
 // containerMemory returns the memory that may be used of what the control group
