@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -83,7 +82,7 @@ func (s *server) use(chain *handlers.Chain) {
 	}
 	n := &serving{chain: chain, endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
-		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name)}
+		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
 		// In lower case as well: the path of a webhook's service must have no
 		// capitals (k8s.io/apiserver pkg/util/webhook/validation.go).
 		n.endpoints["/"+name] = e
@@ -170,7 +169,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	outcome, err := e.chain.Review(budget, review, e.phase)
 	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
-		e.metrics.observe(review.Operation(), outcome, time.Since(start))
+		e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
 		return
 	}
 	if err != nil {
@@ -178,7 +177,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	s.answer(ctx, review)
-	e.metrics.observe(review.Operation(), outcome, time.Since(start))
+	e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
 	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
 	}
