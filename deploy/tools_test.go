@@ -194,6 +194,7 @@ func settings(t *testing.T) []setting {
 	t.Helper()
 	all := []setting{
 		{"default", somePlugins, ""},
+		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, validating/a.example.com, validating/b]}", ""},
 		{"everything", somePlugins + `
 callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
 networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
