@@ -26,7 +26,7 @@ import (
 func TestLint(t *testing.T) {
 	for _, s := range settings(t) {
 		t.Run(s.name, func(t *testing.T) {
-			run(t, "", tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
+			run(t, tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
 		})
 	}
 }
@@ -49,7 +49,7 @@ func TestPlugins(t *testing.T) {
 
 // TestDeployment checks what must be so with any values.
 func TestDeployment(t *testing.T) {
-	flags := run(t, "", binary, "serve", "--help")
+	flags := run(t, binary, "serve", "--help")
 	each(t, func(t *testing.T, _ setting, r release) {
 		d := one[appsv1.Deployment](t, r, "Deployment")
 		pod := &d.Spec.Template.Spec
@@ -317,7 +317,7 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 func TestConfigurationFiles(t *testing.T) {
 	each(t, func(t *testing.T, _ setting, r release) {
 		for _, name := range []string{"AlwaysPullImages", "failurePolicy"} {
-			if printed := run(t, "", binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
+			if printed := run(t, binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
 				t.Errorf("got no %s in\n%s", name, printed)
 			}
 		}
@@ -345,7 +345,7 @@ func files(t *testing.T, r release) []string {
 func TestNames(t *testing.T) {
 	f := func(release, want string) {
 		t.Helper()
-		text := run(t, "", tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
 		for _, object := range parse(t, text) {
 			if name := object.GetName(); !strings.HasPrefix(name, want) || object.GetKind() == "Service" && len(name) > 63 {
 				t.Errorf("%s: got %s %q, want %q or more, and 63 characters at most of a Service", release, object.GetKind(), name, want)

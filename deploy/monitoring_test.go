@@ -79,8 +79,8 @@ func expressions(t *testing.T) map[string]string {
 // TestAlerts runs the unit tests of the alerts, of which each has one that
 // fires.
 func TestAlerts(t *testing.T) {
-	run(t, "", tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
-	run(t, "", tool(t, "promtool"), "test", "rules", "testdata/alerts_test.yaml")
+	run(t, tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
+	run(t, tool(t, "promtool"), "test", "rules", "testdata/alerts_test.yaml")
 	tests := readFile(t, "testdata/alerts_test.yaml")
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
@@ -115,7 +115,7 @@ func TestExpressionsParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", tool(t, "promtool"), "check", "rules", "--lint=none", writeFile(t, "rules.yaml", string(file)))
+	run(t, tool(t, "promtool"), "check", "rules", "--lint=none", writeFile(t, "rules.yaml", string(file)))
 }
 
 // ofKubeAPIServer are the metrics of kube-apiserver v1.36 that expressions ask
@@ -231,7 +231,7 @@ func scrape(t *testing.T) string {
 
 func allPlugins(t *testing.T) (names []string) {
 	t.Helper()
-	for line := range strings.Lines(run(t, "", binary, "plugins")) {
+	for line := range strings.Lines(run(t, binary, "plugins")) {
 		if name, _, _ := strings.Cut(line, " "); name != "NAME" {
 			names = append(names, name)
 		}

@@ -87,7 +87,7 @@ func kubeconform(t *testing.T, dir string, r release) (string, error) {
 // CRDs of others as kubeconform looks for them, and returns their folder.
 func schemas(t *testing.T) string {
 	t.Helper()
-	module := strings.TrimSpace(run(t, "", "go", "-C", "../e2e", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
+	module := strings.TrimSpace(run(t, "go", "-C", "../e2e", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
 	var swagger struct {
 		Definitions map[string]map[string]any `json:"definitions"`
 	}
@@ -163,7 +163,7 @@ func definitions(t *testing.T) (all []definition) {
 		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 	} {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, "", "go", "-C", "../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(run(t, "go", "-C", "../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(downloaded.Dir, folder, "*.yaml"))

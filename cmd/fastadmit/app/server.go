@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -113,10 +114,20 @@ func (s *server) logFailure(plugin string, run *handlers.Run) {
 	}
 	if panicked, ok := errors.AsType[*handlers.PanicError](run.Err); ok {
 		s.log.Error("plugin panicked", "plugin", plugin, "phase", run.Phase.String(),
-			"panic", fmt.Sprint(panicked.Value), "stack", string(panicked.Stack))
+			"panic", panicText(panicked.Value), "stack", string(panicked.Stack))
 		return
 	}
 	s.log.Error("plugin failed", "plugin", plugin, "phase", run.Phase.String(), "error", run.Err.Error())
+}
+
+// panicText returns what Go's runtime says of a panic. What other code panics
+// with may have contents of an object in it, so of that it is the type; the
+// stack says where.
+func panicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
 }
 
 // http returns the HTTP server. Every limit is set on purpose.
@@ -145,7 +156,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	start := ctx.Time()
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			s.log.Error("request panicked", "panic", panicText(v), "stack", string(debug.Stack()))
 			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
 		}
 	}()

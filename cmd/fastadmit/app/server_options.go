@@ -34,7 +34,7 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certificate.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
 	flags.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
 		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
-	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics")
+	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics, to callers on the same machine")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
 	flags.Int64Var(&o.requestsMax, "max-requests-inflight", requestsInFlightMax,
