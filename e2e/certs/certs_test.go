@@ -187,7 +187,7 @@ func configurations(port int) []runtime.Object {
 
 // options are those of a replica that speaks with the API server as user
 // manager.
-func options(s *cluster.APIServer, port int) certs.Options {
+func options(s *cluster.APIServer) certs.Options {
 	config := rest.CopyConfig(s.Config)
 	config.BearerToken = managerToken
 	return certs.Options{
@@ -257,7 +257,7 @@ func TestManaged(t *testing.T) {
 	var service endpoints
 	port := service.serve(t)
 	prepare(t, servers[0], port)
-	o := options(servers[0], port)
+	o := options(servers[0])
 	o.Configurations, o.Owner = configurations(port), "fastadmit"
 	allow(t, servers, "fastadmit", &o)
 	log := new(output)
@@ -391,7 +391,7 @@ func TestOthersConfiguration(t *testing.T) {
 	var service endpoints
 	port := service.serve(t)
 	prepare(t, s, port)
-	o := options(s, port)
+	o := options(s)
 	o.ValidatingWebhookConfigurations = []string{"fastadmit.io", "client-side.fastadmit.io"}
 	allow(t, []*cluster.APIServer{s}, "fastadmit", &o)
 	log := new(output)

@@ -46,7 +46,7 @@ func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, "", nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.kubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
@@ -88,7 +88,7 @@ func (s *stand) accepted(t *testing.T) {
 		}
 		f(filepath.Base(preset), s.helm(t, arguments...))
 	}
-	f("kustomize", run(t, "", nil, tool(t, "kustomize"), "build", kustomize))
+	f("kustomize", run(t, nil, tool(t, "kustomize"), "build", kustomize))
 }
 
 // managed goes through the life of an installation that keeps its certificates

@@ -138,14 +138,14 @@ func startCommand(t *testing.T, command string, arguments ...string) {
 // chart builds it, not with the settings of make e2e, so that it is built once.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	return strings.TrimSpace(run(t, "", []string{"GOFLAGS=", "CGO_ENABLED="}, "go", "tool", "-modfile=../../tools/deploy/go.mod", "-n", name))
+	return strings.TrimSpace(run(t, []string{"GOFLAGS=", "CGO_ENABLED="}, "go", "tool", "-modfile=../../tools/deploy/go.mod", "-n", name))
 }
 
 // run runs a command that must succeed, and returns what it prints.
-func run(t *testing.T, stdin string, env []string, command string, arguments ...string) string {
+func run(t *testing.T, env []string, command string, arguments ...string) string {
 	t.Helper()
 	cmd := exec.Command(command, arguments...)
-	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), env...)
+	cmd.Env = append(os.Environ(), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -158,7 +158,7 @@ func run(t *testing.T, stdin string, env []string, command string, arguments ...
 func (s *stand) helm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	home := t.TempDir()
-	return run(t, "", []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	return run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
 		s.helmPath, append(arguments, "--namespace", "fastadmit")...)
 }
 
@@ -238,7 +238,7 @@ func newCertificate(t *testing.T) (certificate, encodedKey []byte) {
 // wants says what is wrong with an error.
 func wants(err error, want string) error {
 	if err == nil || !strings.Contains(err.Error(), want) {
-		return fmt.Errorf("got error %v, want one with %q", err, want)
+		return fmt.Errorf("got %q, want an error with %q", fmt.Sprint(err), want)
 	}
 	return nil
 }

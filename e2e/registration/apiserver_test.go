@@ -193,7 +193,7 @@ func kubectl(t *testing.T, s *cluster.APIServer, stdin string, arguments ...stri
 // wants says what is wrong with an error.
 func wants(err error, want string) error {
 	if err == nil || !strings.Contains(err.Error(), want) {
-		return fmt.Errorf("got error %v, want one with %q", err, want)
+		return fmt.Errorf("got %q, want an error with %q", fmt.Sprint(err), want)
 	}
 	return nil
 }

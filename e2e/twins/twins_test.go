@@ -153,7 +153,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	on := tw.with(t, p)
 	for i := range cases {
 		row.Cases++
-		if difference := compare(on, &cases[i], namespace(p.Name, i)); difference != "" {
+		if difference := compare(on, &cases[i]); difference != "" {
 			t.Errorf("%s: %s", cases[i].About, difference)
 			row.Different = append(row.Different, cases[i].About)
 		}
@@ -213,7 +213,7 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 }
 
 // compare sends the case to both and says how they differ.
-func compare(on [2]*cluster.APIServer, c *tables.Case, namespace string) string {
+func compare(on [2]*cluster.APIServer, c *tables.Case) string {
 	var results [2]string
 	for i, s := range on {
 		object, err := write(s, c)
