@@ -18,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 const (
@@ -32,6 +34,7 @@ func TestDeploy(t *testing.T) {
 	s.kubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
 	t.Run("own-certificate", s.ownCertificate)
+	t.Run("registered-by-others", s.registeredByOthers)
 }
 
 // ofOthers are the CRDs of others whose kinds the chart has, by the modules that
@@ -166,6 +169,31 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.removed(t)
 }
 
+// registeredByOthers is an installation whose webhook configurations the
+// operator applies, from what fastadmit manifests prints.
+func (s *stand) registeredByOthers(t *testing.T) {
+	s.awaitNoNamespace(t)
+	o := s.newOperator(t)
+	s.startNode(t)
+	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
+	o.does(t, "--create-namespace")
+	configuration := s.kubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
+	printed := run(t, nil, cluster.Binary, "manifests", "--config="+writeFile(t, "configuration.yaml", []byte(configuration)))
+	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
+	for range 2 { // the second time, the caBundle stays
+		s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+		await(t, "a warning", func() error { return o.warns(t) })
+	}
+	if got := s.kubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
+		"validatingwebhookconfiguration.admissionregistration.k8s.io/fastadmit.example.com\n" {
+		t.Errorf("got %s, want none but that of the operator", got)
+	}
+	s.kubectl(t, theirs, "delete", "-f", "-")
+	o.does(t, "helm uninstall")
+	s.removed(t)
+	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+}
+
 // recovers takes the webhooks away, and puts them back.
 func (s *stand) recovers(t *testing.T, o *operator) {
 	t.Helper()
@@ -191,12 +219,16 @@ func (s *stand) awaitWarning(t *testing.T, o *operator) {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io")
 		return err
 	})
-	await(t, "a warning", func() error {
-		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
-			return fmt.Errorf("got %s", said)
-		}
-		return nil
-	})
+	await(t, "a warning", func() error { return o.warns(t) })
+}
+
+// warns runs that command once.
+func (o *operator) warns(t *testing.T) error {
+	t.Helper()
+	if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+		return fmt.Errorf("got %s", said)
+	}
+	return nil
 }
 
 // An operator is somebody who follows docs/operations.md, in a folder with

@@ -1,15 +1,19 @@
 package app
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A registry is as much of an API server as certificates and registrations of
@@ -18,13 +22,22 @@ type registry struct {
 	mu      sync.Mutex
 	objects map[string]json.RawMessage // by path
 	writes  []string                   // method, path and body of each
+	refuses bool                       // to change what is there
+	changed chan struct{}              // for whoever watches
 }
+
+const theirs = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/theirs.example.com"
 
 // ServeHTTP implements http.Handler.
 func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
 	if request.URL.Query().Get("watch") != "" {
 		w.(http.Flusher).Flush()
-		<-request.Context().Done()
+		select {
+		case <-request.Context().Done():
+		case <-r.changed:
+			_, _ = io.WriteString(w, "{}") // what it says does not matter
+		}
 		return
 	}
 	body, err := io.ReadAll(request.Body)
@@ -35,20 +48,53 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	path := request.URL.Path
+	switch {
+	case request.Method == http.MethodGet:
+	case r.refuses:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)
+		return
+	case request.Method == http.MethodPost:
+		path += "/certificate"
+		r.objects[path] = body
+	case request.Method == http.MethodPatch:
+		bundle := regexp.MustCompile(`"caBundle":"[^"]*"`)
+		r.objects[path] = bundle.ReplaceAll(r.objects[path], bundle.Find(body))
+	}
 	if request.Method != http.MethodGet {
 		r.writes = append(r.writes, fmt.Sprintf("%s %s %s", request.Method, request.URL.RequestURI(), body))
 	}
-	if request.Method == http.MethodPost {
-		path += "/certificate"
-		r.objects[path] = body
-	}
-	object, code := r.objects[path], http.StatusOK
+	object := r.objects[path]
 	if object == nil {
-		object, code = json.RawMessage(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), http.StatusNotFound
+		w.WriteHeader(http.StatusNotFound)
+		object = json.RawMessage(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
 	_, _ = w.Write(object)
+}
+
+// register makes the configuration of others, with that bundle in the webhook
+// for fastadmit.
+func (r *registry) register(bundle []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects[theirs] = fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1",
+"kind":"ValidatingWebhookConfiguration","metadata":{"name":"theirs.example.com","resourceVersion":"7"},"webhooks":[
+{"name":"ours.example.com","clientConfig":{"caBundle":%q,"service":{"namespace":"fastadmit","name":"fastadmit"}}},
+{"name":"theirs.example.com","clientConfig":{"service":{"namespace":"theirs","name":"theirs"}}}]}`, base64.StdEncoding.EncodeToString(bundle))
+}
+
+// serveManaged starts a server that keeps its certificates in a registry.
+func serveManaged(t *testing.T, config string) (*running, *registry) {
+	t.Helper()
+	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
+	api.register(nil)
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close) // after fastadmit, which watches
+	kubeconfig := writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
+	return serve(t, nil, "--config="+config, "--kubeconfig="+kubeconfig,
+		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit",
+		"--webhook-configurations=mutating/not-yet.example.com,validating/theirs.example.com"), api
 }
 
 // wrote returns the writes that begin so.
@@ -61,22 +107,9 @@ func (r *registry) wrote(prefix string) []string {
 // TestOthersRegister has others register fastadmit: only the caBundle of their
 // webhooks for it is written, and nothing is registered beside them.
 func TestOthersRegister(t *testing.T) {
-	const group = "/apis/admissionregistration.k8s.io/v1/"
-	api := &registry{objects: map[string]json.RawMessage{
-		group + "validatingwebhookconfigurations/theirs.example.com": json.RawMessage(`{"apiVersion":"admissionregistration.k8s.io/v1",
-"kind":"ValidatingWebhookConfiguration","metadata":{"name":"theirs.example.com","resourceVersion":"7"},"webhooks":[
-{"name":"ours.example.com","clientConfig":{"service":{"namespace":"fastadmit","name":"fastadmit"}}},
-{"name":"theirs.example.com","clientConfig":{"service":{"namespace":"theirs","name":"theirs"}}}]}`),
-	}}
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close) // after fastadmit, which watches
-	kubeconfig := writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
 	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
-	s := serve(t, nil, "--config="+config, "--kubeconfig="+kubeconfig,
-		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit",
-		"--webhook-configurations=mutating/not-yet.example.com,validating/theirs.example.com")
-	const patch = "PATCH " + group + "validatingwebhookconfigurations/theirs.example.com?fieldManager=fastadmit-certs&force=true "
+	s, api := serveManaged(t, config)
+	const patch = "PATCH " + theirs + "?fieldManager=fastadmit-certs&force=true "
 	until(t, "a caBundle is written", func() bool { return len(api.wrote(patch)) > 0 })
 	var applied struct {
 		Metadata map[string]string
@@ -103,6 +136,46 @@ func TestOthersRegister(t *testing.T) {
 	if got := len(api.wrote("")) - len(api.wrote(patch)) - len(api.wrote("POST /api/v1/namespaces/fastadmit/secrets ")); got != 0 {
 		t.Errorf("got writes %q, want those of the Secret and of one configuration", api.wrote(""))
 	}
+}
+
+// TestReadyNeedsTrust has /readyz call the server by the caBundle that is
+// registered.
+func TestReadyNeedsTrust(t *testing.T) {
+	s, api := serveManaged(t, writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n"))
+	ready := func() (code int, about string) {
+		response, err := http.Get(s.ops + "/readyz?verbose")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	until(t, "it is ready", func() bool {
+		code, about := ready()
+		return code == http.StatusOK && strings.Contains(about, "[+]certificate ok\n") && len(api.wrote("PATCH")) > 0
+	})
+	other, err := newMemoryCertificate(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.mu.Lock()
+	api.refuses = true
+	api.mu.Unlock()
+	api.register(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate[0]}))
+	api.changed <- struct{}{}
+	until(t, "it is not ready while nobody trusts it", func() bool {
+		code, about := ready()
+		return code == http.StatusServiceUnavailable && strings.Contains(about, "[-]certificate failed: ") &&
+			strings.Contains(about, "not valid for fastadmit.fastadmit.svc by the caBundle")
+	})
+	api.mu.Lock()
+	api.refuses = false
+	api.mu.Unlock()
+	until(t, "it is ready again", func() bool { code, _ := ready(); return code == http.StatusOK })
 }
 
 func TestOthersRegisterWrong(t *testing.T) {
