@@ -14,8 +14,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
-	"github.com/fastadmit/fastadmit/internal/cluster"
 )
 
 // managed says that fastadmit keeps its certificates in a Secret and registers
