@@ -241,6 +241,7 @@ var layers = []string{
 	"codec",
 	"bench/corpus", // recordings and no code
 	"diff",
+	"handlers/cluster",
 	"handlers",
 	"internal/...",
 	"bench/...", // the load generator
@@ -365,7 +366,7 @@ var metricNames = map[string]*regexp.Regexp{
 
 // metricLabels are all labels there are. None has values that whoever sends
 // requests can choose: no namespaces, names or users.
-var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "resource", "result", "webhook"}
+var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "resource", "result", "verb", "webhook"}
 
 var (
 	metricSeries = regexp.MustCompile(`^(fastadmit_[^{]*)(\{.*)?$`)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
-	"github.com/fastadmit/fastadmit/internal/cluster"
 )
 
 func TestLint(t *testing.T) {
@@ -234,7 +234,7 @@ func TestRBAC(t *testing.T) {
 			wantRole, wantCluster = options.Rules()
 		}
 		if strings.Contains(s.values, "enforcement: [{action: audit, namespaceSelector") {
-			wantCluster = append(wantCluster, cluster.Rules(cluster.Namespace)...)
+			wantCluster = append(wantCluster, cluster.Rules(cluster.Namespaces.Watched())...)
 		}
 		var gotRole, gotCluster []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.Role](t, r, "Role") {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Phase is the part of admission an endpoint serves.
@@ -76,6 +77,7 @@ type entry struct {
 	plugin  *Plugin
 	place   int // in the chain that NewChain made
 	handler Handler
+	view    *cluster.View // what handler knows of the cluster
 }
 
 // Enabled is how a plugin of a chain is configured.
@@ -90,11 +92,13 @@ type Enabled struct {
 const pluginsMax = 128
 
 // NewChain makes the enabled plugins of the table ready; names that are not in
-// the table are left out. The error joins what is wrong with each plugin.
+// the table are left out. The error joins what is wrong with each plugin. The
+// state follows what they need to know of the cluster; nil where none of them
+// needs anything.
 //
 // A plugin that runs in last with the same Config keeps its handler, and what
-// that remembers; last may be nil.
-func NewChain(table []Plugin, enabled map[string]Enabled, last *Chain) (*Chain, error) {
+// that remembers; last may be nil, and must be of the same state.
+func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, last *Chain) (*Chain, error) {
 	if len(table) > pluginsMax {
 		return nil, fmt.Errorf("got %d plugins, want at most %d", len(table), pluginsMax)
 	}
@@ -106,17 +110,21 @@ func NewChain(table []Plugin, enabled map[string]Enabled, last *Chain) (*Chain, 
 		if !ok {
 			continue
 		}
-		handler, err := newHandler(plugin, e, last)
+		var view *cluster.View
+		if state != nil && len(plugin.Cluster) > 0 {
+			view = state.View(plugin.Cluster...)
+		}
+		handler, err := newHandler(plugin, e, view, last)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot enable plugin %s: %w", plugin.Name, err))
 			continue
 		}
-		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, place: len(c.entries), handler: handler})
+		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, place: len(c.entries), handler: handler, view: view})
 	}
 	return c, errors.Join(errs...)
 }
 
-func newHandler(plugin *Plugin, e Enabled, last *Chain) (Handler, error) {
+func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, error) {
 	if !codec.IsAnnotationKey(plugin.Name) {
 		return Handler{}, fmt.Errorf("its name cannot stand in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
 	}
@@ -126,7 +134,10 @@ func newHandler(plugin *Plugin, e Enabled, last *Chain) (Handler, error) {
 	if same := last.find(plugin.Name); same != nil && bytes.Equal(same.Config, e.Config) {
 		return same.handler, nil
 	}
-	handler, err := plugin.New(e.Config)
+	if view == nil && len(plugin.Cluster) > 0 {
+		return Handler{}, errors.New("it needs to know the cluster, and there is none")
+	}
+	handler, err := plugin.New(Setup{Config: e.Config, Cluster: view})
 	if err != nil {
 		return Handler{}, err
 	}

@@ -4,18 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // act is what a test plugin does to a review.
@@ -24,14 +31,14 @@ type act func(ctx context.Context, review *codec.Review) handlers.Result
 func mutating(name string, do act) handlers.Plugin {
 	return handlers.Plugin{
 		Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
 	}
 }
 
 func validating(name string, do act) handlers.Plugin {
 	return handlers.Plugin{
 		Name: name, Rules: []handlers.Rule{handlers.Any()}, Validates: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: do}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: do}, nil },
 	}
 }
 
@@ -57,7 +64,7 @@ func mustSet(t *testing.T, settings map[string]handlers.Settings, plugins ...han
 	for _, plugin := range plugins {
 		enabled[plugin.Name] = handlers.Enabled{Settings: settings[plugin.Name]}
 	}
-	chain, err := handlers.NewChain(plugins, enabled, nil)
+	chain, err := handlers.NewChain(plugins, enabled, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +303,7 @@ func TestDeniedWithoutStatus(t *testing.T) {
 
 func TestNewChainJoinsErrors(t *testing.T) {
 	bad := func(name, message string) handlers.Plugin {
-		return handlers.Plugin{Name: name, New: func([]byte) (handlers.Handler, error) {
+		return handlers.Plugin{Name: name, New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{}, errors.New(message)
 		}}
 	}
@@ -312,7 +319,7 @@ func TestNewChainJoinsErrors(t *testing.T) {
 	enabled["Set"] = handlers.Enabled{Settings: handlers.Settings{
 		FailurePolicy: "Maybe", ReinvocationPolicy: "Always", Timeout: -1, Enforcement: []handlers.Enforcement{{Action: "shout"}},
 	}}
-	_, err := handlers.NewChain(plugins, enabled, nil)
+	_, err := handlers.NewChain(plugins, enabled, nil, nil)
 	if err == nil {
 		t.Fatal("got no error")
 	}
@@ -326,4 +333,52 @@ func TestNewChainJoinsErrors(t *testing.T) {
 	if strings.Contains(err.Error(), "never") {
 		t.Errorf("got %q, which is about a plugin that is not enabled", err)
 	}
+}
+
+// TestCluster has a plugin ask what it needs to know, once it is known.
+func TestCluster(t *testing.T) {
+	plugin := handlers.Plugin{
+		Name: "Asks", Validates: true, Rules: []handlers.Rule{handlers.Any()},
+		Cluster: []cluster.Need{cluster.Namespaces.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			namespaces := cluster.Namespaces.In(setup.Cluster)
+			return handlers.Handler{Validate: func(ctx context.Context, review *codec.Review) handlers.Result {
+				if _, err := namespaces.Get(ctx, "", review.Namespace()); err != nil {
+					return handlers.Denied(err)
+				}
+				return handlers.Allowed()
+			}}, nil
+		},
+	}
+	f := func(want handlers.Outcome, objects ...runtime.Object) {
+		t.Helper()
+		chain := handlertest.MustChain(t, plugin, "", objects...)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, "v1/pods", "{}"))
+	}
+	f(handlers.OutcomeDenied)
+	f(handlers.OutcomeAllowed, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}})
+
+	enabled := map[string]handlers.Enabled{"Asks": {}}
+	_, err := handlers.NewChain([]handlers.Plugin{plugin}, enabled, nil, nil)
+	if err == nil || err.Error() != "cannot enable plugin Asks: it needs to know the cluster, and there is none" {
+		t.Errorf("without a cluster: got %v", err)
+	}
+
+	// An API server that does not answer.
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
+	if err == nil {
+		err = state.Follow(t.Context(), plugin.Cluster...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, enabled, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", "{}"))
 }

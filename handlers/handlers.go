@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin describes an admission plugin: a line of the table.
@@ -36,6 +37,9 @@ type Plugin struct {
 	SideEffects admissionregistrationv1.SideEffectClass
 	// Needs says what the plugin does not run without, empty for nothing.
 	Needs string
+	// Cluster says what the plugin has to know of the cluster, and to do in it.
+	// It is not called before what it watches is known.
+	Cluster []cluster.Need
 	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
 	// otherwise.
 	OnByDefault bool
@@ -44,9 +48,16 @@ type Plugin struct {
 	LastRelease string
 	// Own says that the plugin was never one of kube-apiserver's.
 	Own bool
-	// New makes a handler from the plugin's own configuration file, nil if
-	// there is none. The error says what is wrong with the configuration.
-	New func(config []byte) (Handler, error)
+	// New makes a handler. The error says what is wrong with the configuration.
+	New func(setup Setup) (Handler, error)
+}
+
+// Setup is what a handler is made of.
+type Setup struct {
+	// Config is the plugin's own configuration file, nil if there is none.
+	Config []byte
+	// Cluster has what the plugin's Cluster asks for; nil if that is nothing.
+	Cluster *cluster.View
 }
 
 // Handler is a plugin made ready. Its functions are called by many goroutines

@@ -212,6 +212,9 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 			return Errored(err), err != nil
 		}
 	}
+	if err := e.view.Ready(); err != nil {
+		return Errored(err), true
+	}
 	if r.phase == Mutate {
 		return e.handler.Admit(ctx, r.review), true
 	}

@@ -244,8 +244,8 @@ func TestSettingsNarrow(t *testing.T) {
 func TestNewChainKeepsHandlers(t *testing.T) {
 	var made []string
 	plugin := func(name string) handlers.Plugin {
-		return handlers.Plugin{Name: name, Validates: true, New: func(config []byte) (handlers.Handler, error) {
-			made = append(made, name+string(config))
+		return handlers.Plugin{Name: name, Validates: true, New: func(setup handlers.Setup) (handlers.Handler, error) {
+			made = append(made, name+string(setup.Config))
 			return handlers.Handler{Validate: allow}, nil
 		}}
 	}
@@ -254,7 +254,7 @@ func TestNewChainKeepsHandlers(t *testing.T) {
 	f := func(enabled map[string]handlers.Enabled, want ...string) {
 		t.Helper()
 		made = nil
-		chain, err := handlers.NewChain(table, enabled, last)
+		chain, err := handlers.NewChain(table, enabled, nil, last)
 		if err != nil || !slices.Equal(made, want) {
 			t.Errorf("made %q, %v, want %q", made, err, want)
 		}

@@ -157,6 +157,17 @@ func (s *APIServer) WithWarnings(t testing.TB, handler rest.WarningHandler) *API
 	return &other
 }
 
+// As returns the same API server with clients that send requests as somebody
+// else.
+func (s *APIServer) As(t testing.TB, username string, groups []string) *APIServer {
+	t.Helper()
+	other := *s
+	other.Config = rest.CopyConfig(s.Config)
+	other.Config.Impersonate = rest.ImpersonationConfig{UserName: username, Groups: groups}
+	other.makeClients(t)
+	return &other
+}
+
 // Resource returns a client for the resource of the object, in the object's
 // namespace.
 func (s *APIServer) Resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {

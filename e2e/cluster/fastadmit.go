@@ -74,6 +74,16 @@ func (f *Fastadmit) Freeze(t testing.TB) {
 // Metric returns the value of a series, labels included in its name.
 func (f *Fastadmit) Metric(t testing.TB, series string) int {
 	t.Helper()
+	value, ok := f.Find(t, series)
+	if !ok {
+		t.Fatalf("got no series %s from %s", series, f.Metrics)
+	}
+	return value
+}
+
+// Find is Metric for a series that need not be there.
+func (f *Fastadmit) Find(t testing.TB, series string) (value int, ok bool) {
+	t.Helper()
 	response, err := http.Get(f.Metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +95,10 @@ func (f *Fastadmit) Metric(t testing.TB, series string) int {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return value
+			return value, true
 		}
 	}
-	t.Fatalf("got no series %s from %s", series, f.Metrics)
-	return 0
+	return 0, false
 }
 
 // output collects what a process prints.

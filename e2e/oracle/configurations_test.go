@@ -14,8 +14,8 @@ func TestConfigurations(t *testing.T) {
 	f := func(config, listed string) {
 		t.Helper()
 		row.Cases++
-		_, want := oracle.NewUpstream(row.Plugin, config)
-		_, got := oracle.NewOurs(find(t, row.Plugin, plugins.DefaultOptions()), config)
+		_, want := oracle.NewUpstream(t.Context(), row.Plugin, config, oracle.World{})
+		_, got := oracle.NewOurs(find(t, row.Plugin, plugins.DefaultOptions()), config, oracle.World{})
 		switch {
 		case (got == nil) == (want == nil) && listed != "":
 			t.Errorf("%s: got %v from both, want a difference: %s", config, got, listed)

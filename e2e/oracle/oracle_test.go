@@ -71,25 +71,34 @@ func TestGenerated(t *testing.T) {
 			t.Logf("again: go test ./oracle -run 'TestGenerated/%s$' -seed %d", s.name, start)
 			row := tally.Row{Plugin: s.name, Test: "generated in process", Seed: start}
 			for i, v := range s.variants {
-				upstream, ours := s.implementations(t, &v)
-				// In a bubble the clock stands still unless the test sleeps, so both
-				// plugins see the same time.
-				synctest.Test(t, func(t *testing.T) {
-					s.generated(t, &row, v, newGenerator(start+uint64(i)), upstream, ours)
-				})
+				g := newGenerator(start + uint64(i))
+				var did done
+				for range v.worlds() {
+					var world oracle.World
+					if v.world != nil {
+						world = v.world(g)
+					}
+					upstream, ours := s.implementations(t, &v, world)
+					// In a bubble the clock stands still unless the test sleeps, so both
+					// plugins see the same time.
+					synctest.Test(t, func(t *testing.T) { s.generated(t, &row, v, g, &did, upstream, ours) })
+				}
+				s.matters(t, &v, &did)
 			}
 			mustWrite(t, row)
 		})
 	}
 }
 
-func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, upstream, ours oracle.Implementation) {
-	n := *cases/len(s.variants) + 1
-	var denied, changed int
-	for i := range n {
+// done counts what Kubernetes did.
+type done struct{ cases, denied, changed int }
+
+func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, did *done, upstream, ours oracle.Implementation) {
+	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
-		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, i))
+		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
+		did.cases++
 		row.Cases++
 		comparison := compare(t, c, upstream, ours)
 		if comparison.Difference != "" {
@@ -99,16 +108,20 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 			}
 		}
 		if comparison.Denied {
-			denied++
+			did.denied++
 		}
 		if comparison.Changed {
-			changed++
+			did.changed++
 		}
 	}
-	t.Logf("%s: %d cases, of which Kubernetes denied %d and changed %d", v.about, n, denied, changed)
-	// A generator that hardly ever meets what the plugin does proves nothing.
-	if s.denies && denied < n/50 || s.changes && changed < n/50 {
-		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, n/50)
+}
+
+// matters fails if a generator hardly ever meets what the plugin does: that
+// proves nothing.
+func (s *suite) matters(t *testing.T, v *variant, did *done) {
+	t.Logf("%s: %d cases, of which Kubernetes denied %d and changed %d", v.about, did.cases, did.denied, did.changed)
+	if s.denies && did.denied < did.cases/50 || s.changes && did.changed < did.cases/50 {
+		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/50)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/e2e/cluster"
+	e2e "github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // webhook is the name the API server knows fastadmit by, here.
@@ -26,12 +27,19 @@ type ours struct{ chain *handlers.Chain }
 
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
-func NewOurs(plugin handlers.Plugin, config string) (Implementation, error) {
+func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
+	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)})
+	if err != nil {
+		return nil, err
+	}
+	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+		return nil, err
+	}
 	enabled := handlers.Enabled{}
 	if config != "" {
 		enabled.Config = []byte(config)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, nil)
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +61,7 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	}
 	if !result.Allowed {
 		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
-		cluster.Unattributed(&status)
+		e2e.Unattributed(&status)
 		return Answer{Status: &status}, nil
 	}
 	if phase == handlers.Validate {

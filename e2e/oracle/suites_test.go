@@ -34,11 +34,25 @@ type variant struct {
 	about   string
 	config  string
 	options plugins.Options
+	// world makes the cluster; nil for an empty one. The cases of the variant are
+	// tried in several worlds then.
+	world func(g *generator) oracle.World
 }
 
-func (s *suite) implementations(t *testing.T, v *variant) (upstream, ours oracle.Implementation) {
+// worldsMax is how many worlds a variant has, if it has any.
+const worldsMax = 50
+
+// worlds returns how many worlds the variant is tried in.
+func (v *variant) worlds() int {
+	if v.world == nil {
+		return 1
+	}
+	return worldsMax
+}
+
+func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (upstream, ours oracle.Implementation) {
 	t.Helper()
-	ours, err := oracle.NewOurs(find(t, s.name, v.options), v.config)
+	ours, err := oracle.NewOurs(find(t, s.name, v.options), v.config, world)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +69,7 @@ func (s *suite) implementations(t *testing.T, v *variant) (upstream, ours oracle
 		return removed, ours
 	}
 	setTolerationFlags(t, v.options)
-	upstream, err = oracle.NewUpstream(s.name, v.config)
+	upstream, err = oracle.NewUpstream(t.Context(), s.name, v.config, world)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
@@ -32,9 +33,12 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			upstream, ours := s.implementations(t, &s.variants[0])
+			upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
+				if c.Given != nil || c.Namespace != nil {
+					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
+				}
 				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
 					row.Different = append(row.Different, c.About)
 				}
@@ -51,6 +55,28 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
+// home is the namespace of cases.
+const home = "default"
+
+// tableWorld makes the world that a case is given.
+func tableWorld(t *testing.T, c *tables.Case) oracle.World {
+	t.Helper()
+	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(home))}}
+	for _, object := range c.GivenObjects() {
+		given := typed(t, object)
+		if isNamespaced(object.GetKind()) && object.GetNamespace() == "" {
+			given.(metav1.Object).SetNamespace(home)
+		}
+		world.Objects = append(world.Objects, given)
+	}
+	return world
+}
+
+// isNamespaced says whether objects of a kind that is known are in a namespace.
+func isNamespaced(kind string) bool {
+	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "ResourceQuota", "ServiceAccount"}, kind)
+}
+
 // tableCase makes the request that a client's write becomes.
 func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	t.Helper()
@@ -59,8 +85,11 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	request := &oracle.Case{
 		About: c.About, Operation: admission.Create, Kind: gvk,
 		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
-		Name: object.GetName(), Namespace: "default",
+		Name: object.GetName(), Namespace: home,
 		Object: typed(t, object), Options: &metav1.CreateOptions{},
+	}
+	if c.User != nil {
+		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}
 	}
 	if gvk.Kind == "Eviction" {
 		request.Resource = pods
@@ -118,7 +147,7 @@ func TestSequences(t *testing.T) {
 		v := variant{config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[` +
 			strings.Join(limits, ",") + `]}`, options: plugins.DefaultOptions()}
 		synctest.Test(t, func(t *testing.T) {
-			upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v)
+			upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v, oracle.World{})
 			for i, letter := range sequence {
 				if letter == '.' {
 					time.Sleep(time.Second)
@@ -187,7 +216,7 @@ func TestListed(t *testing.T) {
 	v := variant{options: plugins.DefaultOptions(), config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",` +
 		`"kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`}
 	synctest.Test(t, func(t *testing.T) {
-		upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v)
+		upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v, oracle.World{})
 		first, second := eventWith("component", "a"), eventWith("component", "ab")
 		*eventParts()["host"](first.Object.(*corev1.Event)) = "bc"
 		*eventParts()["host"](second.Object.(*corev1.Event)) = "c"

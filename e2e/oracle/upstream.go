@@ -5,11 +5,21 @@ import (
 	"context"
 	"io"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/kubernetes/pkg/quota/v1/install"
 
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -17,21 +27,52 @@ import (
 // upstream is a plugin of the API server that is linked in.
 type upstream struct{ plugin admission.Interface }
 
-// NewUpstream makes the plugin ready as kube-apiserver does. Config is its own
-// configuration file, empty for none.
-func NewUpstream(name, config string) (Implementation, error) {
+// A World is the cluster that both implementations are asked in.
+type World struct {
+	// Objects are what there is, of the kinds that fastadmit knows, with their
+	// defaults. Each side has its own copies, and may write to them.
+	Objects []runtime.Object
+	// Authorizer says who may do what; nil if everybody may do everything.
+	Authorizer authorizer.Authorizer
+}
+
+// NewUpstream makes the plugin ready as kube-apiserver does, in a world that ends
+// with ctx. Config is its own configuration file, empty for none.
+func NewUpstream(ctx context.Context, name, config string, world World) (Implementation, error) {
 	plugins := admission.NewPlugins()
 	options.RegisterAllAdmissionPlugins(plugins)
 	var file io.Reader
 	if config != "" {
 		file = bytes.NewBufferString(config)
 	}
-	plugin, err := plugins.InitPlugin(name, file,
-		initializer.New(nil, nil, nil, nil, utilfeature.DefaultFeatureGate, nil, nil, nil))
+	var objects []runtime.Object
+	for _, object := range world.Objects {
+		objects = append(objects, object.DeepCopyObject())
+	}
+	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, for managed fields
+	informers := informers.NewSharedInformerFactory(client, 0)
+	quotas, err := install.NewQuotaConfigurationForAdmission(informers, nil)
 	if err != nil {
 		return nil, err
 	}
+	if world.Authorizer == nil {
+		world.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	}
+	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
+		kubeadmission.NewPluginInitializer(quotas, nil),
+		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate, nil, ctx.Done(), restMapper()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	informers.Start(ctx.Done())
+	informers.WaitForCacheSync(ctx.Done())
 	return &upstream{plugin}, nil
+}
+
+// restMapper knows all that Kubernetes has.
+func restMapper() meta.RESTMapper {
+	return testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
 }
 
 func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {

@@ -14,12 +14,31 @@ import (
 // old object, unless the operation is another one.
 type Case struct {
 	About string `json:"about"`
+	// Given are the objects that there are before. Those in a namespace are in
+	// that of the case, unless they name another.
+	Given []map[string]any `json:"given,omitempty"`
+	// Namespace has labels and annotations of the case's namespace.
+	Namespace *Metadata `json:"namespace,omitempty"`
+	// User is who sends the request; nil for one who may do everything.
+	User *User `json:"user,omitempty"`
 	// Operation is empty for writes, DELETE for the deletion of the object, and
 	// CONNECT for attaching to it.
 	Operation   string         `json:"operation,omitempty"`
 	Subresource string         `json:"subresource,omitempty"`
 	Object      map[string]any `json:"object"`
 	OldObject   map[string]any `json:"oldObject,omitempty"`
+}
+
+// User is somebody, as requests know him.
+type User struct {
+	Username string   `json:"username"`
+	Groups   []string `json:"groups,omitempty"`
+}
+
+// Metadata are what a namespace has.
+type Metadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Read returns the cases in a file.
@@ -33,6 +52,26 @@ func Read(file string) ([]Case, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cases, nil
+}
+
+// GivenObjects returns the objects that there are before.
+func (c *Case) GivenObjects() []*unstructured.Unstructured {
+	var given []*unstructured.Unstructured
+	for _, object := range c.Given {
+		given = append(given, &unstructured.Unstructured{Object: object})
+	}
+	return given
+}
+
+// NewNamespace returns the case's namespace, under that name.
+func (c *Case) NewNamespace(name string) *unstructured.Unstructured {
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName(name)
+	if c.Namespace != nil {
+		namespace.SetLabels(c.Namespace.Labels)
+		namespace.SetAnnotations(c.Namespace.Annotations)
+	}
+	return namespace
 }
 
 // New returns the object to write, Old the one it replaces, nil if there is

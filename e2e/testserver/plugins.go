@@ -35,7 +35,7 @@ func plugin(name string, admit, validate decide) handlers.Plugin {
 		Name: name, Summary: "for tests", Own: true,
 		Rules:   []handlers.Rule{handlers.Any()},
 		Mutates: admit != nil, Validates: validate != nil,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: admit, Validate: validate}, nil
 		},
 	}

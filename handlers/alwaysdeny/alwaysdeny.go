@@ -23,7 +23,7 @@ func Plugin() handlers.Plugin {
 		Rules:     []handlers.Rule{handlers.Any()},
 		Mutates:   true,
 		Validates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: deny, Validate: deny}, nil
 		},
 	}

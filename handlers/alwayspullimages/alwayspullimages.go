@@ -29,7 +29,7 @@ func Plugin() handlers.Plugin {
 		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: admit, Validate: validate}, nil
 		},
 	}

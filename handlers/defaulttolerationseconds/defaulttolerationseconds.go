@@ -50,7 +50,7 @@ func Plugin(options Options) handlers.Plugin {
 		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:     true,
 		OnByDefault: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			t := tolerations{
 				notReady:    toleration(taintNotReady, options.NotReadyTolerationSeconds),
 				unreachable: toleration(taintUnreachable, options.UnreachableTolerationSeconds),

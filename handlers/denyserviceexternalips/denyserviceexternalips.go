@@ -25,7 +25,7 @@ func Plugin() handlers.Plugin {
 		Summary:   "denies Services that begin to use an external IP",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("services")},
 		Validates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Validate: validate}, nil
 		},
 	}

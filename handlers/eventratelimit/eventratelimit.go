@@ -31,8 +31,8 @@ func Plugin() handlers.Plugin {
 		// A call takes from what the limits allow; that of a dry run does not.
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		Needs:       "a configuration",
-		New: func(config []byte) (handlers.Handler, error) {
-			return newHandler(config, time.Now)
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			return newHandler(setup.Config, time.Now)
 		},
 	}
 }

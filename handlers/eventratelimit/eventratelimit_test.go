@@ -26,7 +26,7 @@ func newClock() *clock { return &clock{time.Unix(1e9, 0)} }
 func chainOf(t testing.TB, c *clock, config string) *handlers.Chain {
 	t.Helper()
 	plugin := Plugin()
-	plugin.New = func(content []byte) (handlers.Handler, error) { return newHandler(content, c.now) }
+	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) { return newHandler(setup.Config, c.now) }
 	return handlertest.MustChain(t, plugin, config)
 }
 

@@ -31,7 +31,7 @@ func Plugin() handlers.Plugin {
 		Summary: "adds tolerations for the extended resources that a pod requests",
 		Rules:   []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: admit}, nil
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 var update = flag.Bool("update", false, "write what the plugins answer into the golden files")
@@ -24,6 +25,8 @@ type Case struct {
 	About string `json:"about"`
 	// Config is the plugin's configuration file.
 	Config string `json:"config,omitempty"`
+	// Cluster are the objects that there are, as one would create them.
+	Cluster []json.RawMessage `json:"cluster,omitempty"`
 	// Error is part of the error with which the configuration is refused. There
 	// is no request then.
 	Error string `json:"error,omitempty"`
@@ -62,7 +65,7 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 	if c.About == "" {
 		t.Fatalf("%s: about: got nothing, want what the case shows", file)
 	}
-	chain, err := NewChain(plugin, c.Config)
+	chain, err := newChain(plugin, c.Config, c.cluster(t))
 	if c.Error != "" {
 		if err == nil || !strings.Contains(err.Error(), c.Error) {
 			t.Fatalf("configuration: got error %v, want one with %q", err, c.Error)
@@ -81,6 +84,19 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 	if !EqualJSON(t, got, c.Response) {
 		t.Errorf("%s\ngot response  %s\nwant response %s", c.About, got, c.Response)
 	}
+}
+
+// cluster writes the objects where they are read from.
+func (c *Case) cluster(t *testing.T) cluster.Options {
+	dir := t.TempDir()
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": c.Cluster})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "cluster.json"), list, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.Options{Dir: dir}
 }
 
 func (c *Case) phase(t *testing.T) handlers.Phase {

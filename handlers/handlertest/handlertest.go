@@ -14,25 +14,40 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// NewChain returns a chain of one plugin with that configuration.
-func NewChain(plugin handlers.Plugin, config string) (*handlers.Chain, error) {
+// NewChain returns a chain of one plugin with that configuration, in a cluster
+// that has the objects. They are as an API server returns them, with their
+// defaults.
+func NewChain(plugin handlers.Plugin, config string, objects ...runtime.Object) (*handlers.Chain, error) {
+	return newChain(plugin, config, cluster.Options{Objects: append([]runtime.Object{}, objects...)})
+}
+
+func newChain(plugin handlers.Plugin, config string, known cluster.Options) (*handlers.Chain, error) {
+	state, err := cluster.New(known)
+	if err != nil {
+		return nil, err
+	}
+	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+		return nil, err
+	}
 	enabled := handlers.Enabled{}
 	if config != "" {
 		enabled.Config = []byte(config)
 	}
-	return handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, nil)
+	return handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 }
 
 // MustChain is NewChain for a configuration that must load.
-func MustChain(t testing.TB, plugin handlers.Plugin, config string) *handlers.Chain {
+func MustChain(t testing.TB, plugin handlers.Plugin, config string, objects ...runtime.Object) *handlers.Chain {
 	t.Helper()
-	chain, err := NewChain(plugin, config)
+	chain, err := NewChain(plugin, config, objects...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (f *failures) check(t *testing.T, want ...string) {
 func chainOf(t *testing.T, admit func(*codec.Review)) *handlers.Chain {
 	return MustChain(t, handlers.Plugin{
 		Name: "Test", Rules: []handlers.Rule{handlers.Any()}, Mutates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
 				admit(review)
 				return handlers.Allowed()

@@ -26,7 +26,7 @@ func Plugin() handlers.Plugin {
 		Summary:   "denies pods with required anti-affinity over any topology but the node",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Validates: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Validate: validate}, nil
 		},
 	}

@@ -25,7 +25,7 @@ func Plugin() handlers.Plugin {
 		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
 		Validates:   true,
 		LastRelease: "1.29",
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Validate: validate}, nil
 		},
 	}

@@ -25,7 +25,7 @@ func Plugin() handlers.Plugin {
 		Rules:       rules(),
 		Mutates:     true,
 		OnByDefault: true,
-		New: func([]byte) (handlers.Handler, error) {
+		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: admit}, nil
 		},
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -21,15 +22,15 @@ func newConfigCommand(o *options) *cobra.Command {
 			"as a file for --config. Says everything that is wrong with them otherwise.",
 		Example: "  fastadmit config --config=fastadmit.yaml",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.OutOrStdout()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	s.selection.addFlags(cmd.Flags())
 	s.serverOptions.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *serveOptions) print(w io.Writer) error {
-	in, err := o.load(nil)
+func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
+	in, err := o.loadOnly(ctx)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 		}
 	}
 	table := plugins.InTree(plugins.DefaultOptions())
-	chain, err := handlers.NewChain(table, map[string]handlers.Enabled{"AlwaysAdmit": {}}, nil)
+	chain, err := handlers.NewChain(table, map[string]handlers.Enabled{"AlwaysAdmit": {}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

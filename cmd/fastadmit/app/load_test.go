@@ -23,7 +23,7 @@ func waiting(started, goOn chan struct{}) handlers.Plugin {
 	}
 	return handlers.Plugin{
 		Name: "Waits", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: wait}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: wait}, nil },
 	}
 }
 

@@ -70,7 +70,7 @@ func TestLogHasNoContents(t *testing.T) {
 		do := func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }
 		plugins = append(plugins, handlers.Plugin{
 			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Own: true,
-			New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
+			New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
 		})
 		names = append(names, name)
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
-	"github.com/fastadmit/fastadmit/internal/cluster"
 )
 
 // managed says that fastadmit keeps its certificates in a Secret, and registers

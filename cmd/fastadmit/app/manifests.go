@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func newManifestsCommand(o *options) *cobra.Command {
 		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return m.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return m.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -46,8 +47,8 @@ func newManifestsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (m *manifestsOptions) run(stdout, stderr io.Writer) error {
-	in, err := m.load(nil)
+func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	in, err := m.loadOnly(ctx)
 	if err != nil {
 		return err
 	}

@@ -65,10 +65,7 @@ func everything(t testing.TB, selectors bool) *handlers.Chain {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	in, err := s.load(nil)
-	if err == nil {
-		err = s.follow(t.Context(), in.Loaded, false, nil, nil)
-	}
+	in, err := s.load(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

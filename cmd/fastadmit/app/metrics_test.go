@@ -55,7 +55,9 @@ func TestOverruns(t *testing.T) {
 	plugin := func(name string, do func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
 		return handlers.Plugin{
 			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Validates: true, Own: true,
-			New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Admit: allow, Validate: do}, nil },
+			New: func(handlers.Setup) (handlers.Handler, error) {
+				return handlers.Handler{Admit: allow, Validate: do}, nil
+			},
 		}
 	}
 	// The first may fail, so that the second would be next.

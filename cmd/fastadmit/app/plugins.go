@@ -53,10 +53,19 @@ func resources(plugin *handlers.Plugin) string {
 }
 
 func needs(plugin *handlers.Plugin) string {
-	if plugin.Needs == "" {
+	var all []string
+	if plugin.Needs != "" {
+		all = append(all, plugin.Needs)
+	}
+	for _, need := range plugin.Cluster {
+		if kind := need.Kind.String(); !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	if len(all) == 0 {
 		return "nothing"
 	}
-	return plugin.Needs
+	return strings.Join(all, ", ")
 }
 
 func inAPIServer(plugin *handlers.Plugin) string {

@@ -19,10 +19,6 @@ const (
 	// change of several files, or of a ConfigMap, is many events.
 	settleTime = 100 * time.Millisecond
 
-	// syncMax bounds how long a change waits for the state of the cluster that
-	// it needs.
-	syncMax = 30 * time.Second
-
 	// readsMax is how often files are read that change while they are read. The
 	// events of the last change bring on the next try.
 	readsMax = 3
@@ -154,9 +150,9 @@ func (s *selection) configPart(server *server, managed *managed, in selected) *p
 		name:  "configuration",
 		files: func() []string { return in.Files },
 		reload: func(ctx context.Context) error {
-			next, err := s.load(in.chain)
+			next, err := s.load(ctx, in.chain)
 			if err == nil {
-				err = s.await(ctx, server, next)
+				err = s.cluster.await(ctx)
 			}
 			if err == nil {
 				err = managed.reload(&next)
@@ -170,20 +166,6 @@ func (s *selection) configPart(server *server, managed *managed, in selected) *p
 			return nil
 		},
 	}
-}
-
-// await waits for what the configuration needs to know of the cluster.
-func (s *selection) await(ctx context.Context, server *server, in selected) error {
-	if err := s.follow(ctx, in.Loaded, false, server.log, server.metrics.set); err != nil {
-		return err
-	}
-	state := s.namespaces.state.Load()
-	if state == nil {
-		return nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, syncMax)
-	defer cancel()
-	return state.Wait(waiting)
 }
 
 // contents identifies the files and what is in them.

@@ -203,7 +203,7 @@ func TestClusterStateDir(t *testing.T) {
 	}
 
 	_, errs, code := execute("", "serve", "--config="+file, "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=")
-	if code != 1 || !strings.Contains(errs, "cannot look up the namespaces that a namespaceSelector asks for") {
+	if code != 1 || !strings.Contains(errs, "cannot know the cluster, which is needed by a namespaceSelector") {
 		t.Errorf("without a cluster: got exit code %d, %s", code, errs)
 	}
 }

@@ -66,11 +66,12 @@ func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writ
 	if !ok {
 		return fmt.Errorf("--output: got %q, want text, object or response", r.output)
 	}
-	loaded, err := r.load(nil)
+	r.cluster.imagined = true
+	loaded, err := r.load(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.follow(ctx, loaded.Loaded, true, nil, nil); err != nil {
+	if err := r.cluster.await(ctx); err != nil {
 		return failed(err)
 	}
 	out := bufio.NewWriter(stdout)

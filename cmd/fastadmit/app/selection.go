@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/cluster"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
@@ -29,9 +23,7 @@ type selection struct {
 	enable, disable []string
 	admissionFile   string
 	configFile      string
-	kubeconfig      string
-	clusterStateDir string
-	namespaces      namespaces
+	cluster         knownCluster
 }
 
 func (s *selection) addFlags(flags *pflag.FlagSet) {
@@ -44,9 +36,9 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 		"file with the plugins' configuration, an apiserver.config.k8s.io/v1 AdmissionConfiguration")
 	flags.StringVar(&s.configFile, "config", "",
 		"file with how plugins are run, and what else the flags can say, a "+config.APIVersion+" "+config.Kind)
-	flags.StringVar(&s.kubeconfig, "kubeconfig", "",
-		"file that says how to reach the API server, where a namespaceSelector needs it; without one, the cluster this runs in")
-	flags.StringVar(&s.clusterStateDir, "cluster-state-dir", "",
+	flags.StringVar(&s.cluster.kubeconfig, "kubeconfig", "",
+		"file that says how to reach the API server, where plugins or a namespaceSelector need it; without one, the cluster this runs in")
+	flags.StringVar(&s.cluster.dir, "cluster-state-dir", "",
 		"folder with objects in YAML or JSON that stand for the cluster, instead of an API server")
 	flags.Int64Var(&s.options.inTree.Tolerations.NotReadyTolerationSeconds, "default-not-ready-toleration-seconds",
 		s.options.inTree.Tolerations.NotReadyTolerationSeconds,
@@ -72,9 +64,10 @@ func (s *selected) names() []string {
 }
 
 // load reads the configuration and makes the plugins ready; those of last that
-// did not change are kept. What is loaded is there after an error, too, for its
-// Files. An error about flags is one of usage.
-func (s *selection) load(last *handlers.Chain) (selected, error) {
+// did not change are kept. What they need to know of the cluster is followed
+// until ctx ends, but is not waited for. What is loaded is there after an error,
+// too, for its Files. An error about flags is one of usage.
+func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, error) {
 	table := s.options.table()
 	names := make([]string, len(table))
 	for i := range table {
@@ -84,7 +77,7 @@ func (s *selection) load(last *handlers.Chain) (selected, error) {
 		return selected{Loaded: new(config.Loaded)}, err
 	}
 	loaded, err := config.Read(config.Source{
-		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.namespaces,
+		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces,
 	})
 	if err != nil {
 		return selected{Loaded: loaded}, failed(err)
@@ -101,8 +94,32 @@ func (s *selection) load(last *handlers.Chain) (selected, error) {
 	if len(enabled) == 0 {
 		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
 	}
-	chain, err := handlers.NewChain(table, enabled, last)
+	needs, who := needed(table, enabled, loaded)
+	if err := s.cluster.follow(ctx, needs, who); err != nil {
+		return selected{Loaded: loaded}, failed(err)
+	}
+	chain, err := handlers.NewChain(table, enabled, s.cluster.state.Load(), last)
 	return selected{loaded, chain}, failed(err)
+}
+
+// loadOnly loads without asking anybody about the cluster.
+func (s *selection) loadOnly(ctx context.Context) (selected, error) {
+	s.cluster.kubeconfig, s.cluster.dir, s.cluster.imagined = "", "", true
+	return s.load(ctx, nil)
+}
+
+// needed returns what the plugins and the selectors need to know of the cluster,
+// and who needs it.
+func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded *config.Loaded) (needs []cluster.Need, who []string) {
+	if loaded.NeedsNamespaces {
+		needs, who = append(needs, cluster.Namespaces.Watched()), append(who, "a namespaceSelector")
+	}
+	for i := range table {
+		if _, ok := enabled[table[i].Name]; ok && len(table[i].Cluster) > 0 {
+			needs, who = append(needs, table[i].Cluster...), append(who, table[i].Name)
+		}
+	}
+	return needs, who
 }
 
 func (s *selection) checkFlags(known []string) error {
@@ -120,67 +137,6 @@ func (s *selection) checkFlags(known []string) error {
 		if name := strings.ToLower(name); name == "fail" || name == "ignore" {
 			return fmt.Errorf("a plugin cannot have the name %q, which is that of an endpoint", name)
 		}
-	}
-	return nil
-}
-
-// follow makes the cluster known that the selectors ask, if they do and it is
-// not yet. Where there is none to ask, it is a new one if imagined is set.
-func (s *selection) follow(ctx context.Context, loaded *config.Loaded, imagined bool, log *slog.Logger, set *metrics.Set) error {
-	if !loaded.NeedsNamespaces || s.namespaces.state.Load() != nil {
-		return nil
-	}
-	state, err := cluster.New(cluster.Options{
-		Kinds:      []*cluster.Kind{cluster.Namespace},
-		Kubeconfig: s.kubeconfig,
-		Dir:        s.clusterStateDir,
-		Embedded:   imagined && s.kubeconfig == "" && s.clusterStateDir == "",
-		UserAgent:  "fastadmit",
-		Log:        log,
-		Metrics:    set,
-	})
-	if err != nil {
-		return fmt.Errorf("cannot look up the namespaces that a namespaceSelector asks for: %w", err)
-	}
-	known, err := state.Namespaces()
-	if err != nil {
-		return err
-	}
-	s.namespaces.imagined = imagined && s.kubeconfig == "" && s.clusterStateDir == ""
-	state.Start(ctx)
-	s.namespaces.state.Store(state)
-	s.namespaces.known.Store(known)
-	return nil
-}
-
-// namespaces are those of a cluster that is followed from when a selector needs
-// them.
-type namespaces struct {
-	state atomic.Pointer[cluster.State] // nil until then
-	known atomic.Pointer[cluster.Namespaces]
-
-	// imagined says that there is no cluster to ask: each namespace is there,
-	// with the label that Kubernetes gives it.
-	imagined bool
-}
-
-// Labels implements match.Namespaces.
-func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
-	known := n.known.Load()
-	if known == nil {
-		return nil, errors.New("the cluster is not followed") // follow comes before the chain is used
-	}
-	found, err := known.Labels(ctx, name)
-	if err != nil && n.imagined && apierrors.IsNotFound(err) {
-		return labels.Set{corev1.LabelMetadataName: name}, nil
-	}
-	return found, err
-}
-
-// ready says which part of the cluster's state is missing yet.
-func (n *namespaces) ready() error {
-	if state := n.state.Load(); state != nil {
-		return state.Ready()
 	}
 	return nil
 }

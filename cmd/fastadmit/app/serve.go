@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // finishMax bounds how long requests in flight are waited for at the end: as
@@ -53,24 +55,23 @@ func newServeCommand(o *options) *cobra.Command {
 
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	in, err := o.load(nil)
+	limitMemory()
+	log := newLog(stderr)
+	server := newServer(new(handlers.Chain), &o.callers, log)
+	o.cluster.log, o.cluster.metrics = log, server.metrics.set
+	in, err := o.load(ctx, nil)
 	if err != nil {
 		return err
 	}
+	server.use(in.chain)
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}
 	if err := failed(o.callers.load()); err != nil {
 		return err
 	}
-	limitMemory()
-	log := newLog(stderr)
-	server := newServer(in.chain, &o.callers, log)
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.timeouts.maxAge = o.connectionAgeMax
-	if err := o.follow(ctx, in.Loaded, false, log, server.metrics.set); err != nil {
-		return failed(err)
-	}
 	serve, err := o.certificates(ctx, &in, server)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ type certificates struct {
 // kept in a Secret, or one in memory.
 func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
 	if o.managed.secretName != "" {
-		if err := o.managed.start(ctx, o.kubeconfig, in, server.log, server.metrics.set); err != nil {
+		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, server.log, server.metrics.set); err != nil {
 			return nil, failed(fmt.Errorf("cannot keep certificates: %w", err))
 		}
 		return &certificates{
@@ -151,7 +152,7 @@ func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check 
 	checks := []check{
 		{"serving", func() (bool, string) { return serving.Load(), "" }},
 		{"cluster", func() (bool, string) {
-			if err := o.namespaces.ready(); err != nil {
+			if err := o.cluster.ready(); err != nil {
 				return false, err.Error()
 			}
 			return true, ""

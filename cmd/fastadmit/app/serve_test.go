@@ -477,7 +477,7 @@ func TestServePanics(t *testing.T) {
 	explode := func(context.Context, *codec.Review) handlers.Result { panic("secret") }
 	s := serve(t, []handlers.Plugin{{
 		Name: "Explodes", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: explode}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: explode}, nil },
 	}}, "--enable-admission-plugins=AlwaysPullImages,Explodes")
 	x := s.open(t)
 	response, body := x.send(request("/validate/Explodes", corpus.MustRead(podCreate)))
@@ -598,7 +598,7 @@ func TestShutdownFinishes(t *testing.T) {
 	}
 	s := serve(t, []handlers.Plugin{{
 		Name: "Slow", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: slow}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: slow}, nil },
 	}}, "--enable-admission-plugins=Slow")
 	x := s.open(t)
 	if _, err := x.conn.Write(request("/validate", corpus.MustRead(podCreate))); err != nil {
@@ -640,7 +640,7 @@ func TestBudget(t *testing.T) {
 	}
 	s := serve(t, []handlers.Plugin{{
 		Name: "Looks", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: look}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: look}, nil },
 	}}, "--enable-admission-plugins=Looks")
 	x := s.open(t)
 	f := func(query string, want time.Duration) {
@@ -697,7 +697,7 @@ func TestBudgetOutlivesItsCall(t *testing.T) {
 	}
 	s := serve(t, []handlers.Plugin{{
 		Name: "Derives", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
-		New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: derive}, nil },
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: derive}, nil },
 	}}, "--enable-admission-plugins=Derives")
 	x := s.open(t)
 	for range 2000 {

@@ -44,9 +44,9 @@ func Plugin() handlers.Plugin {
 
 type plugin struct{ annotation string }
 
-func newHandler(content []byte) (handlers.Handler, error) {
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	config := Config{Annotation: "example.com/creator"}
-	if err := yaml.UnmarshalStrict(content, &config); err != nil {
+	if err := yaml.UnmarshalStrict(setup.Config, &config); err != nil {
 		return handlers.Handler{}, err
 	}
 	if faults := validation.IsQualifiedName(config.Annotation); len(faults) > 0 {

@@ -15,7 +15,7 @@ func plugins() []handlers.Plugin {
 	mutating := func(name, summary string, admit func(*codec.Object)) handlers.Plugin {
 		return handlers.Plugin{
 			Name: name, Summary: summary, Rules: []handlers.Rule{handlers.CreateUpdate("pods")}, Mutates: true, Own: true,
-			New: func([]byte) (handlers.Handler, error) {
+			New: func(handlers.Setup) (handlers.Handler, error) {
 				return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
 					admit(&review.Object)
 					return handlers.Allowed()
@@ -27,7 +27,7 @@ func plugins() []handlers.Plugin {
 		{
 			Name: "PrivilegedContainers", Summary: "denies privileged containers",
 			Rules: []handlers.Rule{handlers.CreateUpdate("pods")}, Validates: true, Own: true,
-			New: func([]byte) (handlers.Handler, error) { return handlers.Handler{Validate: privileged}, nil },
+			New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: privileged}, nil },
 		},
 		mutating("SeccompProfile", "gives pods the seccomp profile of the runtime", seccompProfile),
 		mutating("ServiceAccountToken", "keeps tokens out of pods", serviceAccountToken),

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -21,7 +22,7 @@ func pemOf(certificate []byte) []byte {
 
 // hidden returns the namespaces of a cluster that are in no cache, because
 // nothing is watched, and lets requests for them wait until they are let go.
-func hidden(t *testing.T) (a *apiServer, n *Namespaces, letGo chan struct{}) {
+func hidden(t *testing.T) (a *apiServer, n *Objects[*corev1.Namespace], letGo chan struct{}) {
 	t.Helper()
 	a = newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -33,10 +34,7 @@ func hidden(t *testing.T) (a *apiServer, n *Namespaces, letGo chan struct{}) {
 		}
 		return false
 	})
-	n, err := a.newState(Options{}).Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n = namespacesIn(a.newState(Options{}))
 	return a, n, letGo
 }
 
@@ -46,12 +44,12 @@ func (a *apiServer) waiting() int { return a.count(isGet) }
 func TestLiveRequestsAreShared(t *testing.T) {
 	a, n, letGo := hidden(t)
 	const callers = 32
-	var began, done sync.WaitGroup
+	var began, callersDone sync.WaitGroup
 	for range callers {
 		began.Add(1)
-		done.Go(func() {
+		callersDone.Go(func() {
 			began.Done()
-			if got, err := n.Labels(t.Context(), "one"); err != nil || got["team"] != "a" {
+			if got, err := n.Get(t.Context(), "", "one"); err != nil || got.Labels["team"] != "a" {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
@@ -60,11 +58,11 @@ func TestLiveRequestsAreShared(t *testing.T) {
 	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
 	time.Sleep(50 * time.Millisecond) // the callers that did not wait yet would make a second one
 	close(letGo)
-	done.Wait()
-	if got := n.store.live[found].Get(); got != 1 || a.waiting() != 1 {
+	callersDone.Wait()
+	if got := n.store.live[verbGet][done].Get(); got != 1 || a.waiting() != 1 {
 		t.Errorf("%d requests arrived and %d were counted, want 1", a.waiting(), got)
 	}
-	if got, err := n.Get(t.Context(), "one"); err != nil || got.ManagedFields != nil || got.Annotations["kept"] != "yes" {
+	if got, err := n.Get(t.Context(), "", "one"); err != nil || got.ManagedFields != nil || got.Annotations["kept"] != "yes" {
 		t.Errorf("got %+v, %v, want what a cache would have", got, err)
 	}
 }
@@ -74,14 +72,14 @@ func TestLiveCallerGivesUp(t *testing.T) {
 	a, n, letGo := hidden(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := n.Get(ctx, "one"); first <- err }()
+	go func() { _, err := n.Get(ctx, "", "one"); first <- err }()
 	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
-	go func() { _, err := n.Get(t.Context(), "one"); second <- err }()
+	go func() { _, err := n.Get(t.Context(), "", "one"); second <- err }()
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) || apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want that the context ended", err)
 	}
-	if _, err := n.Get(ctx, "two"); !errors.Is(err, context.Canceled) {
+	if _, err := n.Get(ctx, "", "two"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context ended", err)
 	}
 	time.Sleep(50 * time.Millisecond) // in which a request would arrive
@@ -104,20 +102,17 @@ func TestLiveNotFoundIsAskedAgain(t *testing.T) {
 		once.Do(func() {
 			close(looked)
 			<-letGo
-			a.fail(w, r, apierrors.NewNotFound(Namespace.Resource(), "new"))
+			a.fail(w, r, apierrors.NewNotFound(Namespaces.Resource(), "new"))
 			answered = true
 		})
 		return answered
 	})
-	n, err := a.newState(Options{}).Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := namespacesIn(a.newState(Options{}))
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := n.Get(t.Context(), "new"); first <- err }()
+	go func() { _, err := n.Get(t.Context(), "", "new"); first <- err }()
 	<-looked
 	a.put(namespace("new"))
-	go func() { _, err := n.Get(t.Context(), "new"); second <- err }()
+	go func() { _, err := n.Get(t.Context(), "", "new"); second <- err }()
 	time.Sleep(50 * time.Millisecond) // so that it joins the request; without, it makes its own
 	close(letGo)
 	if err := <-first; !apierrors.IsNotFound(err) || err.Error() != `namespaces "new" not found` {
@@ -138,16 +133,13 @@ func TestLiveFailures(t *testing.T) {
 			answer(a, w, r)
 			return true
 		})
-		n, err := a.newState(Options{}).Namespaces()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := namespacesIn(a.newState(Options{}))
 		n.store.timing.live = 200 * time.Millisecond
-		got, err := n.Labels(t.Context(), "one")
+		got, err := n.Get(t.Context(), "", "one")
 		if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v, want an error with %q that is not that it is not there", name, got, err, want)
 		}
-		if got := n.store.live[failed].Get(); got != 1 {
+		if got := n.store.live[verbGet][failed].Get(); got != 1 {
 			t.Errorf("%s: %d failures were counted, want 1", name, got)
 		}
 	}
@@ -155,7 +147,7 @@ func TestLiveFailures(t *testing.T) {
 		http.Error(w, "broken", http.StatusInternalServerError)
 	})
 	f("403", `namespaces "one" is forbidden: no RBAC`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, apierrors.NewForbidden(Namespace.Resource(), "one", fmt.Errorf("no RBAC")))
+		a.fail(w, r, apierrors.NewForbidden(Namespaces.Resource(), "one", fmt.Errorf("no RBAC")))
 	})
 	f("404 of something else", "the server could not find the requested resource", func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
@@ -179,7 +171,7 @@ func TestLiveStorm(t *testing.T) {
 	for i := range 400 {
 		done.Go(func() {
 			name := fmt.Sprintf("n%d", i%25) // five of them are not there
-			got, err := n.Get(t.Context(), name)
+			got, err := n.Get(t.Context(), "", name)
 			if is := i%25 < 20; is && (err != nil || got.Name != name) || !is && !apierrors.IsNotFound(err) {
 				failures.Add(1)
 			}

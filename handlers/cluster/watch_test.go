@@ -19,15 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // run starts s and waits until it is ready.
 func run(t *testing.T, s *State) {
 	t.Helper()
-	s.Start(t.Context())
+	if err := s.Follow(t.Context(), followed()...); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := s.Wait(ctx); err != nil {
@@ -38,22 +38,12 @@ func run(t *testing.T, s *State) {
 	}
 }
 
-// lister returns the lister of namespaces.
-func lister(t *testing.T, s *State) corev1listers.NamespaceLister {
-	t.Helper()
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n.Lister
-}
-
 // team returns the label of a namespace that the tests change, "" if the cache
 // lacks the namespace.
 func team(t *testing.T, s *State, name string) string {
 	t.Helper()
-	n, err := lister(t, s).Get(name)
-	if err != nil {
+	n, ok := namespacesIn(s).Cached("", name)
+	if !ok {
 		return ""
 	}
 	return n.Labels["team"]
@@ -69,14 +59,11 @@ func TestFollow(t *testing.T) {
 			a.put(namespace("two"))
 			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"k": "v"}})
 			s := a.newState(Options{UserAgent: "fastadmit/test"})
-			if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "namespaces are not known yet") {
-				t.Errorf("ready before it was started: %v", err)
-			}
 			run(t, s)
 
-			got, err := lister(t, s).Get("one")
-			if err != nil {
-				t.Fatal(err)
+			got, ok := namespacesIn(s).Cached("", "one")
+			if !ok {
+				t.Fatal("the cache lacks a namespace")
 			}
 			want := &corev1.Namespace{
 				ObjectMeta: metav1.ObjectMeta{
@@ -94,22 +81,17 @@ func TestFollow(t *testing.T) {
 			a.put(namespace("three", "team", "c"))
 			a.remove(namespace("two"))
 			eventually(t, "the changes arrive", func() bool {
-				all, err := lister(t, s).List(labels.Everything())
-				return err == nil && len(all) == 2 && team(t, s, "one") == "b" && team(t, s, "three") == "c"
+				return len(namespacesIn(s).List("")) == 2 && team(t, s, "one") == "b" && team(t, s, "three") == "c"
 			})
 
 			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "two", Name: "d"}})
-			store, err := s.store(configMap)
-			if err != nil {
-				t.Fatal(err)
-			}
-			maps := corev1listers.NewConfigMapLister(store)
+			maps := configMap.In(s.View(followed()...))
 			eventually(t, "a ConfigMap arrives", func() bool {
-				_, err := maps.ConfigMaps("two").Get("d")
-				return err == nil
+				_, ok := maps.Cached("two", "d")
+				return ok && len(maps.List("two")) == 1 && len(maps.List("")) == 2
 			})
-			if c, err := maps.ConfigMaps("one").Get("c"); err != nil || c.Data != nil {
-				t.Errorf("the cache has %v, %v, want a ConfigMap without data", c, err)
+			if c, ok := maps.Cached("one", "c"); !ok || c.Data != nil {
+				t.Errorf("the cache has %v, %v, want a ConfigMap without data", c, ok)
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -131,9 +113,9 @@ func TestBookmarksMoveOn(t *testing.T) {
 	a.put(namespace("one"))
 	s := a.newState(Options{})
 	run(t, s)
-	heard := s.stores[0].heard.Load()
+	heard := s.find(Namespaces.Kind).heard.Load()
 	version := a.bookmark()
-	eventually(t, "a bookmark counts as heard", func() bool { return s.stores[0].heard.Load() > heard })
+	eventually(t, "a bookmark counts as heard", func() bool { return s.find(Namespaces.Kind).heard.Load() > heard })
 	a.cut()
 	eventually(t, "a watch goes on from the bookmark", func() bool {
 		return a.count(func(r *http.Request) bool {
@@ -155,7 +137,7 @@ func TestWatchIsCut(t *testing.T) {
 	f := func(name string, failures uint64, answer func(w http.ResponseWriter)) {
 		t.Helper()
 		cuts.Store(0)
-		faults := s.stores[0].faults.Get()
+		faults := s.find(Namespaces.Kind).faults.Get()
 		a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if isWatch(r) && strings.HasSuffix(r.URL.Path, "/namespaces") && cuts.Add(1) <= 3 {
 				answer(w)
@@ -166,7 +148,7 @@ func TestWatchIsCut(t *testing.T) {
 		a.put(namespace("one", "team", "before "+name))
 		a.cut()
 		eventually(t, name+": watches are cut", func() bool { return cuts.Load() > 3 })
-		if got := s.stores[0].faults.Get() - faults; got < failures {
+		if got := s.find(Namespaces.Kind).faults.Get() - faults; got < failures {
 			t.Errorf("%s: %d failures were counted, want %d", name, got, failures)
 		}
 		a.put(namespace("one", "team", "after "+name))
@@ -205,9 +187,9 @@ func TestExpired(t *testing.T) {
 	var log logged
 	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, s)
-	heard := s.stores[0].heard.Load()
+	heard := s.find(Namespaces.Kind).heard.Load()
 	a.bookmark() // after a watch that brought nothing, client-go lists at once
-	eventually(t, "a bookmark arrives", func() bool { return s.stores[0].heard.Load() > heard })
+	eventually(t, "a bookmark arrives", func() bool { return s.find(Namespaces.Kind).heard.Load() > heard })
 	a.forget("two")
 	if team(t, s, "two") != "a" {
 		t.Error("the last state was given up")
@@ -229,27 +211,26 @@ func TestAway(t *testing.T) {
 	var log logged
 	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, s)
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := namespacesIn(s)
 	a.stop()
-	eventually(t, "the failures are counted", func() bool { return s.stores[0].faults.Get() > 2 && s.stores[1].faults.Get() > 2 })
-	if got, err := n.Labels(t.Context(), "one"); err != nil || got["team"] != "a" {
+	eventually(t, "the failures are counted", func() bool {
+		return s.find(Namespaces.Kind).faults.Get() > 2 && s.find(configMap.Kind).faults.Get() > 2
+	})
+	if got, err := n.Get(t.Context(), "", "one"); err != nil || got.Labels["team"] != "a" {
 		t.Errorf("the last state was given up: %v, %v", got, err)
 	}
 	if err := s.Ready(); err != nil {
 		t.Errorf("not ready any more: %v", err)
 	}
-	if _, err := n.Labels(t.Context(), "two"); err == nil || apierrors.IsNotFound(err) {
+	if _, err := n.Get(t.Context(), "", "two"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("got %v for what is not known, want an error and not that it is not there", err)
 	}
-	age := s.stores[0].age()
+	age := s.find(Namespaces.Kind).age()
 	a.put(namespace("one", "team", "b"))
 	a.put(namespace("two", "team", "b"))
 	a.start()
 	eventually(t, "the changes arrive", func() bool { return team(t, s, "one") == "b" && team(t, s, "two") == "b" })
-	if again := s.stores[0].age(); again >= age {
+	if again := s.find(Namespaces.Kind).age(); again >= age {
 		t.Errorf("the age went from %s to %s", age, again)
 	}
 	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}})
@@ -294,8 +275,10 @@ func TestNotReady(t *testing.T) {
 				return true
 			})
 			s := a.newState(Options{})
-			s.stores[0].timing.quiet = 100 * time.Millisecond // for the one that hangs
-			s.Start(t.Context())
+			s.find(Namespaces.Kind).timing.quiet = 100 * time.Millisecond // for the one that hangs
+			if err := s.Follow(t.Context(), followed()...); err != nil {
+				t.Fatal(err)
+			}
 			eventually(t, "the reason is told", func() bool {
 				err := s.Ready()
 				if err == nil {
@@ -311,8 +294,8 @@ func TestNotReady(t *testing.T) {
 			}
 			well.Store(true)
 			eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
-			if _, err := lister(t, s).Get("one"); err != nil {
-				t.Error(err)
+			if _, ok := namespacesIn(s).Cached("", "one"); !ok {
+				t.Error("the cache lacks a namespace")
 			}
 		})
 	}
@@ -320,7 +303,7 @@ func TestNotReady(t *testing.T) {
 		http.Error(w, "broken", http.StatusInternalServerError)
 	})
 	f("403", `namespaces is forbidden: no RBAC`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, apierrors.NewForbidden(Namespace.Resource(), "", fmt.Errorf("no RBAC")))
+		a.fail(w, r, apierrors.NewForbidden(Namespaces.Resource(), "", fmt.Errorf("no RBAC")))
 	})
 	f("hangs", errQuiet.Error(), func(_ *apiServer, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	f("hangs within a watch", errQuiet.Error(), func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
@@ -342,7 +325,9 @@ func TestNobodyListens(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
 	a.stop()
-	s.Start(t.Context())
+	if err := s.Follow(t.Context(), followed()...); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the reason is told", func() bool { return strings.Contains(s.Ready().Error(), "connection refused") })
 	a.start()
 	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
@@ -355,7 +340,7 @@ func TestQuietWatch(t *testing.T) {
 	a.put(namespace("one", "team", "a"))
 	var log logged
 	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	s.stores[0].timing.quiet = 100 * time.Millisecond
+	s.find(Namespaces.Kind).timing.quiet = 100 * time.Millisecond
 	var hang atomic.Bool
 	var hung atomic.Int32
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -397,7 +382,9 @@ func TestStop(t *testing.T) {
 		return true
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	s.Start(ctx)
+	if err := s.Follow(ctx, followed()...); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "watches are open", func() bool { return s.Ready() == nil && open.Load() == 2 })
 	cancel()
 	eventually(t, "watches are closed", func() bool { return open.Load() == 0 })
@@ -421,13 +408,15 @@ func TestTLS(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, &clientcmdapi.Cluster{
 		Server: server.URL, CertificateAuthorityData: pemOf(certificate.Raw),
 	})
-	s, err := New(Options{Kubeconfig: kubeconfig, Kinds: []*Kind{Namespace}})
+	s, err := New(Options{Kubeconfig: kubeconfig, kinds: []*Kind{configMap.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s.Start(ctx)
+	if err := s.Follow(ctx, followed()...); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
 	if a.count(func(r *http.Request) bool { return r.ProtoMajor != 2 }) > 0 {
 		t.Error("got requests of another version than HTTP/2, where bookmarks and pings share a connection")
@@ -460,21 +449,17 @@ func TestMetrics(t *testing.T) {
 		}
 		return names
 	}
-	before := names()
-	want(`fastadmit_cluster_synced{resource="namespaces"} 0`, `fastadmit_cluster_objects{resource="namespaces"} 0`,
-		`fastadmit_cluster_watch_failures_total{resource="configmaps"} 0`)
 	run(t, s)
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.Get(t.Context(), "three"); !apierrors.IsNotFound(err) {
+	before := names()
+	want(`fastadmit_cluster_watch_failures_total{resource="configmaps"} 0`)
+	n := namespacesIn(s)
+	if _, err := n.Get(t.Context(), "", "three"); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
 	want(`fastadmit_cluster_synced{resource="namespaces"} 1`, `fastadmit_cluster_objects{resource="namespaces"} 2`,
 		`fastadmit_cluster_objects{resource="configmaps"} 0`,
-		`fastadmit_cluster_live_requests_total{resource="namespaces",result="notfound"} 1`,
-		`fastadmit_cluster_live_requests_total{resource="namespaces",result="found"} 0`)
+		`fastadmit_cluster_live_requests_total{resource="namespaces",result="notfound",verb="get"} 1`,
+		`fastadmit_cluster_live_requests_total{resource="namespaces",result="done",verb="get"} 0`)
 	if after := names(); !slices.Equal(before, after) {
 		t.Errorf("series were added: %q, then %q", before, after)
 	}
@@ -483,7 +468,11 @@ func TestMetrics(t *testing.T) {
 	}
 
 	set = metrics.NewSet()
-	if _, err := New(Options{Embedded: true, Kinds: []*Kind{Namespace}, Metrics: set}); err != nil {
+	s, err := New(Options{Embedded: true, Metrics: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Follow(t.Context(), Namespaces.Watched(), Namespaces.Watched()); err != nil {
 		t.Fatal(err)
 	}
 	want(`fastadmit_cluster_synced{resource="namespaces"} 1`, `fastadmit_cluster_objects{resource="namespaces"} 4`)

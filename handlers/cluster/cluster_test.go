@@ -8,14 +8,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestRules(t *testing.T) {
-	rules, err := json.Marshal(Rules(Kinds()...))
+	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Namespaces.Called("create", "get"), SubjectAccessReviews.Called("create")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["namespaces"]}]`; string(rules) != want {
+	if want := `[{"verbs":["get","list","watch","create"],"apiGroups":[""],"resources":["namespaces"]},` +
+		`{"verbs":["update"],"apiGroups":[""],"resources":["resourcequotas/status"]},` +
+		`{"verbs":["create"],"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews"]}]`; string(rules) != want {
 		t.Errorf("got  %s\nwant %s", rules, want)
 	}
 }
@@ -28,11 +31,14 @@ func TestKinds(t *testing.T) {
 		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name) {
 			t.Errorf("%s: its object is a %v, %v, want a %s of %s", kind, types, err, kind.name, kind.version)
 		}
+		if kind.list == nil {
+			continue // there is nothing to keep
+		}
 		types, _, err = newScheme(Kinds()).ObjectKinds(kind.list)
 		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name+"List") {
 			t.Errorf("%s: its list is a %v, %v", kind, types, err)
 		}
-		if kind.trim == nil || kind.setDefaults == nil || seen[kind.String()] {
+		if kind.trim == nil || seen[kind.String()] {
 			t.Errorf("%s: it is not whole, or there twice", kind)
 		}
 		seen[kind.String()] = true
@@ -49,16 +55,17 @@ func TestKinds(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
+	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}})
 	s := a.newState(Options{})
 	run(t, s)
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n, c := namespacesIn(s), configMap.In(s.View(followed()...))
 	ctx := t.Context()
 	if got := testing.AllocsPerRun(1000, func() {
-		if labels, err := n.Labels(ctx, "one"); err != nil || labels["team"] != "a" {
-			t.Error(labels, err)
+		if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
+			t.Error(got, err)
+		}
+		if _, ok := c.Cached("one", "c"); !ok || len(c.List("one")) != 1 || len(c.List("two")) != 0 || len(n.List("")) != 1 {
+			t.Error("the cache lacks something")
 		}
 		if err := s.Ready(); err != nil {
 			t.Error(err)
@@ -68,19 +75,16 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-func BenchmarkLabels(b *testing.B) {
-	s, err := New(Options{Embedded: true, Kinds: []*Kind{Namespace}})
+func BenchmarkGet(b *testing.B) {
+	s, err := New(Options{Embedded: true})
 	if err != nil {
 		b.Fatal(err)
 	}
-	n, err := s.Namespaces()
-	if err != nil {
-		b.Fatal(err)
-	}
+	n := namespacesIn(s)
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := n.Labels(ctx, "default"); err != nil {
+		if _, err := n.Get(ctx, "", "default"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -98,9 +102,9 @@ func BenchmarkCache(b *testing.B) {
 			}
 		})
 	}
-	whole := *Namespace
-	whole.trim = func(o any) (any, error) { return o, nil }
-	f("kept", Namespace)
+	whole := *Namespaces.Kind
+	whole.trim = func(o kruntime.Object) (kruntime.Object, error) { return o, nil }
+	f("kept", Namespaces.Kind)
 	f("whole", &whole)
 }
 

@@ -5,7 +5,7 @@
 //
 // Either from the API server, by list and watch as client-go's informers do it,
 // or from YAML and JSON files, or from what is built in, which is what a new
-// cluster has. Who asks sees no difference: client-go's listers over a cache.
+// cluster has. Who asks sees no difference.
 //
 // The cache of a cluster follows it. It is not ready before each kind was
 // listed once. From then on it answers, also when the API server is away, with
@@ -26,12 +26,14 @@
 //
 // # What it needs
 //
-// The verbs get, list and watch for each declared kind, cluster-wide: Rules.
+// A plugin declares its needs: the kinds that it has watched, and the requests
+// that it makes. It cannot do anything else, and Rules makes the RBAC rules of
+// them, which are cluster-wide.
 //
 // # Adding a kind
 //
-// A file like namespaces.go: a Kind, its place in Kinds, and a method of State
-// that gives its lister. The clients are client-go's REST clients with a scheme
-// of just these kinds. Its typed clients come with all of Kubernetes' API: they
-// double the size of the binary and the time that it takes to start.
+// A literal in kinds.go and its place in Kinds. The clients are client-go's REST
+// clients with a scheme of just these kinds. Its typed clients come with all of
+// Kubernetes' API: they double the size of the binary and the time that it takes
+// to start.
 package cluster

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/cache"
@@ -32,25 +31,38 @@ var embedded embed.FS
 // extensions are those of the files that are read, which kubectl -f takes too.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// read fills the stores with what is in files. The error joins all that is
-// wrong with them.
-func (s *State) read(o *Options, codecs serializer.CodecFactory) error {
+// read fills the stores with what is in files, or with the objects given. The
+// error joins all that is wrong with them.
+func (s *State) read() error {
 	r := &reader{
 		state:   s,
-		kinds:   append(Kinds(), o.Kinds...),
-		decoder: codecs.UniversalDeserializer(),
+		decoder: s.codecs().UniversalDeserializer(),
 		seen:    make(map[string]string),
 	}
-	if o.Embedded {
-		return r.readDir(embedded, "default", func(name string) string { return path.Join("embedded", name) })
+	var err error
+	switch dir := s.options.Dir; {
+	case dir != "":
+		err = r.readDir(os.DirFS(dir), ".", func(name string) string { return filepath.Join(dir, name) })
+	case s.options.Embedded:
+		err = r.readDir(embedded, "default", func(name string) string { return path.Join("embedded", name) })
+		s.find(Namespaces.Kind).files.imagined = true
 	}
-	return r.readDir(os.DirFS(o.Dir), ".", func(name string) string { return filepath.Join(o.Dir, name) })
+	for i, object := range s.options.Objects {
+		at := fmt.Sprintf("object %d", i)
+		r.readObject(at, object, fmt.Errorf("got a %T, want one of %s", object, r.known()))
+	}
+	if err = errors.Join(append([]error{err}, r.errs...)...); err != nil {
+		return err
+	}
+	for _, store := range *s.stores.Load() {
+		store.sync.Do(func() { close(store.synced) })
+	}
+	return nil
 }
 
 // A reader reads files into stores.
 type reader struct {
 	state   *State
-	kinds   []*Kind // what files may have, needed or not
 	decoder runtime.Decoder
 	seen    map[string]string // where each object is
 	errs    []error
@@ -79,10 +91,7 @@ func (r *reader) readDir(files fs.FS, dir string, shown func(name string) string
 	if read == 0 {
 		return fmt.Errorf("cluster state: %s has no file that ends in one of %q", shown(""), extensions)
 	}
-	for _, store := range r.state.stores {
-		store.sync.Do(func() { close(store.synced) })
-	}
-	return errors.Join(r.errs...)
+	return nil
 }
 
 // readFile reads the documents of a file.
@@ -167,10 +176,13 @@ func (r *reader) readObject(at string, decoded runtime.Object, unknown error) {
 		}
 		return
 	}
-	for _, kind := range r.kinds {
+	for _, kind := range r.state.kinds {
+		if kind.list == nil {
+			continue // nothing is stored of it
+		}
 		switch reflect.TypeOf(decoded) {
 		case reflect.TypeOf(kind.object):
-			r.add(at, kind, decoded)
+			r.add(at, kind, decoded.(Object))
 			return
 		case reflect.TypeOf(kind.list):
 			items, err := meta.ExtractList(decoded)
@@ -178,7 +190,7 @@ func (r *reader) readObject(at string, decoded runtime.Object, unknown error) {
 				r.refuse(at, err)
 			}
 			for i, item := range items {
-				r.add(fmt.Sprintf("%s: items[%d]", at, i), kind, item)
+				r.add(fmt.Sprintf("%s: items[%d]", at, i), kind, item.(Object))
 			}
 			return
 		}
@@ -187,13 +199,8 @@ func (r *reader) readObject(at string, decoded runtime.Object, unknown error) {
 }
 
 // add puts an object into the store of its kind, if there is one.
-func (r *reader) add(at string, kind *Kind, object runtime.Object) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		r.refuse(at, err)
-		return
-	}
-	name := cache.MetaObjectToName(accessor)
+func (r *reader) add(at string, kind *Kind, object Object) {
+	name := cache.MetaObjectToName(object)
 	identity := fmt.Sprintf("%s %q", kind.name, name)
 	other, twice := r.seen[identity]
 	switch {
@@ -207,10 +214,11 @@ func (r *reader) add(at string, kind *Kind, object runtime.Object) {
 		r.refuse(at, fmt.Errorf("%s is also in %s", identity, other))
 	default:
 		r.seen[identity] = at
-		kind.setDefaults(object)
-		if store, err := r.state.store(kind); err == nil { // else no plugin needs it
-			r.refuse(at, store.Add(object))
+		object = object.DeepCopyObject().(Object)
+		if kind.setDefaults != nil {
+			kind.setDefaults(object)
 		}
+		r.refuse(at, r.state.find(kind).files.write(object))
 	}
 }
 
@@ -224,7 +232,10 @@ func (r *reader) refuse(at string, err error) {
 // known says of what kinds objects may be.
 func (r *reader) known() string {
 	var known []string
-	for _, kind := range r.kinds {
+	for _, kind := range r.state.kinds {
+		if kind.list == nil {
+			continue
+		}
 		known = append(known, fmt.Sprintf("%s (%s)", kind.name, kind.version))
 	}
 	slices.Sort(known)

@@ -31,18 +31,16 @@ import (
 
 // configMap is a kind that lives in namespaces, as later ones will: all that it
 // takes.
-var configMap = &Kind{
+var configMap = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ConfigMap",
 	resource:   "configmaps",
 	namespaced: true,
 	object:     &corev1.ConfigMap{},
 	list:       &corev1.ConfigMapList{},
-	trim: trimming(func(c *corev1.ConfigMap) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: trimMeta(&c.ObjectMeta)}
-	}),
-	setDefaults: func(runtime.Object) {},
-}
+}, func(c *corev1.ConfigMap) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: trimMeta(&c.ObjectMeta)}
+})
 
 // An apiServer speaks as kube-apiserver does where it is asked for namespaces
 // and ConfigMaps: get, list, watch, bookmarks, watch lists, expired versions.
@@ -73,7 +71,7 @@ type change struct {
 	event    watch.Event
 }
 
-var testKinds = map[string]*Kind{"namespaces": Namespace, "configmaps": configMap}
+var testKinds = map[string]*Kind{"namespaces": Namespaces.Kind, "configmaps": configMap.Kind}
 
 func newAPIServer(t *testing.T) *apiServer {
 	a := &apiServer{
@@ -373,18 +371,31 @@ var fastTiming = timing{
 	backoff: wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 5, Cap: 20 * time.Millisecond},
 }
 
+// followed are the needs of the tests.
+func followed() []Need {
+	return []Need{Namespaces.Watched(), configMap.Watched(), Namespaces.Watched()}
+}
+
+// namespacesIn returns the namespaces of a State.
+func namespacesIn(s *State) *Objects[*corev1.Namespace] {
+	return Namespaces.In(s.View(followed()...))
+}
+
 // newState returns a State of namespaces and ConfigMaps in the server, not
-// started.
+// followed yet.
 func (a *apiServer) newState(o Options) *State {
 	a.t.Helper()
 	o.Kubeconfig = a.kubeconfig()
-	o.Kinds = []*Kind{Namespace, configMap, Namespace}
+	o.kinds = []*Kind{configMap.Kind}
 	s, err := New(o)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	for _, store := range s.stores {
-		store.timing = fastTiming
+	for _, kind := range testKinds {
+		if err := s.Follow(a.t.Context(), kind.Called("get")); err != nil {
+			a.t.Fatal(err)
+		}
+		s.find(kind).timing = fastTiming
 	}
 	return s
 }

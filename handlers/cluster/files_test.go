@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 )
 
 // folder writes files, by name.
@@ -30,24 +29,22 @@ func folder(t *testing.T, files map[string]string) string {
 }
 
 // fromDir returns a State of namespaces and ConfigMaps in a folder, ready.
-func fromDir(t *testing.T, dir string) (*State, *Namespaces) {
+func fromDir(t *testing.T, dir string) (*State, *Objects[*corev1.Namespace]) {
 	t.Helper()
-	s, err := New(Options{Dir: dir, Kinds: []*Kind{Namespace, configMap}})
+	s, err := New(Options{Dir: dir, kinds: []*Kind{configMap.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Start(t.Context())
+	if err := s.Follow(t.Context(), followed()...); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Ready(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, n
+	return s, namespacesIn(s)
 }
 
 func TestDir(t *testing.T) {
@@ -93,13 +90,12 @@ items:
 		t.Fatal(err)
 	}
 	s, n := fromDir(t, dir)
-	all, err := n.Lister.List(labels.Everything())
-	if err != nil || len(all) != 6 {
-		t.Fatalf("got %d namespaces, %v, want 6", len(all), err)
+	if all := n.List(""); len(all) != 6 {
+		t.Fatalf("got %d namespaces, want 6", len(all))
 	}
 	f := func(name string, want labels.Set, phase corev1.NamespacePhase) {
 		t.Helper()
-		got, err := n.Get(t.Context(), name)
+		got, err := n.Get(t.Context(), "", name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return
@@ -119,26 +115,15 @@ items:
 	f("five", labels.Set{}, corev1.NamespaceActive)
 	f("six", labels.Set{}, corev1.NamespaceActive)
 
-	if _, err := n.Labels(t.Context(), "seven"); !apierrors.IsNotFound(err) || err.Error() != `namespaces "seven" not found` {
+	if _, err := n.Get(t.Context(), "", "seven"); !apierrors.IsNotFound(err) || err.Error() != `namespaces "seven" not found` {
 		t.Errorf("got %v, want what kube-apiserver would say", err)
 	}
-	store, err := s.store(configMap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err := corev1listers.NewConfigMapLister(store).ConfigMaps("one").Get("c"); err != nil || c.Data != nil {
+	maps := configMap.In(s.View(followed()...))
+	if c, err := maps.Get(t.Context(), "one", "c"); err != nil || c.Data != nil {
 		t.Errorf("got %v, %v, want a ConfigMap without data", c, err)
 	}
-}
-
-// TestDirOfMore has objects that no plugin needs now.
-func TestDirOfMore(t *testing.T) {
-	s, err := New(Options{Dir: folder(t, map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: one}"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Namespaces(); err == nil || err.Error() != "cluster state: namespaces are asked for, but not declared as needed" {
-		t.Errorf("got %v", err)
+	if c, err := maps.GetLive(t.Context(), "one", "c"); err != nil || c.Data["k"] != "v" {
+		t.Errorf("got %v, %v, want the whole ConfigMap", c, err)
 	}
 }
 
@@ -146,12 +131,13 @@ func TestDirIsWrong(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		dir := folder(t, map[string]string{"a.yaml": content})
-		_, err := New(Options{Dir: dir, Kinds: []*Kind{Namespace, configMap}})
+		_, err := New(Options{Dir: dir, kinds: []*Kind{configMap.Kind}})
 		if err == nil {
 			t.Errorf("%q: got no error, want %q", content, want)
 			return
 		}
-		if got := strings.ReplaceAll(err.Error(), dir, "DIR"); got != want {
+		known := (&reader{state: &State{kinds: append(Kinds(), configMap.Kind)}}).known()
+		if got := strings.NewReplacer(dir, "DIR", known, "KINDS").Replace(err.Error()); got != want {
 			t.Errorf("%q: got\n%s\nwant\n%s", content, got, want)
 		}
 	}
@@ -167,14 +153,14 @@ func TestDirIsWrong(t *testing.T) {
 		`cluster state: DIR/a.yaml:6: document 2: Namespace "one" is also in DIR/a.yaml:1: document 1`)
 	f(ns+"---\nkind: [\n",
 		"cluster state: DIR/a.yaml:5: document 2: yaml: line 6: did not find expected node content")
-	f("apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n",
-		`cluster state: DIR/a.yaml:1: document 1: got kind "Pod" of apiVersion "v1", want one of ConfigMap (v1), Namespace (v1), or a list of them`)
+	f("apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n",
+		`cluster state: DIR/a.yaml:1: document 1: got kind "Secret" of apiVersion "v1", want one of KINDS, or a list of them`)
 	f("apiVersion: v2\nkind: Namespace\n",
-		`cluster state: DIR/a.yaml:1: document 1: got kind "Namespace" of apiVersion "v2", want one of ConfigMap (v1), Namespace (v1), or a list of them`)
+		`cluster state: DIR/a.yaml:1: document 1: got kind "Namespace" of apiVersion "v2", want one of KINDS, or a list of them`)
 	f("kind: Namespace\nmetadata: {name: one, labels: {password: secret}}\n",
-		`cluster state: DIR/a.yaml:1: document 1: got kind "Namespace" of apiVersion "", want one of ConfigMap (v1), Namespace (v1), or a list of them`)
+		`cluster state: DIR/a.yaml:1: document 1: got kind "Namespace" of apiVersion "", want one of KINDS, or a list of them`)
 	f("apiVersion: v1\nkind: Status\n",
-		`cluster state: DIR/a.yaml:1: document 1: got kind "Status" of apiVersion "v1", want one of ConfigMap (v1), Namespace (v1), or a list of them`)
+		`cluster state: DIR/a.yaml:1: document 1: got kind "Status" of apiVersion "v1", want one of KINDS, or a list of them`)
 	f("apiVersion: a/b/c\nkind: Namespace\n",
 		`cluster state: DIR/a.yaml:1: document 1: unexpected GroupVersion string: a/b/c`)
 	f("apiVersion: v1\nkind: Namespace\n",
@@ -214,23 +200,23 @@ func FuzzDir(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"v1","kind":"List","items":[null,{},{"apiVersion":"v1","kind":"NamespaceList","items":[{}]}]}`))
 	f.Add([]byte("--- |\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		_, _ = New(Options{Dir: folder(t, map[string]string{"a.yaml": string(content)}), Kinds: []*Kind{Namespace, configMap}})
+		_, _ = New(Options{Dir: folder(t, map[string]string{"a.yaml": string(content)}), kinds: []*Kind{configMap.Kind}})
 	})
 }
 
 func TestEmbedded(t *testing.T) {
-	s, err := New(Options{Embedded: true, Kinds: []*Kind{Namespace}})
+	s, err := New(Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := s.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := namespacesIn(s)
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
-		if got, err := n.Labels(context.Background(), name); err != nil || got[corev1.LabelMetadataName] != name {
+		if got, ok := n.Cached("", name); !ok || got.Labels[corev1.LabelMetadataName] != name {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
+	}
+	if got, err := n.Get(t.Context(), "", "shop"); err != nil || got.Name != "shop" || got.Labels[corev1.LabelMetadataName] != "shop" {
+		t.Errorf("got %v, %v, want each namespace to exist", got, err)
 	}
 }
 
@@ -238,7 +224,6 @@ func TestOptionsAreWrong(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	f := func(o Options, want string) {
 		t.Helper()
-		o.Kinds = []*Kind{Namespace}
 		_, err := New(o)
 		if err == nil || !strings.HasPrefix(err.Error(), "cluster state: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want an error with %q", o, err, want)
@@ -255,14 +240,27 @@ func TestOptionsAreWrong(t *testing.T) {
 	f(Options{}, "/var/run/secrets/kubernetes.io/serviceaccount/token")
 }
 
-// TestNothingNeeded needs no cluster.
-func TestNothingNeeded(t *testing.T) {
-	s, err := New(Options{Kubeconfig: "/does/not/exist"})
-	if err != nil {
-		t.Fatal(err)
+// TestUndeclared asks for what is not among the needs.
+func TestUndeclared(t *testing.T) {
+	s, _ := fromDir(t, folder(t, map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: one}"}))
+	f := func(want string, ask func()) {
+		t.Helper()
+		defer func() {
+			if got := fmt.Sprint(recover()); got != want {
+				t.Errorf("got panic %s, want %s", got, want)
+			}
+		}()
+		ask()
 	}
-	s.Start(t.Context())
-	if err := s.Ready(); err != nil {
-		t.Error(err)
-	}
+	const not = " asked for, but not declared as needed"
+	f("cluster state: namespaces are"+not, func() { Namespaces.In(s.View(configMap.Watched())) })
+	called := Namespaces.In(s.View(Namespaces.Called("create")))
+	f("cluster state: watch of namespaces is"+not, func() { called.Cached("", "one") })
+	f("cluster state: watch of namespaces is"+not, func() { called.List("") })
+	f("cluster state: get of namespaces is"+not, func() { _, _ = called.GetLive(t.Context(), "", "one") })
+	f("cluster state: list of namespaces is"+not, func() { _, _ = called.ListLive(t.Context(), "") })
+	f("cluster state: update of namespaces/status is"+not, func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })
+	f("cluster state: create of namespaces is"+not, func() {
+		_, _ = Namespaces.In(s.View(Namespaces.Watched())).Create(t.Context(), &corev1.Namespace{})
+	})
 }

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -57,36 +56,38 @@ var defaultTiming = timing{
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }
 
-// connect gives each store a client for its kind. They share connections and
-// the limit of requests.
-func (s *State) connect(o *Options, codecs serializer.CodecFactory) error {
-	config, err := RESTConfig(o.Kubeconfig)
+// connect makes dial.
+func (s *State) connect() error {
+	o := &s.options
+	shared, err := RESTConfig(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	config.UserAgent = o.UserAgent
-	if config.UserAgent == "" {
-		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	shared.UserAgent = o.UserAgent
+	if shared.UserAgent == "" {
+		shared.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	config.ContentType = contentType
-	config.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
-	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
-	config.NegotiatedSerializer = codecs.WithoutConversion()
-	connections, err := rest.HTTPClientFor(config)
+	shared.ContentType = contentType
+	shared.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
+	shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
+	shared.NegotiatedSerializer = s.codecs().WithoutConversion()
+	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return fmt.Errorf("cluster state: cannot make a client: %w", err)
 	}
-	for _, store := range s.stores {
-		config := rest.CopyConfig(config)
-		config.GroupVersion = &store.kind.version
+	s.dial = func(kind *Kind) (rest.Interface, error) {
+		config := rest.CopyConfig(shared)
+		config.GroupVersion = &kind.version
 		config.APIPath = "/apis"
-		if store.kind.version.Group == "" {
+		if kind.version.Group == "" {
 			config.APIPath = "/api"
 		}
-		if store.client, err = rest.RESTClientForConfigAndClient(config, connections); err != nil {
-			return fmt.Errorf("cluster state: cannot make a client: %w", err)
+		client, err := rest.RESTClientForConfigAndClient(config, connections)
+		if err != nil {
+			return nil, fmt.Errorf("cluster state: cannot make a client for %s: %w", kind, err)
 		}
+		return client, nil
 	}
 	return nil
 }

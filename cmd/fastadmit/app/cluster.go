@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// syncMax bounds how long is waited for the state of the cluster.
+const syncMax = 30 * time.Second
+
+// knownCluster is what is known of the cluster. It is asked for from when
+// something first needs it.
+type knownCluster struct {
+	kubeconfig, dir string
+
+	// imagined says that a new cluster stands for one that is not named: nothing
+	// is served.
+	imagined bool
+	log      *slog.Logger // may be nil
+	metrics  *metrics.Set // may be nil
+
+	state      atomic.Pointer[cluster.State] // nil until it is needed
+	namespaces namespaces
+}
+
+// follow makes known what is needed, which is who needs it. It does not wait.
+func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []string) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	state := c.state.Load()
+	if state == nil {
+		var err error
+		state, err = cluster.New(cluster.Options{
+			Kubeconfig: c.kubeconfig,
+			Dir:        c.dir,
+			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",
+			UserAgent:  "fastadmit",
+			Log:        c.log,
+			Metrics:    c.metrics,
+		})
+		if err != nil {
+			return fmt.Errorf("cannot know the cluster, which is needed by %s: %w", strings.Join(who, ", "), err)
+		}
+		c.state.Store(state)
+	}
+	if err := state.Follow(ctx, needs...); err != nil {
+		return err
+	}
+	for _, need := range needs {
+		if need.Kind == cluster.Namespaces.Kind {
+			c.namespaces.known.Store(cluster.Namespaces.In(state.View(need)))
+		}
+	}
+	return nil
+}
+
+// await waits for what is followed.
+func (c *knownCluster) await(ctx context.Context) error {
+	state := c.state.Load()
+	if state == nil {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, syncMax)
+	defer cancel()
+	return state.Wait(waiting)
+}
+
+// ready says what is followed and not known yet.
+func (c *knownCluster) ready() error {
+	if state := c.state.Load(); state != nil {
+		return state.Ready()
+	}
+	return nil
+}
+
+// namespaces are those that selectors ask for.
+type namespaces struct {
+	known atomic.Pointer[cluster.Objects[*corev1.Namespace]]
+}
+
+// Labels implements match.Namespaces.
+func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
+	known := n.known.Load()
+	if known == nil {
+		return nil, errors.New("the cluster is not followed") // which comes before a chain is used
+	}
+	namespace, err := known.Get(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return namespace.Labels, nil
+}

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/VictoriaMetrics/metrics"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// Options say where what is known about the cluster comes from: Kubeconfig,
+// Dir, Embedded or Objects, and the cluster that the process runs in if none of
+// them is set.
+type Options struct {
+	Kubeconfig string           // file that says how to reach the API server
+	Dir        string           // folder with .yaml, .yml and .json files, read once
+	Embedded   bool             // the objects of a new cluster, without a cluster; every namespace exists
+	Objects    []runtime.Object // with their defaults, as an API server would return them
+	UserAgent  string           // how the API server's logs name this process; client-go's default if empty
+	Log        *slog.Logger     // may be nil
+	Metrics    *metrics.Set     // where series are made; may be nil
+
+	kinds []*Kind // beside those of Kinds
+}
+
+// A State is what is known about the cluster. Its methods may be called by
+// several goroutines.
+type State struct {
+	options Options
+	kinds   []*Kind
+
+	// dial returns a client for a kind, which shares connections and the limit of
+	// requests with all others; nil if there is no API server.
+	dial func(kind *Kind) (rest.Interface, error)
+
+	mu     sync.Mutex               // for those who add stores
+	stores atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
+}
+
+// New returns a State of what is in the files, which it reads, or of a cluster,
+// with which it does not speak yet. The error says what is wrong with the
+// options or, all at once, with the files.
+func New(o Options) (*State, error) {
+	sources := 0
+	for _, given := range []bool{o.Kubeconfig != "", o.Dir != "", o.Embedded, o.Objects != nil} {
+		if given {
+			sources++
+		}
+	}
+	if sources > 1 {
+		return nil, errors.New("cluster state: got more than one of a kubeconfig, a folder, objects and the embedded state, want one")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.NewSet()
+	}
+	s := &State{options: o, kinds: append(Kinds(), o.kinds...)}
+	s.stores.Store(new([]*store))
+	if o.Dir == "" && !o.Embedded && o.Objects == nil {
+		return s, s.connect()
+	}
+	for _, kind := range s.kinds {
+		if err := s.add(kind); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.read()
+}
+
+// add adds the store of a kind, if there is none.
+func (s *State) add(kind *Kind) error {
+	if s.find(kind) != nil {
+		return nil
+	}
+	store := newStore(kind, s.options.Log)
+	if s.dial == nil {
+		store.files = newStored(store)
+	} else {
+		client, err := s.dial(kind)
+		if err != nil {
+			return err
+		}
+		store.client = client
+	}
+	stores := append(slices.Clip(*s.stores.Load()), store)
+	s.stores.Store(&stores)
+	return nil
+}
+
+// find returns the store of a kind, nil if there is none.
+func (s *State) find(kind *Kind) *store {
+	for _, store := range *s.stores.Load() {
+		if store.kind == kind {
+			return store
+		}
+	}
+	return nil
+}
+
+// Follow begins to follow the kinds that are to be watched, as far as they are
+// not followed yet, until ctx ends. It does not wait. What was known then is
+// still answered, and what the cache lacks is still asked for.
+func (s *State) Follow(ctx context.Context, needs ...Need) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, need := range needs {
+		if err := s.add(need.Kind); err != nil {
+			return err
+		}
+		store := s.find(need.Kind)
+		if store.client != nil {
+			store.addLiveMetrics(s.options.Metrics, need.Verbs)
+		}
+		if need.isWatched() && !store.followed.Swap(true) {
+			store.addMetrics(s.options.Metrics)
+			if store.client != nil {
+				go store.follow(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// Ready returns nil once each kind that is followed was listed: from then on
+// the State answers, whatever becomes of the API server. The error before that
+// says which kinds were not, and what was wrong last. The case of nil allocates
+// nothing.
+func (s *State) Ready() error {
+	var errs []error
+	for _, store := range *s.stores.Load() {
+		if !store.isReady() {
+			errs = append(errs, store.unsynced())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Wait waits for Ready to return nil. If ctx ends before, the error is that of
+// Ready and of ctx.
+func (s *State) Wait(ctx context.Context) error {
+	for _, store := range *s.stores.Load() {
+		if store.isReady() {
+			continue
+		}
+		select {
+		case <-store.synced:
+		case <-ctx.Done():
+			return errors.Join(s.Ready(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// View returns the State as far as the needs go.
+func (s *State) View(needs ...Need) *View { return &View{state: s, needs: needs} }
+
+// codecs returns the codecs of what files may hold.
+func (s *State) codecs() serializer.CodecFactory {
+	return serializer.NewCodecFactory(newScheme(s.kinds), serializer.EnableStrict)
+}

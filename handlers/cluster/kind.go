@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A Kind is a kind of objects that may be asked for.
+type Kind struct {
+	version    schema.GroupVersion
+	name       string // as in the field "kind"
+	resource   string // as in a path of the API
+	namespaced bool
+
+	// object and list are empty ones. Of what is only created, such as a review,
+	// there are no lists.
+	object, list runtime.Object
+
+	// trim returns an object with the fields that the cache keeps. The object that
+	// it is given may become part of it.
+	trim func(runtime.Object) (runtime.Object, error)
+
+	// setDefaults adds what kube-apiserver adds to an object that it is sent, so
+	// that a file may hold what one would send; nil for nothing.
+	setDefaults func(runtime.Object)
+}
+
+// KindOf is the Kind of the objects of type T.
+type KindOf[T Object] struct{ *Kind }
+
+// define makes k a Kind of which the cache keeps what trim returns; nil for a
+// kind that is never listed.
+func define[T Object](k Kind, trim func(T) T) KindOf[T] {
+	k.trim = func(got runtime.Object) (runtime.Object, error) {
+		object, ok := got.(T)
+		if !ok {
+			return nil, fmt.Errorf("got a %T, want a %T", got, object)
+		}
+		return trim(object), nil
+	}
+	return KindOf[T]{&k}
+}
+
+// String returns the resource and its group, as in "namespaces" or
+// "storageclasses.storage.k8s.io".
+func (k *Kind) String() string { return k.Resource().String() }
+
+// Resource returns what the kind is called in paths of the API.
+func (k *Kind) Resource() schema.GroupResource { return k.GroupVersionResource().GroupResource() }
+
+// GroupVersionResource returns the same with the version that is asked for.
+func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
+	return k.version.WithResource(k.resource)
+}
+
+// Watched is the need to know all objects of the kind: they are followed, from
+// when the plugin is switched on.
+func (k *Kind) Watched() Need {
+	return Need{Kind: k, Verbs: []string{"get", "list", "watch"}}
+}
+
+// Called is the need to make requests of the API server: get, list, create or
+// update.
+func (k *Kind) Called(verbs ...string) Need { return Need{Kind: k, Verbs: verbs} }
+
+// CalledStatus is Called for the subresource status.
+func (k *Kind) CalledStatus(verbs ...string) Need {
+	return Need{Kind: k, SubResource: "status", Verbs: verbs}
+}
+
+// A Need is what somebody does with the objects of a kind. The methods of Kind
+// make them.
+type Need struct {
+	*Kind
+	SubResource string
+	Verbs       []string // of RBAC
+}
+
+func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(n.Verbs, "watch") }
+
+// Rules returns what the process must be allowed to do for these needs: the
+// rules of a ClusterRole, one for each resource, in the order given.
+func Rules(needs ...Need) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, need := range needs {
+		resource := need.resource
+		if need.SubResource != "" {
+			resource += "/" + need.SubResource
+		}
+		i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
+			return r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
+		})
+		if i < 0 {
+			i = len(rules)
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{need.version.Group}, Resources: []string{resource}})
+		}
+		for _, verb := range need.Verbs {
+			if !slices.Contains(rules[i].Verbs, verb) {
+				rules[i].Verbs = append(rules[i].Verbs, verb)
+			}
+		}
+	}
+	return rules
+}
+
+// newScheme returns a scheme that knows kinds, their lists, and lists of
+// anything.
+func newScheme(kinds []*Kind) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	core := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, core)
+	scheme.AddKnownTypes(core, &metav1.List{})
+	for _, kind := range kinds {
+		metav1.AddToGroupVersion(scheme, kind.version)
+		scheme.AddKnownTypes(kind.version, kind.object)
+		if kind.list != nil {
+			scheme.AddKnownTypes(kind.version, kind.list)
+		}
+	}
+	return scheme
+}

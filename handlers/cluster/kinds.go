@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Kinds returns all kinds there are.
+func Kinds() []*Kind {
+	return []*Kind{
+		CSIDrivers.Kind,
+		IngressClasses.Kind,
+		LimitRanges.Kind,
+		Namespaces.Kind,
+		Nodes.Kind,
+		PersistentVolumeClaims.Kind,
+		PersistentVolumes.Kind,
+		Pods.Kind,
+		PriorityClasses.Kind,
+		ResourceQuotas.Kind,
+		RuntimeClasses.Kind,
+		ServiceAccounts.Kind,
+		StorageClasses.Kind,
+		SubjectAccessReviews.Kind,
+	}
+}
+
+// lastApplied is kubectl's copy of the whole object, which no plugin reads
+// (k8s.io/api/core/v1 LastAppliedConfigAnnotation).
+const lastApplied = corev1.LastAppliedConfigAnnotation
+
+// trimMeta returns the metadata that tell which object it is, and which version.
+func trimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:              meta.Name,
+		Namespace:         meta.Namespace,
+		UID:               meta.UID,
+		ResourceVersion:   meta.ResourceVersion,
+		DeletionTimestamp: meta.DeletionTimestamp,
+	}
+}
+
+// trimAnnotated is trimMeta with the annotations.
+func trimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	delete(meta.Annotations, lastApplied)
+	trimmed := trimMeta(meta)
+	trimmed.Annotations = meta.Annotations
+	return trimmed
+}
+
+// trimClass is trimAnnotated with the time when the object was created: of
+// several defaults, the youngest counts.
+func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	trimmed := trimAnnotated(meta)
+	trimmed.CreationTimestamp = meta.CreationTimestamp
+	return trimmed
+}
+
+// Namespaces are known by their labels, annotations and phase.
+var Namespaces = define(Kind{
+	version:     corev1.SchemeGroupVersion,
+	name:        "Namespace",
+	resource:    "namespaces",
+	object:      &corev1.Namespace{},
+	list:        &corev1.NamespaceList{},
+	setDefaults: setDefaultsNamespace,
+}, func(n *corev1.Namespace) *corev1.Namespace {
+	trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Status: corev1.NamespaceStatus{Phase: n.Status.Phase}}
+	trimmed.Labels = n.Labels
+	return trimmed
+})
+
+// setDefaultsNamespace does as k8s.io/kubernetes pkg/apis/core/v1
+// SetDefaults_Namespace and SetDefaults_NamespaceStatus.
+func setDefaultsNamespace(object runtime.Object) {
+	n := object.(*corev1.Namespace)
+	if n.Labels == nil {
+		n.Labels = make(map[string]string)
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+	if n.Status.Phase == "" {
+		n.Status.Phase = corev1.NamespaceActive
+	}
+}
+
+// StorageClasses are known by their annotations, the time of their creation and
+// whether their volumes can grow.
+var StorageClasses = define(Kind{
+	version:  storagev1.SchemeGroupVersion,
+	name:     "StorageClass",
+	resource: "storageclasses",
+	object:   &storagev1.StorageClass{},
+	list:     &storagev1.StorageClassList{},
+}, func(c *storagev1.StorageClass) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: trimClass(&c.ObjectMeta), AllowVolumeExpansion: c.AllowVolumeExpansion}
+})
+
+// IngressClasses are known by their annotations and the time of their creation.
+var IngressClasses = define(Kind{
+	version:  networkingv1.SchemeGroupVersion,
+	name:     "IngressClass",
+	resource: "ingressclasses",
+	object:   &networkingv1.IngressClass{},
+	list:     &networkingv1.IngressClassList{},
+}, func(c *networkingv1.IngressClass) *networkingv1.IngressClass {
+	return &networkingv1.IngressClass{ObjectMeta: trimClass(&c.ObjectMeta)}
+})
+
+// PriorityClasses are known whole, but for their descriptions.
+var PriorityClasses = define(Kind{
+	version:  schedulingv1.SchemeGroupVersion,
+	name:     "PriorityClass",
+	resource: "priorityclasses",
+	object:   &schedulingv1.PriorityClass{},
+	list:     &schedulingv1.PriorityClassList{},
+	setDefaults: func(object runtime.Object) { // pkg/apis/scheduling/v1 SetDefaults_PriorityClass
+		if c := object.(*schedulingv1.PriorityClass); c.PreemptionPolicy == nil {
+			c.PreemptionPolicy = new(corev1.PreemptLowerPriority)
+		}
+	},
+}, func(c *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{
+		ObjectMeta: trimClass(&c.ObjectMeta), Value: c.Value, GlobalDefault: c.GlobalDefault, PreemptionPolicy: c.PreemptionPolicy,
+	}
+})
+
+// RuntimeClasses are known by their overhead and scheduling.
+var RuntimeClasses = define(Kind{
+	version:  nodev1.SchemeGroupVersion,
+	name:     "RuntimeClass",
+	resource: "runtimeclasses",
+	object:   &nodev1.RuntimeClass{},
+	list:     &nodev1.RuntimeClassList{},
+}, func(c *nodev1.RuntimeClass) *nodev1.RuntimeClass {
+	return &nodev1.RuntimeClass{ObjectMeta: trimMeta(&c.ObjectMeta), Overhead: c.Overhead, Scheduling: c.Scheduling}
+})
+
+// LimitRanges are known by their limits.
+var LimitRanges = define(Kind{
+	version:    corev1.SchemeGroupVersion,
+	name:       "LimitRange",
+	resource:   "limitranges",
+	namespaced: true,
+	object:     &corev1.LimitRange{},
+	list:       &corev1.LimitRangeList{},
+}, func(r *corev1.LimitRange) *corev1.LimitRange {
+	return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
+})
+
+// ResourceQuotas are known by their limits and what is used of them.
+var ResourceQuotas = define(Kind{
+	version:    corev1.SchemeGroupVersion,
+	name:       "ResourceQuota",
+	resource:   "resourcequotas",
+	namespaced: true,
+	object:     &corev1.ResourceQuota{},
+	list:       &corev1.ResourceQuotaList{},
+}, func(q *corev1.ResourceQuota) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta), Spec: q.Spec, Status: q.Status}
+})
+
+// ServiceAccounts are known by their annotations, the secrets that they name and
+// whether they mount a token.
+var ServiceAccounts = define(Kind{
+	version:    corev1.SchemeGroupVersion,
+	name:       "ServiceAccount",
+	resource:   "serviceaccounts",
+	namespaced: true,
+	object:     &corev1.ServiceAccount{},
+	list:       &corev1.ServiceAccountList{},
+}, func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		ObjectMeta: trimAnnotated(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
+		AutomountServiceAccountToken: a.AutomountServiceAccountToken,
+	}
+})
+
+// Nodes are known by their labels.
+var Nodes = define(Kind{
+	version:  corev1.SchemeGroupVersion,
+	name:     "Node",
+	resource: "nodes",
+	object:   &corev1.Node{},
+	list:     &corev1.NodeList{},
+}, func(n *corev1.Node) *corev1.Node {
+	trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
+	trimmed.Labels = n.Labels
+	return trimmed
+})
+
+// Pods are known by the node that they are on and their service account.
+var Pods = define(Kind{
+	version:    corev1.SchemeGroupVersion,
+	name:       "Pod",
+	resource:   "pods",
+	namespaced: true,
+	object:     &corev1.Pod{},
+	list:       &corev1.PodList{},
+}, func(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
+		NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName,
+	}}
+})
+
+// PersistentVolumeClaims are known by the volume that they are bound to.
+var PersistentVolumeClaims = define(Kind{
+	version:    corev1.SchemeGroupVersion,
+	name:       "PersistentVolumeClaim",
+	resource:   "persistentvolumeclaims",
+	namespaced: true,
+	object:     &corev1.PersistentVolumeClaim{},
+	list:       &corev1.PersistentVolumeClaimList{},
+}, func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: trimMeta(&c.ObjectMeta), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName},
+	}
+})
+
+// PersistentVolumes are known by where they come from.
+var PersistentVolumes = define(Kind{
+	version:  corev1.SchemeGroupVersion,
+	name:     "PersistentVolume",
+	resource: "persistentvolumes",
+	object:   &corev1.PersistentVolume{},
+	list:     &corev1.PersistentVolumeList{},
+}, func(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: trimMeta(&v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{
+		PersistentVolumeSource: v.Spec.PersistentVolumeSource,
+	}}
+})
+
+// CSIDrivers are known by the tokens that they ask for.
+var CSIDrivers = define(Kind{
+	version:  storagev1.SchemeGroupVersion,
+	name:     "CSIDriver",
+	resource: "csidrivers",
+	object:   &storagev1.CSIDriver{},
+	list:     &storagev1.CSIDriverList{},
+}, func(d *storagev1.CSIDriver) *storagev1.CSIDriver {
+	return &storagev1.CSIDriver{
+		ObjectMeta: trimMeta(&d.ObjectMeta), Spec: storagev1.CSIDriverSpec{TokenRequests: d.Spec.TokenRequests},
+	}
+})
+
+// SubjectAccessReviews ask whether somebody may do something. They are created,
+// and answered in their status.
+var SubjectAccessReviews = define[*authorizationv1.SubjectAccessReview](Kind{
+	version:  authorizationv1.SchemeGroupVersion,
+	name:     "SubjectAccessReview",
+	resource: "subjectaccessreviews",
+	object:   &authorizationv1.SubjectAccessReview{},
+}, nil)

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// getLive asks the API server for an object. One that has been created while it
+// was asked is found.
+func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Object, error) {
+	if s.client == nil {
+		return s.files.get(namespace, name)
+	}
+	what := s.named(namespace, name)
+	return s.share(ctx, "get "+what, what, func(ctx context.Context) (runtime.Object, error) {
+		object := s.kind.object.DeepCopyObject()
+		err := s.client.Get().NamespaceIfScoped(namespace, s.kind.namespaced).Resource(s.kind.resource).Name(name).Do(ctx).Into(object)
+		return object, s.counted(verbGet, what, err)
+	})
+}
+
+// listLive asks the API server for the objects of a namespace, or for all.
+func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object, error) {
+	if s.client == nil {
+		return s.files.list(namespace)
+	}
+	what := s.kind.String()
+	if namespace != "" {
+		what += fmt.Sprintf(" in %q", namespace)
+	}
+	return s.share(ctx, "list "+what, what, func(ctx context.Context) (runtime.Object, error) {
+		list := s.kind.list.DeepCopyObject()
+		err := s.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(s.kind.resource).Do(ctx).Into(list)
+		return list, s.counted(verbList, what, err)
+	})
+}
+
+// share makes a request of the API server once for all callers that wait at the
+// same time. Each waits as long as its own context allows; the request goes on
+// without the one that began it.
+func (s *store) share(ctx context.Context, key, what string, ask func(ctx context.Context) (runtime.Object, error)) (runtime.Object, error) {
+	for attempt := 0; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cluster state: cannot ask for %s: %w", what, err)
+		}
+		own := false
+		flight := s.flights.DoChan(key, func() (any, error) {
+			own = true
+			asking, cancel := context.WithTimeout(context.Background(), s.timing.live)
+			defer cancel()
+			return ask(asking)
+		})
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cluster state: no answer for %s in time: %w", what, ctx.Err())
+		case answer := <-flight:
+			if apierrors.IsNotFound(answer.Err) && !own && attempt == 0 {
+				// The API server may have looked before this call began, and the
+				// object may be new. Whatever is under way now is younger.
+				continue
+			}
+			if answer.Err != nil {
+				return nil, answer.Err
+			}
+			return answer.Val.(runtime.Object), nil
+		}
+	}
+}
+
+// create creates an object.
+func (s *store) create(ctx context.Context, object Object) (runtime.Object, error) {
+	if s.client == nil {
+		return s.files.create(object)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timing.live)
+	defer cancel()
+	created := s.kind.object.DeepCopyObject()
+	err := s.client.Post().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).Body(object).Do(ctx).Into(created)
+	return created, s.counted(verbCreate, s.named(object.GetNamespace(), object.GetName()), err)
+}
+
+// updateStatus replaces the status of an object.
+func (s *store) updateStatus(ctx context.Context, object Object) (runtime.Object, error) {
+	if s.client == nil {
+		return s.files.updateStatus(object)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timing.live)
+	defer cancel()
+	updated := s.kind.object.DeepCopyObject()
+	err := s.client.Put().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).
+		Name(object.GetName()).SubResource("status").Body(object).Do(ctx).Into(updated)
+	return updated, s.counted(verbUpdate, s.named(object.GetNamespace(), object.GetName()), err)
+}
+
+// named is how errors call an object.
+func (s *store) named(namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return fmt.Sprintf("%s %q", s.kind, name)
+}
+
+// counted counts a request. It returns the error with what it was about, unless
+// that is in the API server's own.
+func (s *store) counted(verb int, what string, err error) error {
+	if apierrors.IsUnexpectedServerError(err) {
+		err = errors.New(err.Error()) // a page of some proxy: its 404 says nothing about the object
+	}
+	result := failed
+	switch {
+	case err == nil:
+		result = done
+	case apierrors.IsNotFound(err):
+		result = notFound
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		result = conflict
+	default:
+		err = fmt.Errorf("cluster state: cannot %s %s: %w", verbs[verb], what, err)
+	}
+	s.live[verb][result].Inc()
+	return err
+}

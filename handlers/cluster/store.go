@@ -1,0 +1,256 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A store has the objects of a kind. It is the cache.ReflectorStore of its
+// watch.
+type store struct {
+	kind   *Kind
+	log    *slog.Logger
+	synced chan struct{} // closed when all objects were there for the first time
+	sync   sync.Once
+
+	mu      sync.RWMutex
+	buckets map[string]*bucket // by namespace, which is empty for objects in none
+	count   int
+
+	client   rest.Interface
+	files    *stored // instead of a client
+	followed atomic.Bool
+	timing   timing
+	flights  singleflight.Group // live requests under way, by what is asked for
+
+	began  time.Time
+	heard  atomic.Int64          // when the API server was heard last, in nanoseconds since began
+	fault  atomic.Pointer[error] // why it is not heard, nil if it is
+	faults *metrics.Counter
+	live   [len(verbs)][len(results)]*metrics.Counter
+}
+
+// A bucket has the objects of a namespace.
+type bucket struct {
+	objects map[string]Object   // by name
+	sorted  atomic.Pointer[any] // they as a slice of their type, nil since the last change
+}
+
+func newStore(kind *Kind, log *slog.Logger) *store {
+	return &store{
+		kind:    kind,
+		log:     log,
+		synced:  make(chan struct{}),
+		buckets: make(map[string]*bucket),
+		timing:  defaultTiming,
+		began:   time.Now(),
+	}
+}
+
+// Transformer has the reflector trim objects while it gathers them
+// (cache.TransformingStore).
+func (s *store) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return s.kind.trim(object.(runtime.Object)) }
+}
+
+// Add implements cache.ReflectorStore: the reflector adds what may be there
+// already.
+func (s *store) Add(object any) error {
+	trimmed, err := s.Transformer()(object)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(trimmed.(Object))
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(object any) error { return s.Add(object) }
+
+// Resync implements cache.ReflectorStore.
+func (s *store) Resync() error { return nil }
+
+// put adds or replaces an object.
+func (s *store) put(object Object) {
+	b := s.buckets[object.GetNamespace()]
+	if b == nil {
+		b = &bucket{objects: make(map[string]Object)}
+		s.buckets[object.GetNamespace()] = b
+	}
+	if _, ok := b.objects[object.GetName()]; !ok {
+		s.count++
+	}
+	b.objects[object.GetName()] = object
+	b.sorted.Store(nil)
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store) Delete(got any) error {
+	object, ok := got.(Object)
+	if !ok {
+		return fmt.Errorf("got a %T to delete, want one of %s", got, s.kind)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.buckets[object.GetNamespace()]
+	if b == nil || b.objects[object.GetName()] == nil {
+		return nil
+	}
+	s.count--
+	delete(b.objects, object.GetName())
+	b.sorted.Store(nil)
+	if len(b.objects) == 0 {
+		delete(s.buckets, object.GetNamespace())
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: it takes a list as all objects there
+// are.
+func (s *store) Replace(objects []any, _ string) error {
+	trimmed := make([]Object, 0, len(objects))
+	for _, object := range objects {
+		object, err := s.Transformer()(object)
+		if err != nil {
+			s.failed(err)
+			return err
+		}
+		trimmed = append(trimmed, object.(Object))
+	}
+	s.mu.Lock()
+	s.buckets, s.count = make(map[string]*bucket), 0
+	for _, object := range trimmed {
+		s.put(object)
+	}
+	s.mu.Unlock()
+	s.hear()
+	s.sync.Do(func() { close(s.synced) })
+	return nil
+}
+
+// lookup returns the object that the cache has, without allocating.
+func (s *store) lookup(namespace, name string) (Object, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	b := s.buckets[namespace]
+	if b == nil {
+		return nil, false
+	}
+	object, ok := b.objects[name]
+	return object, ok
+}
+
+// size returns how many objects the cache has.
+func (s *store) size() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.count
+}
+
+// isReady reports whether what is followed is known.
+func (s *store) isReady() bool { return !s.followed.Load() || s.isSynced() }
+
+func (s *store) isSynced() bool {
+	select {
+	case <-s.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// unsynced says why isSynced is false.
+func (s *store) unsynced() error {
+	err := errors.New("waiting for the API server")
+	if fault := s.fault.Load(); fault != nil {
+		err = *fault
+	}
+	return fmt.Errorf("cluster state: %s are not known yet: %w", s.kind, err)
+}
+
+// age returns how long ago the API server was heard, by a list, an event or a
+// bookmark: the state is as of then, or later.
+func (s *store) age() time.Duration {
+	return time.Since(s.began) - time.Duration(s.heard.Load())
+}
+
+// hear notes that the API server said what is.
+func (s *store) hear() {
+	s.heard.Store(int64(time.Since(s.began)))
+	if s.fault.Load() != nil && s.fault.Swap(nil) != nil {
+		s.log.Info("following the cluster again", "resource", s.kind.String())
+	}
+}
+
+// failed notes that the API server did not. The log has the first of several
+// failures, the counter each.
+func (s *store) failed(err error) {
+	s.faults.Inc()
+	if s.fault.Swap(&err) == nil {
+		s.log.Warn("cannot follow the cluster, going on with what is known", "resource", s.kind.String(), "error", err.Error())
+	}
+}
+
+// verbs and results are the values of the labels "verb" and "result".
+var (
+	verbs   = [...]string{"get", "list", "create", "update"}
+	results = [...]string{"done", "notfound", "conflict", "failed"}
+)
+
+const (
+	verbGet = iota // indexes of verbs
+	verbList
+	verbCreate
+	verbUpdate
+)
+
+const (
+	done = iota // indexes of results
+	notFound
+	conflict
+	failed
+)
+
+// addMetrics makes the series about the cache: those about the API server only
+// if there is one.
+func (s *store) addMetrics(set *metrics.Set) {
+	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_objects{resource=%q}`, s.kind), func() float64 { return float64(s.size()) })
+	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_synced{resource=%q}`, s.kind), func() float64 {
+		if s.isSynced() {
+			return 1
+		}
+		return 0
+	})
+	if s.client == nil {
+		return
+	}
+	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_state_age_seconds{resource=%q}`, s.kind), func() float64 { return s.age().Seconds() })
+	s.faults = set.NewCounter(fmt.Sprintf(`fastadmit_cluster_watch_failures_total{resource=%q}`, s.kind))
+}
+
+// addLiveMetrics makes the series about requests of the API server with the
+// verbs that are needed.
+func (s *store) addLiveMetrics(set *metrics.Set, needed []string) {
+	for i, verb := range verbs {
+		if !slices.Contains(needed, verb) || s.live[i][0] != nil {
+			continue
+		}
+		for j, result := range results {
+			s.live[i][j] = set.NewCounter(fmt.Sprintf(
+				`fastadmit_cluster_live_requests_total{resource=%q,result=%q,verb=%q}`, s.kind, result, verb))
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// stored stands for the API server where there is none: it has the objects of a
+// store with all their fields, and takes writes as an API server does.
+type stored struct {
+	store    *store
+	imagined bool // every name is that of an object
+
+	mu      sync.Mutex
+	objects map[cache.ObjectName]Object
+	version int // of the object that was written last
+}
+
+func newStored(s *store) *stored {
+	return &stored{store: s, objects: make(map[cache.ObjectName]Object)}
+}
+
+// errNoAPIServer is what comes of a request that no file can answer.
+var errNoAPIServer = errors.New("there is no API server to ask")
+
+// write stores an object as it is.
+func (s *stored) write(object Object) error {
+	kept := object.DeepCopyObject().(Object)
+	if given, err := strconv.Atoi(kept.GetResourceVersion()); err == nil {
+		s.version = max(s.version, given)
+	} else {
+		s.version++
+		kept.SetResourceVersion(strconv.Itoa(s.version))
+	}
+	s.objects[cache.MetaObjectToName(kept)] = kept
+	return s.store.Add(kept.DeepCopyObject())
+}
+
+func (s *stored) get(namespace, name string) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if object := s.objects[cache.NewObjectName(namespace, name)]; object != nil {
+		return object, nil
+	}
+	if !s.imagined {
+		return nil, apierrors.NewNotFound(s.store.kind.Resource(), name)
+	}
+	object := s.store.kind.object.DeepCopyObject().(Object)
+	object.SetName(name)
+	s.store.kind.setDefaults(object)
+	return object, nil
+}
+
+func (s *stored) list(namespace string) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var objects []runtime.Object
+	for name, object := range s.objects {
+		if namespace == "" || name.Namespace == namespace {
+			objects = append(objects, object)
+		}
+	}
+	list := s.store.kind.list.DeepCopyObject()
+	return list, meta.SetList(list, objects)
+}
+
+func (s *stored) create(object Object) (runtime.Object, error) {
+	kind := s.store.kind
+	if kind.list == nil {
+		return nil, fmt.Errorf("cluster state: cannot create %s: %w", kind, errNoAPIServer)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := cache.MetaObjectToName(object)
+	if s.objects[name] != nil {
+		return nil, apierrors.NewAlreadyExists(kind.Resource(), name.Name)
+	}
+	return s.replace(object)
+}
+
+func (s *stored) updateStatus(object Object) (runtime.Object, error) {
+	kind := s.store.kind
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := cache.MetaObjectToName(object)
+	switch now := s.objects[name]; {
+	case now == nil:
+		return nil, apierrors.NewNotFound(kind.Resource(), name.Name)
+	case object.GetResourceVersion() != "" && object.GetResourceVersion() != now.GetResourceVersion():
+		return nil, apierrors.NewConflict(kind.Resource(), name.Name, errors.New("the object has been modified"))
+	}
+	return s.replace(object)
+}
+
+// replace stores an object as a new version.
+func (s *stored) replace(object Object) (runtime.Object, error) {
+	object = object.DeepCopyObject().(Object)
+	object.SetResourceVersion("")
+	if s.store.kind.setDefaults != nil {
+		s.store.kind.setDefaults(object)
+	}
+	if err := s.write(object); err != nil {
+		return nil, err
+	}
+	return s.objects[cache.MetaObjectToName(object)], nil
+}

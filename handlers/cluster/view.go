@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// A View is a State as far as a plugin's needs go: what is not among them cannot
+// be asked for, so that what is declared is what is true.
+type View struct {
+	state *State
+	needs []Need
+}
+
+// Ready returns nil once all that is followed is known, without allocating. A
+// nil View, of a plugin without needs, is ready.
+func (v *View) Ready() error {
+	if v == nil {
+		return nil
+	}
+	return v.state.Ready()
+}
+
+// Object is what every object of the API is: T of Objects is a pointer to it.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Objects are the objects of a kind in a State. They are shared with everybody
+// who asks: they must not be changed, but may be kept. The namespace is empty
+// for objects that are in none.
+//
+// Methods that ask the API server do so before ctx ends, and no longer than half
+// of a webhook's default timeout. Their errors have the API server's
+// metav1.Status where it sent one; apierrors.IsNotFound is true only if it said
+// so. Where there is no API server, the files stand for it.
+type Objects[T Object] struct {
+	store   *store
+	needs   []Need // of this kind
+	watched bool
+}
+
+// In returns the objects of the kind. It panics if they are not among the needs
+// of the View, for then nobody follows them, and RBAC may not allow to.
+func (k KindOf[T]) In(v *View) *Objects[T] {
+	o := new(Objects[T])
+	for _, need := range v.needs {
+		if need.Kind == k.Kind {
+			o.needs = append(o.needs, need)
+			o.watched = o.watched || need.isWatched()
+		}
+	}
+	if o.store = v.state.find(k.Kind); o.needs == nil || o.store == nil {
+		panic(fmt.Sprintf("cluster state: %s are asked for, but not declared as needed", k))
+	}
+	return o
+}
+
+// must panics unless the verb is among the needs.
+func (o *Objects[T]) must(verb, subResource string) {
+	if !slices.ContainsFunc(o.needs, func(n Need) bool { return n.SubResource == subResource && slices.Contains(n.Verbs, verb) }) {
+		resource := o.store.kind.resource
+		if subResource != "" {
+			resource += "/" + subResource
+		}
+		panic(fmt.Sprintf("cluster state: %s of %s is asked for, but not declared as needed", verb, resource))
+	}
+}
+
+// Cached returns an object if the cache has it. It allocates nothing. The names
+// are not kept.
+func (o *Objects[T]) Cached(namespace, name string) (object T, ok bool) {
+	if !o.watched {
+		o.must("watch", "")
+	}
+	found, ok := o.store.lookup(namespace, name)
+	if !ok {
+		return object, false
+	}
+	return found.(T), true
+}
+
+// List returns the objects that the cache has in a namespace, or all of them if
+// it is empty, sorted by namespace and name. It allocates only if they changed
+// since it was called last. The caller must not change the slice.
+func (o *Objects[T]) List(namespace string) []T {
+	if !o.watched {
+		o.must("watch", "")
+	}
+	s := o.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.kind.namespaced && namespace == "" {
+		var all []T
+		for _, namespace := range slices.Sorted(maps.Keys(s.buckets)) {
+			all = append(all, sorted[T](s.buckets[namespace])...)
+		}
+		return all
+	}
+	return sorted[T](s.buckets[namespace])
+}
+
+// sorted returns the objects of a bucket by name.
+func sorted[T Object](b *bucket) []T {
+	if b == nil {
+		return nil
+	}
+	if sorted := b.sorted.Load(); sorted != nil {
+		return (*sorted).([]T)
+	}
+	objects := make([]T, 0, len(b.objects))
+	for _, name := range slices.Sorted(maps.Keys(b.objects)) {
+		objects = append(objects, b.objects[name].(T))
+	}
+	b.sorted.Store(new(any(objects)))
+	return objects
+}
+
+// Get returns an object from the cache, or else from the API server, with the
+// fields that the cache would keep. Where the cache has it, it allocates
+// nothing.
+func (o *Objects[T]) Get(ctx context.Context, namespace, name string) (object T, err error) {
+	if found, ok := o.Cached(namespace, name); ok {
+		return found, nil
+	}
+	live, err := o.GetLive(ctx, namespace, name)
+	if err != nil {
+		return object, err
+	}
+	trimmed, err := o.store.kind.trim(live.DeepCopyObject())
+	if err != nil {
+		return object, err
+	}
+	return trimmed.(T), nil
+}
+
+// GetLive returns an object with all its fields from the API server, whatever
+// the cache has. Who asks for the same at the same time shares a request.
+func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (object T, err error) {
+	o.must("get", "")
+	found, err := o.store.getLive(ctx, namespace, name)
+	if err != nil {
+		return object, err
+	}
+	return found.(T), nil
+}
+
+// ListLive returns the objects in a namespace, or all of them if it is empty,
+// with all their fields from the API server, whatever the cache has. Who asks
+// for the same at the same time shares a request.
+func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error) {
+	o.must("list", "")
+	list, err := o.store.listLive(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]T, 0, meta.LenList(list))
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		objects = append(objects, item.(T))
+		return nil
+	})
+	return objects, err
+}
+
+// Create creates an object and returns it as the API server does, which is how a
+// review, such as a SubjectAccessReview, is answered.
+func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error) {
+	o.must("create", "")
+	answer, err := o.store.create(ctx, object)
+	if err != nil {
+		return created, err
+	}
+	return answer.(T), nil
+}
+
+// UpdateStatus replaces the status of an object and returns the object. The error
+// is one for apierrors.IsConflict if the object's resource version is not the
+// current one.
+func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err error) {
+	o.must("update", "status")
+	answer, err := o.store.updateStatus(ctx, object)
+	if err != nil {
+		return updated, err
+	}
+	return answer.(T), nil
+}

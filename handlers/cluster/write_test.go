@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func quota(name string, used int64) *corev1.ResourceQuota {
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name}}
+	q.Status.Used = corev1.ResourceList{"pods": *resource.NewQuantity(used, resource.DecimalSI)}
+	return q
+}
+
+// TestFilesTakeWrites has files stand for an API server.
+func TestFilesTakeWrites(t *testing.T) {
+	s, err := New(Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"))
+	quotas, ctx := ResourceQuotas.In(view), t.Context()
+	created, err := quotas.Create(ctx, quota("q", 1))
+	if err != nil || created.ResourceVersion == "" {
+		t.Fatal(created, err)
+	}
+	if _, err := quotas.Create(ctx, quota("q", 1)); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("twice: got %v", err)
+	}
+	if _, err := quotas.Create(ctx, quota("p", 1)); err != nil {
+		t.Error(err)
+	}
+	changed := created.DeepCopy()
+	changed.Status.Used["pods"] = *resource.NewQuantity(2, resource.DecimalSI)
+	updated, err := quotas.UpdateStatus(ctx, changed)
+	if err != nil || updated.ResourceVersion == created.ResourceVersion || updated.Status.Used.Pods().Value() != 2 {
+		t.Errorf("got %v, %v", updated, err)
+	}
+	if _, err := quotas.UpdateStatus(ctx, changed); !apierrors.IsConflict(err) {
+		t.Errorf("an old version: got %v", err)
+	}
+	if _, err := quotas.UpdateStatus(ctx, quota("none", 1)); !apierrors.IsNotFound(err) {
+		t.Errorf("of nothing: got %v", err)
+	}
+	if got, ok := quotas.Cached("one", "q"); !ok || got.Status.Used.Pods().Value() != 2 {
+		t.Errorf("the cache has %v", got)
+	}
+	if got := quotas.List("one"); len(got) != 2 || got[0].Name != "p" {
+		t.Errorf("got %v, want both by name", got)
+	}
+	for namespace, want := range map[string]int{"": 2, "one": 2, "two": 0} {
+		if got, err := quotas.ListLive(ctx, namespace); err != nil || len(got) != want {
+			t.Errorf("%q: got %v, %v, want %d", namespace, got, err, want)
+		}
+	}
+	if created.Status.Used.Pods().Value() != 1 {
+		t.Error("what was returned before has changed")
+	}
+	if _, err := SubjectAccessReviews.In(view).Create(ctx, &authorizationv1.SubjectAccessReview{}); !errors.Is(err, errNoAPIServer) {
+		t.Errorf("got %v, want that there is nobody to ask", err)
+	}
+}
+
+// TestWrites sends writes to an API server.
+func TestWrites(t *testing.T) {
+	a := newAPIServer(t)
+	s := a.newState(Options{})
+	needs := []Need{Namespaces.Called("create", "list"), Namespaces.CalledStatus("update")}
+	if err := s.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	n := Namespaces.In(s.View(needs...))
+	var answer func(w http.ResponseWriter, r *http.Request)
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			return false
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Error(err)
+		}
+		answer(w, r)
+		return true
+	})
+	f := func(result int, code func(error) bool, do func(w http.ResponseWriter, r *http.Request)) {
+		t.Helper()
+		answer = do
+		before := [...]uint64{s.find(Namespaces.Kind).live[verbCreate][result].Get(), s.find(Namespaces.Kind).live[verbUpdate][result].Get()}
+		got, err := n.Create(t.Context(), namespace("one"))
+		if !code(err) || err == nil && got.Labels["answer"] != "POST /api/v1/namespaces" {
+			t.Errorf("create: got %v, %v", got, err)
+		}
+		got, err = n.UpdateStatus(t.Context(), namespace("one"))
+		if !code(err) || err == nil && got.Labels["answer"] != "PUT /api/v1/namespaces/one/status" {
+			t.Errorf("update: got %v, %v", got, err)
+		}
+		after := [...]uint64{s.find(Namespaces.Kind).live[verbCreate][result].Get(), s.find(Namespaces.Kind).live[verbUpdate][result].Get()}
+		if after[0] != before[0]+1 || after[1] != before[1]+1 {
+			t.Errorf("%s: counted %v, then %v", results[result], before, after)
+		}
+	}
+	f(done, func(err error) bool { return err == nil }, func(w http.ResponseWriter, r *http.Request) {
+		a.write(w, r, http.StatusOK, namespace("one", "answer", r.Method+" "+r.URL.Path))
+	})
+	f(conflict, apierrors.IsConflict, func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, apierrors.NewConflict(Namespaces.Resource(), "one", errors.New("modified")))
+	})
+	f(conflict, apierrors.IsAlreadyExists, func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, apierrors.NewAlreadyExists(Namespaces.Resource(), "one"))
+	})
+	f(failed, apierrors.IsForbidden, func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, apierrors.NewForbidden(Namespaces.Resource(), "one", errors.New("no RBAC")))
+	})
+	s.find(Namespaces.Kind).timing.live = 100 * time.Millisecond
+	f(failed, func(err error) bool {
+		return errors.Is(err, context.DeadlineExceeded) && strings.HasPrefix(err.Error(), "cluster state: cannot ")
+	}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+
+	s.find(Namespaces.Kind).timing.live = time.Minute
+	a.put(namespace("one"))
+	a.put(namespace("two"))
+	if got, err := n.ListLive(t.Context(), ""); err != nil || len(got) != 2 || got[0].ManagedFields == nil {
+		t.Errorf("got %v, %v, want both, whole", got, err)
+	}
+}
