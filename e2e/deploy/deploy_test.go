@@ -181,9 +181,12 @@ func (s *stand) registeredByOthers(t *testing.T) {
 	configuration := s.kubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
 	printed := run(t, nil, cluster.Binary, "manifests", "--config="+writeFile(t, "configuration.yaml", []byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
-	for range 2 { // the second time, the caBundle stays
-		s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
-		s.awaitWarning(t, o, "fastadmit.example.com")
+	s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	await(t, "the caBundle", func() error { return s.service("shop") })
+	s.awaitWarning(t, o, "fastadmit.example.com")
+	s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	if err := s.service("shop"); err != nil {
+		t.Errorf("applied again: %v", err)
 	}
 	if got := s.kubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
 		"validatingwebhookconfiguration.admissionregistration.k8s.io/fastadmit.example.com\n" {
