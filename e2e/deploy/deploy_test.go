@@ -17,6 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 const (
@@ -27,8 +29,8 @@ const (
 func TestDeploy(t *testing.T) {
 	s := startStand(t)
 	t.Run("accepted", s.accepted)
-	s.kubectl(t, "", "create", "namespace", "shop")
-	s.kubectl(t, "", "label", "namespace", "default", "team=a")
+	s.MustKubectl(t, "", "create", "namespace", "shop")
+	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
 	t.Run("own-certificate", s.ownCertificate)
 }
@@ -43,10 +45,10 @@ func (s *stand) accepted(t *testing.T) {
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("got presets %q, %v", presets, err)
 	}
-	s.kubectl(t, "", "create", "namespace", "fastadmit")
-	defer s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "create", "namespace", "fastadmit")
+	defer s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	certificate, _ := newCertificate(t)
-	authority := writeFile(t, "ca.crt", certificate)
+	authority := cluster.WriteFile(t, "ca.crt", certificate)
 	f := func(name, manifests string) {
 		t.Run(name, func(t *testing.T) {
 			var ours []string
@@ -59,7 +61,7 @@ func (s *stand) accepted(t *testing.T) {
 					ours = append(ours, document)
 				}
 			}
-			accepted := s.kubectl(t, strings.Join(ours, "\n---"), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			accepted := s.MustKubectl(t, strings.Join(ours, "\n---"), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 			if got := strings.Count(accepted, "(server dry run)"); got != len(ours) {
 				t.Errorf("got %d objects accepted, want %d:\n%s", got, len(ours), accepted)
 			}
@@ -88,7 +90,7 @@ func (s *stand) managed(t *testing.T) {
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -102,7 +104,7 @@ func (s *stand) managed(t *testing.T) {
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
 	s.removed(t)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // ownCertificate is managed for a certificate of the operator's own, which the
@@ -120,8 +122,8 @@ func (s *stand) ownCertificate(t *testing.T) {
 
 	o.values(t, o.documented(t, "yaml", "action: deny"))
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "a denial", func() error {
-		return wants(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
+	cluster.Await(t, "a denial", func() error {
+		return cluster.WantError(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
 	})
 	for _, namespace := range []string{"shop", "fastadmit", "kube-system"} {
 		if err := s.service(namespace); err != nil {
@@ -131,7 +133,7 @@ func (s *stand) ownCertificate(t *testing.T) {
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -142,12 +144,12 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.removed(t)
 
 	// Who deletes the namespace alone leaves no webhook either.
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	o.values(t, o.installed(t))
 	o.does(t, "create secret tls")
 	o.does(t, "helm upgrade", "own-certificate.yaml")
 	s.awaitWarning(t, o)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.removed(t)
 }
 
@@ -155,16 +157,16 @@ func (s *stand) ownCertificate(t *testing.T) {
 func (s *stand) recovers(t *testing.T, o *operator) {
 	t.Helper()
 	o.does(t, "kubectl delete mutatingwebhookconfigurations")
-	await(t, "writes to be let through", func() error { return wants(s.pulls(), "got imagePullPolicy IfNotPresent") })
+	cluster.Await(t, "writes to be let through", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "the webhooks to be back", s.pulls)
+	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
 func (s *stand) awaitNoNamespace(t *testing.T) {
 	t.Helper()
-	await(t, "the namespace to go", func() error {
+	cluster.Await(t, "the namespace to go", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "fastadmit", metav1.GetOptions{})
-		return wants(err, "not found")
+		return cluster.WantError(err, "not found")
 	})
 }
 
@@ -172,11 +174,11 @@ func (s *stand) awaitNoNamespace(t *testing.T) {
 // says that it does.
 func (s *stand) awaitWarning(t *testing.T, o *operator) {
 	t.Helper()
-	await(t, "the registration", func() error {
+	cluster.Await(t, "the registration", func() error {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io")
 		return err
 	})
-	await(t, "a warning", func() error {
+	cluster.Await(t, "a warning", func() error {
 		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
 			return fmt.Errorf("got %s", said)
 		}
@@ -200,7 +202,7 @@ func (s *stand) newOperator(t *testing.T) *operator {
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": filepath.Join(binaries, "kubernetes/kubectl"),
+		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": cluster.Built("kubernetes/kubectl"),
 	} {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
@@ -268,7 +270,7 @@ func (o *operator) does(t *testing.T, words ...string) string {
 // removed checks that nothing calls fastadmit any more.
 func (s *stand) removed(t *testing.T) {
 	t.Helper()
-	await(t, "the webhooks to go", func() error {
+	cluster.Await(t, "the webhooks to go", func() error {
 		const kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
 		stdout, stderr, err := s.Kubectl(t, "", "get", kinds, "-l", "app.kubernetes.io/name=fastadmit", "-o", "name")
 		if stdout != "" {
@@ -312,7 +314,7 @@ func (s *stand) pulls() error {
 // names returns the names of fastadmit's pods.
 func (s *stand) names(t *testing.T) string {
 	t.Helper()
-	return s.kubectl(t, "", "get", "pods", "-n", "fastadmit", "-o", "name", "--sort-by=.metadata.name")
+	return s.MustKubectl(t, "", "get", "pods", "-n", "fastadmit", "-o", "name", "--sort-by=.metadata.name")
 }
 
 // withoutFailures makes Pods all the time, and checks that each was changed,
