@@ -26,6 +26,9 @@ const (
 	bodyBytes  = 30 << 20
 	chunkBytes = 1 << 10
 	chunkEvery = 10 * time.Millisecond
+
+	// answerMax is less than the 30 s after which any slow request is refused.
+	answerMax = 20 * time.Second
 )
 
 // A stranger is somebody who may not call.
@@ -92,8 +95,7 @@ func (s *stand) sentAway(t *testing.T, name string, code int, why string, who st
 
 	sent, response, err := s.callSlowly(t, strings.TrimPrefix(a.URL, "https://"), who)
 	if err != nil {
-		t.Errorf("%s: %v after %d bytes of the body", who.authorization, err, sent)
-		return
+		t.Fatalf("%s: %v after %d bytes of the body", who.authorization, err, sent)
 	}
 	var status metav1.Status
 	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
@@ -133,6 +135,9 @@ func (s *stand) callSlowly(t *testing.T, address string, who stranger) (sent int
 		return 0, nil, err
 	}
 	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(answerMax)); err != nil {
+		return 0, nil, err
+	}
 	header := fmt.Sprintf("POST /validate?timeout=10s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n", address, bodyBytes)
 	if who.authorization != "" {
 		header += "Authorization: " + who.authorization + "\r\n"
