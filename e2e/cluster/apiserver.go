@@ -70,6 +70,7 @@ type APIServer struct {
 	name      string
 	audit     string
 	mapper    meta.ResettableRESTMapper
+	t         testing.TB // with which it ends
 	process   *Process
 	arguments []string
 }
@@ -99,7 +100,7 @@ rules: [{level: Metadata}]
 // StartAPIServer starts an API server, which ends with the test.
 func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	t.Helper()
-	s := &APIServer{name: cmp.Or(o.Name, "apiserver"), audit: filepath.Join(t.TempDir(), "audit.log")}
+	s := &APIServer{t: t, name: cmp.Or(o.Name, "apiserver"), audit: filepath.Join(t.TempDir(), "audit.log")}
 	host, port, err := net.SplitHostPort(FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
@@ -141,12 +142,12 @@ func off(on []string) string {
 	return all
 }
 
-// Restart ends the API server as Kubernetes does, and starts it again.
-func (s *APIServer) Restart(t testing.TB) {
-	t.Helper()
-	s.process.Stop(t)
-	s.process = Start(t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
-	s.process.await(t, s.Ready)
+// Restart ends the API server as Kubernetes does, and starts it again. It still
+// ends with the test that it was started with.
+func (s *APIServer) Restart() {
+	s.process.Stop(s.t)
+	s.process = Start(s.t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
+	s.process.await(s.t, s.Ready)
 }
 
 // Ready returns why the server is not ready.
