@@ -46,7 +46,7 @@ func lockNetwork(t *testing.T) error {
 	}
 	for line := range strings.Lines(listed) {
 		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, prefix) {
-			_, err = ip("netns", "delete", name)
+			err = errors.Join(err, removeNamespace(name))
 		}
 	}
 	probe := prefix + "0"
@@ -54,8 +54,15 @@ func lockNetwork(t *testing.T) error {
 		return errors.Join(err, added)
 	}
 	_, executed := ip("netns", "exec", probe, "true")
-	_, deleted := ip("netns", "delete", probe)
-	return errors.Join(err, executed, deleted)
+	return errors.Join(err, executed, removeNamespace(probe))
+}
+
+// removeNamespace removes a network namespace, and before it the interface that
+// leads there: by itself that would go some time later.
+func removeNamespace(name string) error {
+	_, _ = ip("link", "delete", name) // an error means that there is none
+	_, err := ip("netns", "delete", name)
+	return err
 }
 
 // ip runs Debian's ip and returns what it prints.
@@ -76,8 +83,7 @@ func addNamespace(t *testing.T, number int) (name, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The interfaces go with it.
-		if _, err := ip("netns", "delete", name); err != nil {
+		if err := removeNamespace(name); err != nil {
 			t.Error(err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -114,6 +115,9 @@ func (s *stream) send(number int) error {
 	return err
 }
 
+// digits are ports and the like, in which errors differ that are of one kind.
+var digits = regexp.MustCompile(`[0-9]{3,}`)
+
 // setDown says that there will be no API server in a moment, or that there is
 // one again.
 func (s *stream) setDown(down bool) {
@@ -139,7 +143,7 @@ func (s *stream) note(err error, down bool) {
 	} else {
 		s.lost++
 	}
-	s.texts[err.Error()]++
+	s.texts[digits.ReplaceAllString(err.Error(), "#")]++
 }
 
 // newPod returns a Pod to which a plugin adds tolerations, or one that another
