@@ -49,18 +49,23 @@ func lockNetwork(t *testing.T) error {
 			err = errors.Join(err, removeNamespace(name))
 		}
 	}
-	probe := prefix + "0"
-	if _, added := ip("netns", "add", probe); added != nil {
-		return errors.Join(err, added)
+	probe := namespaceName(0)
+	if err := errors.Join(err, makeNamespace(0)); err != nil {
+		_ = removeNamespace(probe) // as far as there is one
+		return err
 	}
-	_, executed := ip("netns", "exec", probe, "true")
-	return errors.Join(err, executed, removeNamespace(probe))
+	_, err = ip("netns", "exec", probe, "true")
+	return errors.Join(err, removeNamespace(probe))
 }
+
+// namespaceName and address are those of the pod of that number.
+func namespaceName(number int) string { return fmt.Sprintf("%s%d", prefix, number) }
+func address(number int) string       { return fmt.Sprintf("%s.%d.2", subnet, number) }
 
 // removeNamespace removes a network namespace, and before it the interface that
 // leads there: by itself that would go some time later.
 func removeNamespace(name string) error {
-	_, _ = ip("link", "delete", name) // an error means that there is none
+	_, _ = ip("link", "delete", name) // fails if there is none
 	_, err := ip("netns", "delete", name)
 	return err
 }
@@ -74,32 +79,36 @@ func ip(arguments ...string) (string, error) {
 	return string(printed), nil
 }
 
-// addNamespace makes a network namespace with an address of its own, until the
-// test ends.
-func addNamespace(t *testing.T, number int) (name, address string) {
+// addNamespace makes the network namespace of a pod, until the test ends.
+func addNamespace(t *testing.T, number int) {
 	t.Helper()
-	name, address = fmt.Sprintf("%s%d", prefix, number), fmt.Sprintf("%s.%d.2", subnet, number)
-	if _, err := ip("netns", "add", name); err != nil {
-		t.Fatal(err)
-	}
+	err := makeNamespace(number)
 	t.Cleanup(func() {
-		if err := removeNamespace(name); err != nil {
+		if err := removeNamespace(namespaceName(number)); err != nil {
 			t.Error(err)
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeNamespace(number int) error {
+	name := namespaceName(number)
 	for _, command := range []string{
+		fmt.Sprintf("netns add %s", name),
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %s", name, name),
 		fmt.Sprintf("address add %s.%d.1/30 dev %s", subnet, number, name),
 		fmt.Sprintf("link set %s up", name),
-		fmt.Sprintf("-netns %s address add %s/30 dev eth0", name, address),
+		fmt.Sprintf("-netns %s address add %s/30 dev eth0", name, address(number)),
 		fmt.Sprintf("-netns %s link set eth0 up", name),
 		fmt.Sprintf("-netns %s link set lo up", name),
 	} {
 		if _, err := ip(strings.Fields(command)...); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
-	return name, address
+	return nil
 }
 
 // connections returns how many connections a process's network namespace has

@@ -82,9 +82,10 @@ func (p *pods) certificate(t *testing.T) map[string][]byte {
 func (p *pods) start(t *testing.T, binary string, flags ...string) *pod {
 	t.Helper()
 	p.started++
-	name, address := addNamespace(t, p.started)
-	n := &pod{address: address, command: append([]string{"ip", "netns", "exec", name, binary, "serve",
-		"--bind-address", address, "--secure-port", fmt.Sprint(podPort), "--metrics-bind-address", address + ":8080",
+	addNamespace(t, p.started)
+	at := address(p.started)
+	n := &pod{address: at, command: append([]string{"ip", "netns", "exec", namespaceName(p.started), binary, "serve",
+		"--bind-address", at, "--secure-port", fmt.Sprint(podPort), "--metrics-bind-address", at + ":8080",
 		"--tls-cert-file", filepath.Join(p.files, "tls.crt"), "--tls-private-key-file", filepath.Join(p.files, "tls.key"),
 		"--config", filepath.Join(p.files, "config.yaml"), "--shutdown-delay-duration", shutdownDelay.String()}, flags...)}
 	p.all = append(p.all, n)
