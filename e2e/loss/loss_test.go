@@ -137,6 +137,7 @@ func (s *stand) works() error {
 
 // try has an event happen to two new replicas, and counts.
 func (s *stand) try(t *testing.T, place int, e *event) {
+	defer s.clear(t)
 	for range 2 {
 		s.start(t, cmp.Or(e.binary, cluster.Binary), e.flags...)
 	}
@@ -160,12 +161,16 @@ func (s *stand) try(t *testing.T, place int, e *event) {
 	if row.Lost > lostMax || row.MutationsMissed > 0 || row.ValidationsMissed > 0 {
 		t.Errorf("got %+v", row)
 	}
-	// So that the next row begins with connections of its own.
-	all := slices.Clone(s.all)
-	s.remove(t, all...)
-	for _, n := range all {
+}
+
+// clear removes all pods, so that the next row begins with connections of its
+// own.
+func (s *stand) clear(t *testing.T) {
+	for _, n := range s.all {
 		n.Kill()
 	}
+	s.all = nil
+	s.publish(t)
 }
 
 func (s *stand) nothing(*testing.T) int {

@@ -129,13 +129,7 @@ func (p *pods) delete(t *testing.T, n *pod) {
 	n.ready, n.terminating = false, true
 	p.publish(t)
 	<-ended
-	p.remove(t, n)
-}
-
-// remove removes pods that have ended, or are not to be called any more.
-func (p *pods) remove(t *testing.T, gone ...*pod) {
-	t.Helper()
-	p.all = slices.DeleteFunc(p.all, func(n *pod) bool { return slices.Contains(gone, n) })
+	p.all = slices.DeleteFunc(p.all, func(other *pod) bool { return other == n })
 	p.publish(t)
 }
 
