@@ -30,8 +30,8 @@ const (
 func TestDeploy(t *testing.T) {
 	s := startStand(t)
 	t.Run("accepted", s.accepted)
-	s.kubectl(t, "", "create", "namespace", "shop")
-	s.kubectl(t, "", "label", "namespace", "default", "team=a")
+	s.MustKubectl(t, "", "create", "namespace", "shop")
+	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
 	t.Run("own-certificate", s.ownCertificate)
 	t.Run("registered-by-others", s.registeredByOthers)
@@ -52,9 +52,9 @@ func (s *stand) define(t *testing.T) {
 		if err := json.Unmarshal([]byte(run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
-		s.kubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
+		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
 	}
-	s.kubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
+	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
 }
 
 // accepted asks the API server for what it says to the chart with each preset,
@@ -65,10 +65,10 @@ func (s *stand) accepted(t *testing.T) {
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("got presets %q, %v", presets, err)
 	}
-	s.kubectl(t, "", "create", "namespace", "fastadmit")
-	defer s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "create", "namespace", "fastadmit")
+	defer s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	certificate, _ := newCertificate(t)
-	authority := writeFile(t, "ca.crt", certificate)
+	authority := cluster.WriteFile(t, "ca.crt", certificate)
 	f := func(name, manifests string) {
 		t.Run(name, func(t *testing.T) {
 			want := 0
@@ -77,7 +77,7 @@ func (s *stand) accepted(t *testing.T) {
 					want++
 				}
 			}
-			accepted := s.kubectl(t, manifests, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			accepted := s.MustKubectl(t, manifests, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 			if got := strings.Count(accepted, "(server dry run)"); got != want {
 				t.Errorf("got %d objects accepted, want %d:\n%s", got, want, accepted)
 			}
@@ -106,7 +106,7 @@ func (s *stand) managed(t *testing.T) {
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -120,7 +120,7 @@ func (s *stand) managed(t *testing.T) {
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
 	s.removed(t)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // ownCertificate is managed for a certificate of the operator's own, which the
@@ -138,8 +138,8 @@ func (s *stand) ownCertificate(t *testing.T) {
 
 	o.values(t, o.documented(t, "yaml", "action: deny"))
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "a denial", func() error {
-		return wants(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
+	cluster.Await(t, "a denial", func() error {
+		return cluster.WantError(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
 	})
 	for _, namespace := range []string{"shop", "fastadmit", "kube-system"} {
 		if err := s.service(namespace); err != nil {
@@ -149,7 +149,7 @@ func (s *stand) ownCertificate(t *testing.T) {
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -160,12 +160,12 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.removed(t)
 
 	// Who deletes the namespace alone leaves no webhook either.
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	o.values(t, o.installed(t))
 	o.does(t, "create secret tls")
 	o.does(t, "helm upgrade", "own-certificate.yaml")
 	s.awaitWarning(t, o, "fastadmit.io")
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.removed(t)
 }
 
@@ -178,40 +178,40 @@ func (s *stand) registeredByOthers(t *testing.T) {
 	s.startNode(t)
 	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
 	o.does(t, "--create-namespace")
-	configuration := s.kubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
-	printed := run(t, nil, cluster.Binary, "manifests", "--config="+writeFile(t, "configuration.yaml", []byte(configuration)))
+	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
+	printed := run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
-	s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
-	await(t, "the caBundle", func() error { return s.service("shop") })
+	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	cluster.Await(t, "the caBundle", func() error { return s.service("shop") })
 	s.awaitWarning(t, o, "fastadmit.example.com")
-	s.kubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
 	if err := s.service("shop"); err != nil {
 		t.Errorf("applied again: %v", err)
 	}
-	if got := s.kubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
+	if got := s.MustKubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
 		"validatingwebhookconfiguration.admissionregistration.k8s.io/fastadmit.example.com\n" {
 		t.Errorf("got %s, want none but that of the operator", got)
 	}
-	s.kubectl(t, theirs, "delete", "-f", "-")
+	s.MustKubectl(t, theirs, "delete", "-f", "-")
 	o.does(t, "helm uninstall")
 	s.removed(t)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // recovers takes the webhooks away, and puts them back.
 func (s *stand) recovers(t *testing.T, o *operator) {
 	t.Helper()
 	o.does(t, "kubectl delete mutatingwebhookconfigurations")
-	await(t, "writes to be let through", func() error { return wants(s.pulls(), "got imagePullPolicy IfNotPresent") })
+	cluster.Await(t, "writes to be let through", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "the webhooks to be back", s.pulls)
+	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
 func (s *stand) awaitNoNamespace(t *testing.T) {
 	t.Helper()
-	await(t, "the namespace to go", func() error {
+	cluster.Await(t, "the namespace to go", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "fastadmit", metav1.GetOptions{})
-		return wants(err, "not found")
+		return cluster.WantError(err, "not found")
 	})
 }
 
@@ -219,11 +219,11 @@ func (s *stand) awaitNoNamespace(t *testing.T) {
 // says that it does.
 func (s *stand) awaitWarning(t *testing.T, o *operator, configuration string) {
 	t.Helper()
-	await(t, "the registration", func() error {
+	cluster.Await(t, "the registration", func() error {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", configuration)
 		return err
 	})
-	await(t, "a warning", func() error {
+	cluster.Await(t, "a warning", func() error {
 		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
 			return fmt.Errorf("got %s", said)
 		}
@@ -247,7 +247,7 @@ func (s *stand) newOperator(t *testing.T) *operator {
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": filepath.Join(binaries, "kubernetes/kubectl"),
+		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": cluster.Built("kubernetes/kubectl"),
 	} {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
@@ -315,7 +315,7 @@ func (o *operator) does(t *testing.T, words ...string) string {
 // removed checks that nothing calls fastadmit any more.
 func (s *stand) removed(t *testing.T) {
 	t.Helper()
-	await(t, "the webhooks to go", func() error {
+	cluster.Await(t, "the webhooks to go", func() error {
 		const kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
 		stdout, stderr, err := s.Kubectl(t, "", "get", kinds, "-l", "app.kubernetes.io/name=fastadmit", "-o", "name")
 		if stdout != "" {

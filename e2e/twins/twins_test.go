@@ -58,8 +58,8 @@ func start(t *testing.T) *twins {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, "a", "a-off", "")
-	tw.off[1] = tw.etcd.StartAPIServer(t, "b", "b", "")
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a"})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b"})
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -83,11 +83,11 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	admission := ""
+	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names}
 	if on[0].Name == "EventRateLimit" {
-		admission = tw.admission
+		o.Flags = map[string]string{"admission-control-config-file": tw.admission}
 	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
+	a := tw.etcd.StartAPIServer(t, o)
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
