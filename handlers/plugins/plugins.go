@@ -6,6 +6,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
@@ -38,6 +39,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
+		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
