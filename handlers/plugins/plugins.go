@@ -6,6 +6,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
@@ -41,6 +42,7 @@ func InTree(options Options) []handlers.Plugin {
 		extendedresourcetoleration.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
