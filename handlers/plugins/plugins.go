@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
@@ -42,6 +43,7 @@ func InTree(options Options) []handlers.Plugin {
 		extendedresourcetoleration.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		persistentvolumeclaimresize.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
