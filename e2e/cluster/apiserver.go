@@ -61,8 +61,7 @@ const token = "e2e"
 
 // APIServer is a running kube-apiserver and clients for it. Everybody may do
 // everything there. It has the plugins that are on by default, less those that
-// a webhook is to stand in for and ServiceAccount, which names volumes at
-// random.
+// a webhook is to stand in for.
 type APIServer struct {
 	Config  *rest.Config
 	Client  kubernetes.Interface
@@ -100,13 +99,13 @@ func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, on .
 		"--audit-log-mode", "blocking-strict",
 		"--shutdown-delay-duration", "0",
 	}
-	off := "ServiceAccount"
+	var off []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if p.OnByDefault && !slices.Contains(on, p.Name) {
-			off += "," + p.Name
+			off = append(off, p.Name)
 		}
 	}
-	arguments = append(arguments, "--disable-admission-plugins", off)
+	arguments = append(arguments, "--disable-admission-plugins", strings.Join(off, ","))
 	for _, p := range on {
 		arguments = append(arguments, "--enable-admission-plugins", p)
 	}
