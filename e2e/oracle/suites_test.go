@@ -57,7 +57,7 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed)
+		removed, err := oracle.StartRemoved(s.removed, s.name, world)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
