@@ -115,6 +115,8 @@ func suites() []suite {
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		denyExec("DenyEscalatingExec"),
+		denyExec("DenyExecOnPrivileged"),
 		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},

@@ -7,6 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyescalatingexec"
+	"github.com/fastadmit/fastadmit/handlers/denyexeconprivileged"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
@@ -38,6 +40,8 @@ func InTree(options Options) []handlers.Plugin {
 		serviceaccount.Plugin(),
 		alwayspullimages.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		denyescalatingexec.Plugin(),
+		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
 		storageobjectinuseprotection.Plugin(),
