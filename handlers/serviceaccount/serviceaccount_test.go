@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -295,17 +292,21 @@ func TestEphemeralContainers(t *testing.T) {
 // TestWaits shows for how long a default account is waited for, which a new
 // namespace gets from a controller.
 func TestWaits(t *testing.T) {
+	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{account("other", "default")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Cluster...)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := func(name string, timeout, least, most time.Duration, denied bool) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
-			state, err := cluster.New(cluster.Options{Objects: []runtime.Object{account("other", name)}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			start := time.Now()
-			result := review(t, ctx, state, `{"spec":{"serviceAccountName":"`+name+`"}}`)
+			result := admitPod(t, ctx, handler, name)
 			if took := time.Since(start); took < least || took > most {
 				t.Errorf("%s: took %s, want %s to %s", name, took, least, most)
 			}
@@ -319,24 +320,18 @@ func TestWaits(t *testing.T) {
 	f("default", 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, false)
 }
 
-// review runs the plugin on a new Pod.
-func review(t *testing.T, ctx context.Context, state *cluster.State, pod string) handlers.Result {
+// admitPod admits a new Pod of that account.
+func admitPod(t *testing.T, ctx context.Context, handler handlers.Handler, account string) handlers.Result {
 	t.Helper()
-	if err := state.Follow(ctx, cluster.ServiceAccounts.Called("get")); err != nil {
-		t.Fatal(err)
-	}
-	handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Cluster...)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", pod)); err != nil {
+	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}],"serviceAccountName":"`+account+`"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	result := handler.Admit(ctx, review)
-	if result == (handlers.Result{}) && !strings.Contains(string(review.Object.Root().AppendJSON(nil)), tokenPath) {
-		t.Errorf("got %s, want the token in it", review.Object.Root().AppendJSON(nil))
+	got := string(review.Object.Root().AppendJSON(nil))
+	if allowed := result == (handlers.Result{}); allowed != strings.Contains(got, tokenPath) {
+		t.Errorf("allowed: %v, with %s", allowed, got)
 	}
 	return result
 }
@@ -344,45 +339,31 @@ func review(t *testing.T, ctx context.Context, state *cluster.State, pod string)
 // TestLive asks an API server for accounts that the cache does not have.
 func TestLive(t *testing.T) {
 	const missing, broken = http.StatusNotFound, http.StatusInternalServerError
-	f := func(name, want string, codes ...int) {
+	f := func(name, want string, failures ...int) {
 		t.Helper()
 		var asked atomic.Int64
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := handlertest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/api/v1/namespaces/namespace/serviceaccounts/"+name {
 				t.Errorf("asked for %s", r.URL)
 			}
-			w.Header().Set("Content-Type", "application/json")
-			if n := int(asked.Add(1)); n <= len(codes) {
-				w.WriteHeader(codes[n-1])
-				fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`,
-					map[int]string{missing: "NotFound", broken: "InternalError"}[codes[n-1]], codes[n-1])
+			if n := int(asked.Add(1)); n <= len(failures) {
+				handlertest.Failure(w, failures[n-1], map[int]string{missing: "NotFound", broken: "InternalError"}[failures[n-1]])
 				return
 			}
 			fmt.Fprintf(w, `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"namespace":"namespace","name":%q}}`, name)
-		}))
-		defer server.Close()
-		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"kind":"Config","apiVersion":"v1","current-context":"c",`+
-			`"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
-		if err != nil {
-			t.Fatal(err)
-		}
-		result := review(t, t.Context(), state, `{"spec":{"containers":[{}],"serviceAccountName":"`+name+`"}}`)
-		got := ""
+		})
+		result := admitPod(t, t.Context(), handler, name)
+		got, requests := "", len(failures)
 		switch {
 		case result.Denial != nil:
 			got = "denied: " + result.Denial.Message
 		case result.Err != nil:
 			got = "failed: " + result.Err.Error()
+		default:
+			requests++
 		}
-		if !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s after %v: got %q, want %q", name, codes, got, want)
-		}
-		if want := min(len(codes)+1, int(asked.Load())); want != int(asked.Load()) {
-			t.Errorf("%s after %v: asked %d times", name, codes, asked.Load())
+		if !strings.HasPrefix(got, want) || want == "" && got != "" || int(asked.Load()) != requests {
+			t.Errorf("%s after %v: got %q after %d requests, want %q after %d", name, failures, got, asked.Load(), want, requests)
 		}
 	}
 	f("web", "")

@@ -4,80 +4,62 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-// TestAPIServerFails shows that nothing is allowed, and nothing denied as
-// decided, where the Pod cannot be had.
-func TestAPIServerFails(t *testing.T) {
-	f := func(code int, reason string, cancelled, denied bool, want string) {
+// TestLive shows what becomes of a command by what the API server says about
+// the Pod: where it cannot tell, nothing is allowed, and nothing denied as
+// decided.
+func TestLive(t *testing.T) {
+	const path = "/api/v1/namespaces/shop/pods/web-8d7c59b89-4gqkq"
+	f := func(answer http.HandlerFunc, cancelled bool, want string) {
 		t.Helper()
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/api/v1/namespaces/shop/pods/web-8d7c59b89-4gqkq" {
+		handler := handlertest.LiveHandler(t, Plugin("name", "summary", true), func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != path {
 				t.Errorf("asked for %s", r.URL)
 			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the answer","reason":%q,"code":%d}`, reason, code)
-		}))
-		defer server.Close()
+			answer(w, r)
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if cancelled {
 			cancel()
 		}
-		result := validate(t, ctx, server.URL)
-		got := ""
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(corpus.MustRead("pods-exec-connect-v1-1.json")); err != nil {
+			t.Fatal(err)
+		}
+		result := handler.Validate(ctx, review)
+		got := "allowed"
 		switch {
 		case result.Denial != nil:
-			got = result.Denial.Message
+			got = "denied: " + result.Denial.Message
 		case result.Err != nil:
-			got = result.Err.Error()
+			got = "failed: " + result.Err.Error()
 		}
-		if (result.Denial != nil) != denied || !strings.Contains(got, want) || got == "" {
-			t.Errorf("%d %s: got %+v with %q, want %q", code, reason, result, got, want)
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	f(http.StatusNotFound, "NotFound", false, true, `pods "web-8d7c59b89-4gqkq" is forbidden: the answer`)
-	f(http.StatusInternalServerError, "InternalError", false, false, "error looking up pod shop/web-8d7c59b89-4gqkq: cluster state: cannot get pods")
-	f(http.StatusForbidden, "Forbidden", false, false, "error looking up pod shop/web-8d7c59b89-4gqkq: cluster state: cannot get pods")
-	f(http.StatusNotFound, "NotFound", true, false, "context canceled")
-}
-
-// validate asks the plugin about a recorded command, in a cluster with that API
-// server.
-func validate(t *testing.T, ctx context.Context, server string) handlers.Result {
-	t.Helper()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"kind":"Config","apiVersion":"v1","current-context":"c",`+
-		`"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server), 0o600); err != nil {
-		t.Fatal(err)
+	pod := func(spec string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"web-8d7c59b89-4gqkq"},"spec":%s}`, spec)
+		}
 	}
-	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
-	if err != nil {
-		t.Fatal(err)
+	failure := func(code int, reason string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { handlertest.Failure(w, code, reason) }
 	}
-	plugin := Plugin("name", "summary", true)
-	if err := state.Follow(t.Context(), plugin.Cluster...); err != nil {
-		t.Fatal(err)
-	}
-	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Cluster...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	review := codec.Acquire()
-	defer review.Release()
-	if err := review.Decode(corpus.MustRead("pods-exec-connect-v1-1.json")); err != nil {
-		t.Fatal(err)
-	}
-	return handler.Validate(ctx, review)
+	const failed = "failed: error looking up pod shop/web-8d7c59b89-4gqkq: "
+	f(pod(`{"containers":[{}]}`), false, "allowed")
+	f(pod(`{"hostPID":true,"containers":[{}]}`), false, "denied: ")
+	f(failure(http.StatusNotFound, "NotFound"), false, `denied: pods "web-8d7c59b89-4gqkq" is forbidden: `)
+	f(failure(http.StatusInternalServerError, "InternalError"), false, failed+"cluster state: cannot get pods")
+	f(failure(http.StatusForbidden, "Forbidden"), false, failed+"cluster state: cannot get pods")
+	f(pod(`{}`), true, failed)
 }
