@@ -57,7 +57,7 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed)
+		removed, err := oracle.StartRemoved(s.removed, s.name, world)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
@@ -117,12 +117,15 @@ func suites() []suite {
 		defaultIngressClass(),
 		defaultStorageClass(),
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		denyExec("DenyEscalatingExec"),
+		denyExec("DenyExecOnPrivileged"),
 		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
 		persistentVolumeClaimResize(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
 	}
 }

@@ -101,8 +101,17 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 		request.Operation, request.Object, request.OldObject, request.Options =
 			admission.Delete, nil, request.Object, &metav1.DeleteOptions{}
 	case c.Operation == string(admission.Connect):
-		request.Operation, request.Kind, request.Subresource = admission.Connect, gvk.GroupVersion().WithKind("PodAttachOptions"), "attach"
-		request.Object, request.Options = &corev1.PodAttachOptions{Stdout: true}, nil
+		request.Operation, request.Subresource, request.Options = admission.Connect, c.Connection(), nil
+		request.Object = map[string]runtime.Object{
+			"attach":      &corev1.PodAttachOptions{Stdout: true},
+			"exec":        &corev1.PodExecOptions{Stdout: true, Command: []string{"true"}},
+			"portforward": &corev1.PodPortForwardOptions{},
+		}[request.Subresource]
+		kinds, _, err := legacyscheme.Scheme.ObjectKinds(request.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Kind = kinds[0]
 		request.Object.GetObjectKind().SetGroupVersionKind(request.Kind)
 	}
 	return request

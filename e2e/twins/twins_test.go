@@ -342,7 +342,7 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
-			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
+			Name(object.GetName()).SubResource(c.Connection()).Param("stdout", "true").Param("command", "true").Do(ctx).Error()
 	case c.Old() != nil:
 		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
 	}

@@ -39,10 +39,13 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	for _, s := range tw.off {
-		for _, object := range []string{"Namespace " + workloadsHome, "Node node"} {
+		for _, object := range []string{"Namespace " + workloadsHome, "Node node", "ServiceAccount default"} {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 			u.SetName(name)
+			if isNamespaced(u) {
+				u.SetNamespace(workloadsHome)
+			}
 			if err := create(s, u); err != nil {
 				t.Fatal(err)
 			}

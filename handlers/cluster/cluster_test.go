@@ -111,6 +111,7 @@ func BenchmarkCache(b *testing.B) {
 		measure("whole", &whole)
 	}
 	f(Namespaces.Kind, 10_000, func(i int) wired { return wireNamespace(i) })
+	f(ServiceAccounts.Kind, 20_000, func(i int) wired { return wireServiceAccount(i) })
 	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
 	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
 }
@@ -165,6 +166,18 @@ func wireNamespace(i int) *corev1.Namespace {
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
 	}}
 	return n
+}
+
+// wireServiceAccount returns an account as a chart makes it for a workload with
+// rights in a cloud, two for each namespace.
+func wireServiceAccount(i int) *corev1.ServiceAccount {
+	meta := wireNamespace(i / 2).ObjectMeta
+	meta.Name, meta.Namespace = fmt.Sprintf("account-%d", i%2), meta.Name
+	meta.Annotations["iam.example.com/role"] = fmt.Sprintf("projects/team-%05d/roles/production", i)
+	return &corev1.ServiceAccount{
+		ObjectMeta: meta, Secrets: []corev1.ObjectReference{{Name: "account-token"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}
 }
 
 // wireStorageClass returns a class as a CSI driver's chart makes it.

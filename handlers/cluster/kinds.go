@@ -165,8 +165,13 @@ var ResourceQuotas = define(Kind{
 	return &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta), Spec: q.Spec, Status: q.Status}
 })
 
-// ServiceAccounts are known by their annotations, the secrets that they name and
-// whether they mount a token.
+// EnforceMountableSecretsAnnotation says whether pods may use only the secrets
+// that their service account names (k8s.io/kubernetes
+// plugin/pkg/admission/serviceaccount).
+const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// ServiceAccounts are known by the secrets that they name, the annotation
+// EnforceMountableSecretsAnnotation and whether they mount a token.
 var ServiceAccounts = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ServiceAccount",
@@ -175,10 +180,14 @@ var ServiceAccounts = define(Kind{
 	object:     &corev1.ServiceAccount{},
 	list:       &corev1.ServiceAccountList{},
 }, func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		ObjectMeta: trimAnnotated(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
+	trimmed := &corev1.ServiceAccount{
+		ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
 		AutomountServiceAccountToken: a.AutomountServiceAccountToken,
 	}
+	if value, ok := a.Annotations[EnforceMountableSecretsAnnotation]; ok {
+		trimmed.Annotations = map[string]string{EnforceMountableSecretsAnnotation: value}
+	}
+	return trimmed
 })
 
 // Nodes are known by their labels.

@@ -9,12 +9,15 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyescalatingexec"
+	"github.com/fastadmit/fastadmit/handlers/denyexeconprivileged"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
+	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
 
@@ -37,8 +40,11 @@ func InTree(options Options) []handlers.Plugin {
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		serviceaccount.Plugin(),
 		alwayspullimages.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		denyescalatingexec.Plugin(),
+		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
 		defaultstorageclass.Plugin(),

@@ -55,6 +55,7 @@ func everything(t testing.TB, selectors bool) *handlers.Chain {
 		t.Fatal(err)
 	}
 	put("state/namespaces.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+	put("state/accounts.yaml", "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web, namespace: shop}\n")
 
 	s := &selection{options: &options{inTree: plugins.DefaultOptions()}}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
