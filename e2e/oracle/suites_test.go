@@ -124,6 +124,7 @@ func suites() []suite {
 		persistentVolumeClaimResize(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
+		taintNodesByCondition(),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -37,6 +38,7 @@ func InTree(options Options) []handlers.Plugin {
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		eventratelimit.Plugin(),
