@@ -6,6 +6,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
 	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
@@ -46,6 +47,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
+		certificatesubjectrestriction.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
