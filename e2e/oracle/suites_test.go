@@ -114,6 +114,7 @@ func suites() []suite {
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
+		certificateSubjectRestriction(),
 		defaultIngressClass(),
 		defaultStorageClass(),
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
@@ -127,6 +128,7 @@ func suites() []suite {
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
+		taintNodesByCondition(),
 	}
 }
 

@@ -148,7 +148,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
-	// A namespace for each case: nobody has to delete anything.
+	// A namespace for each case: nobody has to delete what is in one.
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
@@ -273,6 +273,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
+		t.Cleanup(func() { remove(t, s, c.New()) })
 		before := c.Old()
 		if c.Operation != "" {
 			before = c.New()
@@ -293,6 +294,23 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	}
 	_, err = resource.Create(context.Background(), object, metav1.CreateOptions{})
 	return err
+}
+
+// remove deletes what a case wrote if it is there and in no namespace: nodes
+// would get pods of other tests.
+func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
+	t.Helper()
+	found, err := read(s, object)
+	if err != nil || found.GetNamespace() != "" {
+		return
+	}
+	resource, err := s.Resource(object)
+	if err == nil {
+		err = resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // compare sends the case to both and says how they differ.

@@ -6,6 +6,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
 	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
@@ -19,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -41,6 +43,7 @@ func InTree(options Options) []handlers.Plugin {
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		serviceaccount.Plugin(),
+		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		denyescalatingexec.Plugin(),
@@ -50,6 +53,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
+		certificatesubjectrestriction.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
