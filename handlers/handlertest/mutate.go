@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
@@ -49,7 +50,13 @@ func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 // all.
 func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
 	t.Helper()
-	chain := MustChain(t, plugin, config)
+	MutatesIn(t, nil, plugin, config, change, places...)
+}
+
+// MutatesIn is Mutates in a cluster that has the objects.
+func MutatesIn(t *testing.T, objects []runtime.Object, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
+	t.Helper()
+	chain := MustChain(t, plugin, config, objects...)
 	patched := 0
 	for _, name := range corpus.Names() {
 		body := corpus.MustRead(name)
