@@ -12,6 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
@@ -41,6 +42,7 @@ func InTree(options Options) []handlers.Plugin {
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		runtimeclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
