@@ -39,13 +39,11 @@ func Plugin() handlers.Plugin {
 		Validates:   true,
 		OnByDefault: true,
 		Cluster:     []cluster.Need{cluster.RuntimeClasses.Watched()},
-		New:         newHandler,
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{classes: cluster.RuntimeClasses.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil
+		},
 	}
-}
-
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
-	p := &plugin{classes: cluster.RuntimeClasses.In(setup.Cluster)}
-	return handlers.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil
 }
 
 type plugin struct {
