@@ -24,6 +24,8 @@ type suite struct {
 	variants []variant
 	// denies and changes say what the plugin does.
 	denies, changes bool
+	// message is the Message of all cases.
+	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
