@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/priority"
 	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
@@ -36,6 +37,7 @@ func InTree(options Options) []handlers.Plugin {
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		limitranger.Plugin(),
 		alwayspullimages.Plugin(),
 		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
