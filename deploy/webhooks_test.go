@@ -20,7 +20,7 @@ import (
 // release's ConfigMap.
 func manifests(t *testing.T, r release) release {
 	t.Helper()
-	return parse(t, run(t, "", binary, append([]string{"manifests"}, files(t, r)...)...))
+	return parse(t, run(t, binary, append([]string{"manifests"}, files(t, r)...)...))
 }
 
 // TestWebhooks compares the webhook configurations of the chart with those
@@ -177,14 +177,14 @@ func TestTable(t *testing.T) {
 func table(t *testing.T) map[string]handled {
 	t.Helper()
 	all := make(map[string]handled)
-	for line := range strings.Lines(run(t, "", binary, "plugins")) {
+	for line := range strings.Lines(run(t, binary, "plugins")) {
 		name, _, _ := strings.Cut(line, " ")
 		if name == "NAME" {
 			continue
 		}
 		admission := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: %s, configuration: %s}]}",
 			name, configurations[name])
-		printed := webhooks(t, parse(t, run(t, "", binary, "manifests", "--enable-admission-plugins="+name,
+		printed := webhooks(t, parse(t, run(t, binary, "manifests", "--enable-admission-plugins="+name,
 			"--admission-control-config-file="+writeFile(t, "admission.yaml", admission))))
 		var h handled
 		for _, w := range printed {

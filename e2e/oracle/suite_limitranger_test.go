@@ -95,7 +95,7 @@ func (g *generator) limited() *oracle.Case {
 		if g.in(12) {
 			c.Subresource = "status"
 		}
-		g.write(c, g.claim(), func() runtime.Object { return g.claim() })
+		g.write(c, g.limitedClaim(), func() runtime.Object { return g.limitedClaim() })
 	} else {
 		c = g.pod()
 		if pod, ok := c.Object.(*corev1.Pod); ok {
@@ -115,7 +115,7 @@ func (g *generator) limited() *oracle.Case {
 	return c
 }
 
-func (g *generator) claim() *corev1.PersistentVolumeClaim {
+func (g *generator) limitedClaim() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: g.metadata(), Spec: corev1.PersistentVolumeClaimSpec{
 		Resources: corev1.VolumeResourceRequirements{Requests: g.amounts(3), Limits: g.amounts(1)},
 	}}

@@ -112,7 +112,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 
 func resourceOf(gvk schema.GroupVersionKind) string {
 	resource := strings.ToLower(gvk.Kind) + "s"
-	if strings.HasSuffix(gvk.Kind, "Class") {
+	if strings.HasSuffix(gvk.Kind, "s") {
 		resource = strings.ToLower(gvk.Kind) + "es"
 	}
 	return resource

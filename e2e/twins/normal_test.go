@@ -27,7 +27,7 @@ var random = []struct {
 // shown returns the object, or the error, less what is random in it. Generate
 // is what its name was made from, empty if it was not.
 func shown(object *unstructured.Unstructured, err error, generate string) string {
-	text := ""
+	var text string
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &status):

@@ -58,8 +58,8 @@ func start(t *testing.T) *twins {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, "a", "a-off", "")
-	tw.off[1] = tw.etcd.StartAPIServer(t, "b", "b", "")
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a"})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b"})
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -83,11 +83,11 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	admission := ""
+	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names}
 	if on[0].Name == "EventRateLimit" {
-		admission = tw.admission
+		o.Flags = map[string]string{"admission-control-config-file": tw.admission}
 	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
+	a := tw.etcd.StartAPIServer(t, o)
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -161,7 +161,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for i := first; i < last; i++ {
 				row.Cases++
-				if difference := compare(t, on, &cases[i], namespace(p.Name, i)); difference != "" {
+				if difference := compare(t, on, &cases[i]); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
@@ -173,7 +173,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 // shared returns what the case is given that is in no namespace, and is there
 // for other cases too.
 func shared(c *tables.Case) []*unstructured.Unstructured {
-	return slices.DeleteFunc(c.GivenObjects(), func(object *unstructured.Unstructured) bool { return isNamespaced(object) })
+	return slices.DeleteFunc(c.GivenObjects(), isNamespaced)
 }
 
 // isNamespaced says whether an object that is given is in a namespace.
@@ -183,10 +183,16 @@ func isNamespaced(object *unstructured.Unstructured) bool {
 
 // give makes the objects until the test ends, and waits until fastadmit knows
 // what there is. The API server with the plugin on is started after this.
+//
+// Objects that say when they were created were created one after the other, on
+// both sides alike: the API server sets the time itself, in seconds.
 func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, s := range tw.off {
 		for _, object := range objects {
+			if created := object.GetCreationTimestamp(); !created.IsZero() {
+				time.Sleep(time.Second)
+			}
 			if err := create(s, object.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +280,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if before == nil {
 			continue
 		}
-		if err := create(s, before); err != nil {
+		if err := createWithStatus(s, before); err != nil {
 			t.Fatalf("%s: %v", c.About, err)
 		}
 	}
@@ -290,7 +296,7 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 }
 
 // compare sends the case to both and says how they differ.
-func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace string) string {
+func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {

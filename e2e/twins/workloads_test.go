@@ -51,7 +51,8 @@ func (tw *twins) workloads(t *testing.T) {
 	on := tw.with(t, about...)
 	row := tally.Row{Plugin: "all about pods", Test: "workloads"}
 	for _, s := range on {
-		s.StartControllerManager(t)
+		s.StartControllerManager(t, "deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
+			"job-controller", "cronjob-controller", "replicationcontroller-controller")
 		for _, c := range cases {
 			if err := createWithStatus(s, c.New()); err != nil {
 				t.Fatalf("%s: %v", c.About, err)

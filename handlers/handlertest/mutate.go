@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
@@ -41,22 +40,21 @@ func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
 }
 
-// Mutates runs a mutating plugin on every recorded review, each changed first
-// if change is not nil: what kube-apiserver's own plugins did to it may have
-// to be undone. It checks that the patch applies with kube-apiserver's own
+// Mutates is MutatesChain for a plugin that asks nothing about the cluster.
+func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
+	t.Helper()
+	MutatesChain(t, MustChain(t, plugin, config), change, places...)
+}
+
+// MutatesChain runs a mutating plugin on every recorded review, each changed
+// first if change is not nil: what kube-apiserver's own plugins did to it may
+// have to be undone. It checks that the patch applies with kube-apiserver's own
 // library and gives the object that the plugin made, that mutating the result
 // again changes nothing, and that every operation touches one of the places:
 // JSON Pointers, "*" for any token. It fails if the plugin changed nothing at
 // all.
-func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
+func MutatesChain(t *testing.T, chain *handlers.Chain, change func(body []byte) []byte, places ...string) {
 	t.Helper()
-	MutatesIn(t, nil, plugin, config, change, places...)
-}
-
-// MutatesIn is Mutates in a cluster that has the objects.
-func MutatesIn(t *testing.T, objects []runtime.Object, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
-	t.Helper()
-	chain := MustChain(t, plugin, config, objects...)
 	patched := 0
 	for _, name := range corpus.Names() {
 		body := corpus.MustRead(name)
@@ -70,7 +68,7 @@ func MutatesIn(t *testing.T, objects []runtime.Object, plugin handlers.Plugin, c
 		})
 	}
 	if patched == 0 {
-		t.Errorf("%s changed nothing in %d recordings", plugin.Name, len(corpus.Names()))
+		t.Errorf("%s changed nothing in %d recordings", chain.Plugins()[0].Name, len(corpus.Names()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package limitranger
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,11 +74,13 @@ func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.Limi
 		if items[i].Type != corev1.LimitTypeContainer {
 			continue
 		}
-		for resource, quantity := range of(&items[i]) {
+		defaults := of(&items[i])
+		for _, resource := range slices.Sorted(maps.Keys(defaults)) { // so that the patch is always the same
 			at[len(path)] = string(resource)
 			if pod.Get(at...).Exists() {
 				continue
 			}
+			quantity := defaults[resource]
 			pod.EnsureObject(path...)
 			pod.SetString(quantity.String(), at...)
 			set = append(set, string(resource))

@@ -46,7 +46,7 @@ func recorded() runtime.Object {
 }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesIn(t, []runtime.Object{recorded()}, Plugin(), "", nil,
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded()), nil,
 		"/metadata/annotations", "/metadata/annotations/kubernetes.io~1limit-ranger",
 		"/spec/*ontainers/*/resources/*", "/spec/*ontainers/*/resources/*/*")
 }

@@ -6,12 +6,15 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
+	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/priority"
 	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
@@ -43,8 +46,11 @@ func InTree(options Options) []handlers.Plugin {
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
+		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		persistentvolumeclaimresize.Plugin(),
 		runtimeclass.Plugin(),
+		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}

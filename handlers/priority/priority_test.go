@@ -19,7 +19,7 @@ import (
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesIn(t, []runtime.Object{recorded}, Plugin(), "", withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
 }
 
 // recorded is the class of what was recorded.

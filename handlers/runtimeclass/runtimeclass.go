@@ -88,7 +88,8 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 		if given := pod.Get("spec", "overhead"); given.Len() > 0 && !equals(given, class.Overhead.PodFixed) {
 			return otherOverhead(review)
 		}
-		for name, quantity := range class.Overhead.PodFixed {
+		for _, name := range slices.Sorted(maps.Keys(class.Overhead.PodFixed)) { // so that the patch is always the same
+			quantity := class.Overhead.PodFixed[name]
 			pod.EnsureObject("spec", "overhead")
 			pod.SetString(quantity.String(), "spec", "overhead", string(name))
 		}

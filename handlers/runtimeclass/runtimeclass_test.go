@@ -21,7 +21,7 @@ import (
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesIn(t, classes(), Plugin(), "", sandboxed,
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", classes()...), sandboxed,
 		"/spec/overhead", "/spec/nodeSelector", "/spec/nodeSelector/runtime", "/spec/tolerations/*")
 }
 

@@ -42,6 +42,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ .Values.webhooks.name | default (printf "%s.io" (include "fastadmit.fullname" .)) }}
 {{- end }}
 
+{{- /* The webhook configurations, as kubectl takes them. */ -}}
+{{- define "fastadmit.registered" -}}
+{{- range $i, $configuration := .Values.certificates.webhookConfigurations -}}
+{{ if $i }} {{ end }}{{ replace "/" "webhookconfigurations/" $configuration }}
+{{- else -}}
+mutatingwebhookconfigurations,validatingwebhookconfigurations {{ include "fastadmit.webhookName" . }}
+{{- end -}}
+{{- end }}
+
 {{- /* "true" if a plugin has a namespaceSelector, for which fastadmit must know the labels of namespaces. An empty one selects
 all without asking. */ -}}
 {{- define "fastadmit.needsNamespaces" -}}
