@@ -52,6 +52,10 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		comparison.Changed = comparison.Changed || want.Object != nil && !equalJSON(want.Object, r.object)
 		got, err := ours.answer(r, phase)
 		got.Object, want.Object = unrandom(got.Object, r.object), unrandom(want.Object, r.object)
+		if c.Message != nil {
+			got.unchanced(c.Message)
+			want.unchanced(c.Message)
+		}
 		difference := got.differs(want)
 		if err != nil {
 			difference = fmt.Sprintf("no answer: %v", err)
@@ -80,6 +84,12 @@ func unrandom(object, sent []byte) []byte {
 		}
 		return fmt.Appendf(nil, `"random %d"`, slices.Index(names, string(name)))
 	})
+}
+
+func (a Answer) unchanced(message func(string) string) {
+	if a.Status != nil {
+		a.Status.Message = message(a.Status.Message)
+	}
 }
 
 func (a Answer) differs(want Answer) string {

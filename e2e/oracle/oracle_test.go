@@ -3,7 +3,6 @@ package oracle_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
 	randv2 "math/rand/v2"
 	"os"
@@ -46,8 +45,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 
@@ -97,6 +95,7 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
+		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++
 		row.Cases++

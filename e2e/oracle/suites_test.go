@@ -24,6 +24,8 @@ type suite struct {
 	variants []variant
 	// denies and changes say what the plugin does.
 	denies, changes bool
+	// message is the Message of all cases.
+	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -124,7 +126,10 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		limitRangerSuite(),
 		persistentVolumeClaimResize(),
+		prioritySuite(),
+		runtimeClassSuite(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},

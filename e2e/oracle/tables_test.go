@@ -39,7 +39,9 @@ func TestTables(t *testing.T) {
 				if c.Given != nil || c.Namespace != nil {
 					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
 				}
-				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
+				request := tableCase(t, &c)
+				request.Message = s.message
+				if compare(t, request, upstream, ours).Difference != "" {
 					row.Different = append(row.Different, c.About)
 				}
 			}

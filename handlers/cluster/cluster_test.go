@@ -114,6 +114,10 @@ func BenchmarkCache(b *testing.B) {
 	f(ServiceAccounts.Kind, 20_000, func(i int) wired { return wireServiceAccount(i) })
 	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
 	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
+	f(PriorityClasses.Kind, 1000, func(i int) wired { return wirePriorityClass(i) })
+	f(RuntimeClasses.Kind, 1000, func(i int) wired { return wireRuntimeClass(i) })
+	f(LimitRanges.Kind, 10_000, func(i int) wired { return wireLimitRange(i) })
+	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
 }
 
 // wired is an object as it comes over the wire.

@@ -7,6 +7,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -149,9 +150,40 @@ var LimitRanges = define(Kind{
 	namespaced: true,
 	object:     &corev1.LimitRange{},
 	list:       &corev1.LimitRangeList{},
+	setDefaults: func(object runtime.Object) {
+		for i := range object.(*corev1.LimitRange).Spec.Limits {
+			setDefaultsLimitRangeItem(&object.(*corev1.LimitRange).Spec.Limits[i])
+		}
+	},
 }, func(r *corev1.LimitRange) *corev1.LimitRange {
 	return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
 })
+
+// setDefaultsLimitRangeItem does as k8s.io/kubernetes pkg/apis/core/v1
+// SetDefaults_LimitRangeItem and SetDefaults_ResourceList.
+func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
+	fill := func(into *corev1.ResourceList, from corev1.ResourceList) {
+		if *into == nil {
+			*into = make(corev1.ResourceList)
+		}
+		for name, quantity := range from {
+			if _, ok := (*into)[name]; !ok {
+				(*into)[name] = quantity.DeepCopy()
+			}
+		}
+	}
+	if item.Type == corev1.LimitTypeContainer {
+		fill(&item.Default, item.Max)
+		fill(&item.DefaultRequest, item.Default)
+		fill(&item.DefaultRequest, item.Min)
+	}
+	for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+}
 
 // ResourceQuotas are known by their limits and what is used of them.
 var ResourceQuotas = define(Kind{

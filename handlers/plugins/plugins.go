@@ -16,7 +16,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
@@ -44,7 +47,9 @@ func InTree(options Options) []handlers.Plugin {
 		limitpodhardantiaffinitytopology.Plugin(),
 		serviceaccount.Plugin(),
 		taintnodesbycondition.Plugin(),
+		limitranger.Plugin(),
 		alwayspullimages.Plugin(),
+		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		denyescalatingexec.Plugin(),
 		denyexeconprivileged.Plugin(),
@@ -54,6 +59,7 @@ func InTree(options Options) []handlers.Plugin {
 		storageobjectinuseprotection.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
 		certificatesubjectrestriction.Plugin(),
+		runtimeclass.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
