@@ -128,6 +128,7 @@ func suites() []suite {
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
 		limitRangerSuite(),
 		persistentVolumeClaimResize(),
+		podTopologyLabelsSuite(),
 		prioritySuite(),
 		runtimeClassSuite(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},

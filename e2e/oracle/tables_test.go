@@ -93,7 +93,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}
 	}
-	if gvk.Kind == "Eviction" {
+	if gvk.Kind == "Eviction" || gvk.Kind == "Binding" {
 		request.Resource = pods
 	}
 	switch old := c.Old(); {

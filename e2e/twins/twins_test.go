@@ -323,6 +323,9 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 			as = s.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
+		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
+			object = about
+		}
 		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
 			continue
 		}
@@ -340,20 +343,13 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	object := c.New()
-	resource, err := s.Resource(object)
+	resource, err := s.Resource(subject(object))
 	if err != nil {
 		return nil, err
 	}
 	var subresources []string
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
-	}
-	if object.GetKind() == "Eviction" {
-		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
-		pod.SetNamespace(object.GetNamespace())
-		if resource, err = s.Resource(pod); err != nil {
-			return nil, err
-		}
 	}
 	switch {
 	case c.Operation == string(codec.Delete):
@@ -365,6 +361,18 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
 	}
 	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+}
+
+// subject returns what an object is written about: the pod, if it is the eviction
+// or the binding of one.
+func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if object.GetKind() != "Eviction" && object.GetKind() != "Binding" {
+		return object
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	pod.SetNamespace(object.GetNamespace())
+	pod.SetName(object.GetName())
+	return pod
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
 	"github.com/fastadmit/fastadmit/handlers/priority"
 	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
@@ -62,6 +63,7 @@ func InTree(options Options) []handlers.Plugin {
 		runtimeclass.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
+		podtopologylabels.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
 }
