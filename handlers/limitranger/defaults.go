@@ -40,6 +40,9 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 		for i, container := range pod.Get("spec", list.field).Elements() {
 			name := container.Get("name").String()
 			for _, part := range parts {
+				if !lacks(container.Get("resources", part.field), items, part.of) {
+					continue // as nearly all are, once kube-apiserver's own plugin saw them
+				}
 				set := fill(pod, items, part.of, "spec", list.field, codec.Index(i), "resources", part.field)
 				if len(set) == 0 {
 					continue
@@ -64,6 +67,22 @@ var separators = [...]string{"; ", ", "}
 
 func hasDefaults(item corev1.LimitRangeItem) bool {
 	return item.Type == corev1.LimitTypeContainer && len(item.Default)+len(item.DefaultRequest) > 0
+}
+
+// lacks reports whether there is a default that resources do not have. It
+// allocates nothing.
+func lacks(resources codec.Value, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList) bool {
+	for i := range items {
+		if items[i].Type != corev1.LimitTypeContainer {
+			continue
+		}
+		for resource := range of(&items[i]) {
+			if !resources.Get(string(resource)).Exists() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fill sets what the object at the path lacks, and returns the names of the

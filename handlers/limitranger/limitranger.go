@@ -148,7 +148,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		case err != nil:
 			return handlers.Errored(err)
 		case len(v.messages) > 0:
-			return handlers.Denied(handlers.Forbidden(review, &v))
+			denied := v // so that v itself stays off the heap
+			return handlers.Denied(handlers.Forbidden(review, &denied))
 		}
 	}
 	return handlers.Allowed()
