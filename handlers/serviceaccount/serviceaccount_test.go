@@ -139,6 +139,25 @@ func TestAdmit(t *testing.T) {
 	f(`null`, `replace /spec {"serviceAccountName":"default","serviceAccount":"default"}`) // no API server sends it
 }
 
+// TestOddPods has what no API server sends: it is read as missing, and where it
+// would have to be changed the plugin fails.
+func TestOddPods(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"))
+	f := func(pod string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, "v1/pods", pod))
+	}
+	f(`{}`, handlers.OutcomePatched)
+	f(`{"metadata":[],"spec":{"serviceAccountName":1,"automountServiceAccountToken":"false","containers":{},"initContainers":"a"}}`, handlers.OutcomePatched)
+	f(`{"metadata":{"annotations":"a"},"spec":{"containers":[null,1,"a",[]],"imagePullSecrets":{}}}`, handlers.OutcomePatched)
+	f(`{"spec":{"serviceAccountName":"default","containers":[{"volumeMounts":null}],"volumes":null}}`, handlers.OutcomePatched)
+	f(`{"spec":{"serviceAccountName":"default","volumes":[null,1,{"name":null}],"containers":[]}}`, handlers.OutcomeAllowed)
+	f(`null`, handlers.OutcomeErrored)
+	f(`{"spec":[]}`, handlers.OutcomeErrored)
+	f(`{"spec":{"containers":[{"volumeMounts":{}}]}}`, handlers.OutcomeErrored)
+	f(`{"spec":{"containers":[{}],"volumes":"a"}}`, handlers.OutcomeErrored)
+}
+
 // TestNames shows that volumes get different names.
 func TestNames(t *testing.T) {
 	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"))
