@@ -44,9 +44,6 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 					continue // as nearly all are, once kube-apiserver's own plugin saw them
 				}
 				set := fill(pod, items, part.of, "spec", list.field, codec.Index(i), "resources", part.field)
-				if len(set) == 0 {
-					continue
-				}
 				slices.Sort(set)
 				for j, resource := range set {
 					note = append(append(note, separators[min(j, 1)]...), resource...)
