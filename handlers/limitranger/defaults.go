@@ -1,7 +1,6 @@
 package limitranger
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,9 +43,6 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 					continue // as nearly all are, once kube-apiserver's own plugin saw them
 				}
 				set := fill(pod, items, part.of, "spec", list.field, codec.Index(i), "resources", part.field)
-				if len(set) == 0 {
-					continue
-				}
 				slices.Sort(set)
 				for j, resource := range set {
 					note = append(append(note, separators[min(j, 1)]...), resource...)
@@ -93,16 +89,18 @@ func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.Limi
 		if items[i].Type != corev1.LimitTypeContainer {
 			continue
 		}
-		defaults := of(&items[i])
-		for _, resource := range slices.Sorted(maps.Keys(defaults)) { // so that the patch is always the same
-			at[len(path)] = string(resource)
-			if pod.Get(at...).Exists() {
-				continue
+		defaults, lacking := of(&items[i]), len(set)
+		for resource := range defaults {
+			if at[len(path)] = string(resource); !pod.Get(at...).Exists() {
+				set = append(set, string(resource))
 			}
-			quantity := defaults[resource]
+		}
+		slices.Sort(set[lacking:]) // so that the patch is always the same
+		for _, resource := range set[lacking:] {
+			at[len(path)] = resource
+			quantity := defaults[corev1.ResourceName(resource)]
 			pod.EnsureObject(path...)
 			pod.SetString(quantity.String(), at...)
-			set = append(set, string(resource))
 		}
 	}
 	return set
