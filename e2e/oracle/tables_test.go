@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,17 +56,20 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
-// home is the namespace of cases.
+// home is the namespace of cases that name none.
 const home = "default"
+
+// namespaceOf returns the namespace of a case.
+func namespaceOf(c *tables.Case) string { return cmp.Or(c.New().GetNamespace(), home) }
 
 // tableWorld makes the world that a case is given.
 func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	t.Helper()
-	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(home))}}
+	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(namespaceOf(c)))}}
 	for _, object := range c.GivenObjects() {
 		given := typed(t, object)
 		if isNamespaced(object.GetKind()) && object.GetNamespace() == "" {
-			given.(metav1.Object).SetNamespace(home)
+			given.(metav1.Object).SetNamespace(namespaceOf(c))
 		}
 		world.Objects = append(world.Objects, given)
 	}
@@ -85,7 +89,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	request := &oracle.Case{
 		About: c.About, Operation: admission.Create, Kind: gvk,
 		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
-		Name: object.GetName(), Namespace: home,
+		Name: object.GetName(), Namespace: namespaceOf(c),
 		Object: typed(t, object), Options: &metav1.CreateOptions{},
 	}
 	if c.User != nil {
