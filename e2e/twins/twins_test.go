@@ -39,8 +39,13 @@ type twins struct {
 	off [2]*cluster.APIServer
 }
 
-const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
-	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
+// configurations are those of plugins, on either side.
+var configurations = map[string]string{
+	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
+	"PodNodeSelector": `{"podNodeSelectorPluginConfig":{"clusterDefaultNodeSelector":"infra = false",` +
+		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
+}
 
 func start(t *testing.T) *twins {
 	dir := t.TempDir()
@@ -51,8 +56,11 @@ func start(t *testing.T) *twins {
 		}
 		return path
 	}
-	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
-		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for name, configuration := range configurations {
+		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
+	}
+	admission := write("admission.yaml", content)
 	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
@@ -83,11 +91,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	admission := ""
-	if on[0].Name == "EventRateLimit" {
-		admission = tw.admission
-	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
+	a := tw.etcd.StartAPIServer(t, "a", "a-on", tw.admission, names...)
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
