@@ -120,6 +120,7 @@ func suites() []suite {
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
 		{name: "PodNodeSelector", generate: (*generator).selectsNodes, variants: selectorVariants(), denies: true, changes: true},
+		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
 	}

@@ -45,6 +45,9 @@ var configurations = map[string]string{
 		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
 	"PodNodeSelector": `{"podNodeSelectorPluginConfig":{"clusterDefaultNodeSelector":"infra = false",` +
 		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
+	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
+		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
 }
 
 func start(t *testing.T) *twins {

@@ -12,6 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
@@ -38,6 +39,7 @@ func InTree(options Options) []handlers.Plugin {
 		alwayspullimages.Plugin(),
 		podnodeselector.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		podtolerationrestriction.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
 		storageobjectinuseprotection.Plugin(),
