@@ -299,10 +299,12 @@ func anchors(document string) (names []string) {
 }
 
 // TestConventionsDocuments holds the documents to what readers count on: a
-// README to be read in one go, what is new on top, and commands that exist.
+// README to be read in one go, apart from tables in which one looks something
+// up, what is new on top, and commands that exist.
 func TestConventionsDocuments(t *testing.T) {
 	const readmeLinesMax = 200
-	if lines := strings.Count(read(t, "README.md"), "\n"); lines >= readmeLinesMax {
+	written := generated.ReplaceAllString(read(t, "README.md"), "")
+	if lines := strings.Count(written, "\n"); lines >= readmeLinesMax {
 		t.Errorf("README.md: got %d lines, want less than %d", lines, readmeLinesMax)
 	}
 	changes := regexp.MustCompile(`(?m)^## (.*)$`).FindStringSubmatch(read(t, "CHANGELOG.md"))
