@@ -34,10 +34,11 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})
+			sharedUpstream, sharedOurs := s.implementations(t, &s.variants[0], tableWorld(t, &tables.Case{}))
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
-				if c.Given != nil || c.Namespace != nil {
+				upstream, ours := sharedUpstream, sharedOurs
+				if c.Given != nil || c.Namespace != nil || namespaceOf(&c) != home {
 					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
 				}
 				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
@@ -65,7 +66,14 @@ func namespaceOf(c *tables.Case) string { return cmp.Or(c.New().GetNamespace(), 
 // tableWorld makes the world that a case is given.
 func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	t.Helper()
-	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(namespaceOf(c)))}}
+	var world oracle.World
+	if !c.IsMissing() {
+		namespace := typed(t, c.NewNamespace(namespaceOf(c))).(*corev1.Namespace)
+		if c.IsTerminating() {
+			namespace.Status.Phase = corev1.NamespaceTerminating
+		}
+		world.Objects = []runtime.Object{namespace}
+	}
 	for _, object := range c.GivenObjects() {
 		given := typed(t, object)
 		if isNamespaced(object.GetKind()) && object.GetNamespace() == "" {
@@ -90,7 +98,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 		About: c.About, Operation: admission.Create, Kind: gvk,
 		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
 		Name: object.GetName(), Namespace: namespaceOf(c),
-		Object: typed(t, object), Options: &metav1.CreateOptions{},
+		Object: typed(t, object), Options: &metav1.CreateOptions{}, DryRun: c.DryRun,
 	}
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}

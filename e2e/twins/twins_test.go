@@ -111,13 +111,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
 	var all []admissionregistrationv1.RuleWithOperations
 	for _, r := range of {
-		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
-			APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources,
-		}}
-		for _, operation := range r.Operations {
-			rule.Operations = append(rule.Operations, admissionregistrationv1.OperationType(operation))
-		}
-		all = append(all, rule)
+		all = append(all, r.WithOperations())
 	}
 	return all
 }
@@ -260,8 +254,11 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		}
 	}
 	for _, s := range tw.off {
-		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
+		home := c.NewNamespace(c.New().GetNamespace())
+		if !c.IsMissing() {
+			if err := create(s, home); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
 		}
 		for _, given := range c.GivenObjects() {
 			if !isNamespaced(given) {
@@ -278,11 +275,15 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if c.Operation != "" {
 			before = c.New()
 		}
-		if before == nil {
-			continue
+		if before != nil {
+			if err := create(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s: %v", c.About, err)
+			}
 		}
-		if err := create(s, before); err != nil {
-			t.Fatalf("%s: %v", c.About, err)
+		if c.IsTerminating() { // and stays that, for nobody removes its finalizer
+			if err := s.Client.CoreV1().Namespaces().Delete(context.Background(), home.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -306,16 +307,27 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 			as = s.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
-		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
-			continue
+		results[i] = shown(object, err, c.New().GetGenerateName())
+		if err == nil {
+			stored, err := read(s, object)
+			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
 		}
-		stored, err := read(s, object)
-		results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+		results[i] += "\n" + home(s, c)
 	}
 	if results[0] == results[1] {
 		return ""
 	}
 	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
+}
+
+// home says what has become of the case's namespace. Who made it is in its
+// managed fields, so it is not compared.
+func home(s *cluster.APIServer, c *tables.Case) string {
+	namespace, err := s.Client.CoreV1().Namespaces().Get(context.Background(), c.New().GetNamespace(), metav1.GetOptions{})
+	if err != nil {
+		return "no namespace: " + err.Error()
+	}
+	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
 }
 
 // write does what the case says.
@@ -338,16 +350,20 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 			return nil, err
 		}
 	}
+	var dryRun []string
+	if c.DryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
 	switch {
 	case c.Operation == string(codec.Delete):
-		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), DryRun: dryRun})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
 			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
 	case c.Old() != nil:
-		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
+		return resource.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun}, subresources...)
 	}
-	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun}, subresources...)
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
