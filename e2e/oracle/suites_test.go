@@ -110,7 +110,7 @@ func suites() []suite {
 		}
 		return g.other()
 	}
-	return []suite{
+	return append(namespaceSuites(), []suite{
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
@@ -123,7 +123,7 @@ func suites() []suite {
 		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
-	}
+	}...)
 }
 
 func tolerationVariants() []variant {

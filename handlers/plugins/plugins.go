@@ -11,6 +11,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
+	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
+	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
@@ -34,6 +37,9 @@ func DefaultOptions() Options {
 func InTree(options Options) []handlers.Plugin {
 	return []handlers.Plugin{
 		alwaysadmit.Plugin(),
+		namespaceautoprovision.Plugin(),
+		namespacelifecycle.Plugin(),
+		namespaceexists.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		alwayspullimages.Plugin(),
