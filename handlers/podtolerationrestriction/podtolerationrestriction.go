@@ -35,7 +35,7 @@ const (
 	// tolerationsMax is how many tolerations of a pod are compared with one
 	// another, which takes quadratic time: a tenth of a second for so many, and
 	// minutes for as many as fit into a pod. Those in use are some ten.
-	tolerationsMax = 4096
+	tolerationsMax = 2048
 	// tolerationsFew is how many take no memory of their own.
 	tolerationsFew = 16
 )
