@@ -3,7 +3,6 @@ package oracle_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
 	randv2 "math/rand/v2"
 	"os"
@@ -46,12 +45,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	flags := flag.NewFlagSet("", flag.PanicOnError)
-	klog.InitFlags(flags)
-	if err := flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"}); err != nil {
-		panic(err)
-	}
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 
