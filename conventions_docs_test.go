@@ -92,8 +92,9 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 }
 
 // TestConventionsPluginExamples runs every "fastadmit review" in the README of
-// a plugin: with the plugin's testdata, with the manifests in testdata here,
-// and with the configuration that the README shows.
+// a plugin: with the plugin's testdata, of which the folder cluster is for
+// --cluster-state-dir, with the manifests in testdata here, and with the
+// configuration that the README shows.
 func TestConventionsPluginExamples(t *testing.T) {
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
 		t.Run(plugin.Name, func(t *testing.T) {
@@ -113,6 +114,7 @@ func TestConventionsPluginExamples(t *testing.T) {
 			dir := t.TempDir()
 			copyManifests(t, dir, "testdata")
 			copyManifests(t, dir, path.Join(folder, "testdata"))
+			copyManifests(t, path.Join(dir, "cluster"), path.Join(folder, "testdata", "cluster"))
 			writeConfigurations(t, dir, readme)
 			t.Chdir(dir)
 			for _, command := range commands {
@@ -141,6 +143,9 @@ func checkExample(t *testing.T, command, plugin string) {
 func copyManifests(t *testing.T, dir, from string) {
 	t.Helper()
 	manifests, err := filepath.Glob(path.Join(from, "*.yaml"))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

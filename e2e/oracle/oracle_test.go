@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -95,6 +96,7 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
+		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++
 		row.Cases++
@@ -133,4 +135,22 @@ func compare(t *testing.T, c *oracle.Case, upstream, ours oracle.Implementation)
 		t.Errorf("%s: %s", c.About, comparison.Difference)
 	}
 	return comparison
+}
+
+// TestOrder compares the order of the table with that of kube-apiserver.
+func TestOrder(t *testing.T) {
+	last := -1
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.LastRelease != "" {
+			continue
+		}
+		place := slices.Index(options.AllOrderedPlugins, p.Name)
+		if place <= last {
+			t.Errorf("%s: got a line behind that of %s, which comes later in kube-apiserver", p.Name, options.AllOrderedPlugins[last])
+		}
+		last = place
+		if defaults := !options.DefaultOffAdmissionPlugins().Has(p.Name); defaults != p.OnByDefault {
+			t.Errorf("%s: got on by default %v, want %v", p.Name, p.OnByDefault, defaults)
+		}
+	}
 }

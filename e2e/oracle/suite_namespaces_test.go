@@ -71,12 +71,6 @@ func phasesWorld(g *generator) oracle.World {
 	return world
 }
 
-// namespaceSuites are those of the plugins about the namespace of a request.
-func namespaceSuites() []suite {
-	in := []variant{{options: plugins.DefaultOptions(), world: phasesWorld}}
-	return []suite{
-		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: in, changes: true},
-		{name: "NamespaceExists", generate: (*generator).somewhere, variants: in, denies: true},
-		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: in, denies: true},
-	}
+func phasesVariants() []variant {
+	return []variant{{options: plugins.DefaultOptions(), world: phasesWorld}}
 }

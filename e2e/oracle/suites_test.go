@@ -24,6 +24,8 @@ type suite struct {
 	variants []variant
 	// denies and changes say what the plugin does.
 	denies, changes bool
+	// message is the Message of all cases.
+	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -57,7 +59,7 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed)
+		removed, err := oracle.StartRemoved(s.removed, s.name, world)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
@@ -110,20 +112,35 @@ func suites() []suite {
 		}
 		return g.other()
 	}
-	return append(namespaceSuites(), []suite{
+	return []suite{
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
+		certificateSubjectRestriction(),
+		defaultIngressClass(),
+		defaultStorageClass(),
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		denyExec("DenyEscalatingExec"),
+		denyExec("DenyExecOnPrivileged"),
 		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		limitRangerSuite(),
+		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
+		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
+		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
+		persistentVolumeClaimResize(),
 		{name: "PodNodeSelector", generate: (*generator).selectsNodes, variants: selectorVariants(), denies: true, changes: true},
 		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
+		podTopologyLabelsSuite(),
+		prioritySuite(),
+		runtimeClassSuite(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
-	}...)
+		taintNodesByCondition(),
+	}
 }
 
 func tolerationVariants() []variant {

@@ -69,8 +69,8 @@ func start(t *testing.T) *twins {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, "a", "a-off", "")
-	tw.off[1] = tw.etcd.StartAPIServer(t, "b", "b", "")
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a"})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b"})
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -94,7 +94,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", tw.admission, names...)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{
+		Name: "a-on", Prefix: "a", On: names, Flags: map[string]string{"admission-control-config-file": tw.admission},
+	})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -149,7 +151,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
-	// A namespace for each case: nobody has to delete anything.
+	// A namespace for each case: nobody has to delete what is in one.
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
@@ -162,7 +164,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for i := first; i < last; i++ {
 				row.Cases++
-				if difference := compare(t, on, &cases[i], namespace(p.Name, i)); difference != "" {
+				if difference := compare(t, on, &cases[i]); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
@@ -174,7 +176,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 // shared returns what the case is given that is in no namespace, and is there
 // for other cases too.
 func shared(c *tables.Case) []*unstructured.Unstructured {
-	return slices.DeleteFunc(c.GivenObjects(), func(object *unstructured.Unstructured) bool { return isNamespaced(object) })
+	return slices.DeleteFunc(c.GivenObjects(), isNamespaced)
 }
 
 // isNamespaced says whether an object that is given is in a namespace.
@@ -184,10 +186,16 @@ func isNamespaced(object *unstructured.Unstructured) bool {
 
 // give makes the objects until the test ends, and waits until fastadmit knows
 // what there is. The API server with the plugin on is started after this.
+//
+// Objects that say when they were created were created one after the other, on
+// both sides alike: the API server sets the time itself, in seconds.
 func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, s := range tw.off {
 		for _, object := range objects {
+			if created := object.GetCreationTimestamp(); !created.IsZero() {
+				time.Sleep(time.Second)
+			}
 			if err := create(s, object.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
@@ -271,12 +279,13 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
+		t.Cleanup(func() { remove(t, s, c.New()) })
 		before := c.Old()
 		if c.Operation != "" {
 			before = c.New()
 		}
 		if before != nil {
-			if err := create(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -297,8 +306,25 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	return err
 }
 
+// remove deletes what a case wrote if it is there and in no namespace: nodes
+// would get pods of other tests.
+func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
+	t.Helper()
+	found, err := read(s, object)
+	if err != nil || found.GetNamespace() != "" || found.GetKind() == "Namespace" {
+		return
+	}
+	resource, err := s.Resource(object)
+	if err == nil {
+		err = resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // compare sends the case to both and says how they differ.
-func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace string) string {
+func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
@@ -307,6 +333,9 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 			as = s.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
+		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
+			object = about
+		}
 		results[i] = shown(object, err, c.New().GetGenerateName())
 		if err == nil {
 			stored, err := read(s, object)
@@ -335,20 +364,13 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	object := c.New()
-	resource, err := s.Resource(object)
+	resource, err := s.Resource(subject(object))
 	if err != nil {
 		return nil, err
 	}
 	var subresources []string
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
-	}
-	if object.GetKind() == "Eviction" {
-		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
-		pod.SetNamespace(object.GetNamespace())
-		if resource, err = s.Resource(pod); err != nil {
-			return nil, err
-		}
 	}
 	var dryRun []string
 	if c.DryRun {
@@ -359,11 +381,23 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), DryRun: dryRun})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
-			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
+			Name(object.GetName()).SubResource(c.Connection()).Param("stdout", "true").Param("command", "true").Do(ctx).Error()
 	case c.Old() != nil:
 		return resource.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun}, subresources...)
 	}
 	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun}, subresources...)
+}
+
+// subject returns what an object is written about: the pod, if it is the eviction
+// or the binding of one.
+func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if object.GetKind() != "Eviction" && object.GetKind() != "Binding" {
+		return object
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	pod.SetNamespace(object.GetNamespace())
+	pod.SetName(object.GetName())
+	return pod
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
