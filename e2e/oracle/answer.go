@@ -26,12 +26,18 @@ type Implementation interface {
 	answer(r *request, phase handlers.Phase) (Answer, error)
 }
 
+// A provider is an Implementation in a world in which it can make namespaces.
+type provider interface {
+	namespaces() ([]string, error) // the names of those there are, sorted
+}
+
 // Comparison is how the answers to a case compare.
 type Comparison struct {
 	// Difference says how fastadmit's answers differ from Kubernetes'; empty if
 	// they do not.
 	Difference string
-	// Denied and Changed say what Kubernetes did in either phase.
+	// Denied and Changed say what Kubernetes did in either phase. A namespace that
+	// it made is a change too.
 	Denied, Changed bool
 }
 
@@ -42,6 +48,10 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	r, err := newRequest(c)
 	if err != nil {
 		return comparison, fmt.Errorf("cannot make the request: %w", err)
+	}
+	before, err := namespacesOf(upstream)
+	if err != nil {
+		return comparison, err
 	}
 	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
 		want, err := upstream.answer(r, phase)
@@ -65,7 +75,26 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 			return comparison, nil
 		}
 	}
-	return comparison, nil
+	want, err := namespacesOf(upstream)
+	if err != nil || want == nil {
+		return comparison, err
+	}
+	comparison.Changed = comparison.Changed || !slices.Equal(before, want)
+	got, err := namespacesOf(ours)
+	if !slices.Equal(got, want) {
+		comparison.Difference = fmt.Sprintf("got namespaces %q, want %q\nreview %s", got, want, r.body)
+	}
+	return comparison, err
+}
+
+// namespacesOf returns the names of the namespaces that there are, sorted; nil
+// for an Implementation that knows of none.
+func namespacesOf(i Implementation) ([]string, error) {
+	p, ok := i.(provider)
+	if !ok {
+		return nil, nil
+	}
+	return p.namespaces()
 }
 
 // random are the names that plugins make at random: the volume of ServiceAccount.

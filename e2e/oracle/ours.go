@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
@@ -23,7 +25,10 @@ const webhook = "fastadmit.example.com"
 
 // ours is a plugin of fastadmit in a chain of its own. Its answers are taken
 // as an API server takes them.
-type ours struct{ chain *handlers.Chain }
+type ours struct {
+	chain *handlers.Chain
+	known *cluster.Objects[*corev1.Namespace]
+}
 
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
@@ -43,7 +48,17 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
-	return &ours{chain}, nil
+	return &ours{chain, cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))}, nil
+}
+
+func (o *ours) namespaces() ([]string, error) {
+	list, err := o.known.ListLive(context.Background(), "")
+	names := make([]string, len(list))
+	for i, n := range list {
+		names[i] = n.Name
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {

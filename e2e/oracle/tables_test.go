@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,10 +34,11 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})
+			sharedUpstream, sharedOurs := s.implementations(t, &s.variants[0], tableWorld(t, &tables.Case{}))
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
-				if c.Given != nil || c.Namespace != nil {
+				upstream, ours := sharedUpstream, sharedOurs
+				if c.Given != nil || c.Namespace != nil || namespaceOf(&c) != home {
 					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
 				}
 				request := tableCase(t, &c)
@@ -57,17 +59,27 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
-// home is the namespace of cases.
+// home is the namespace of cases that name none.
 const home = "default"
+
+// namespaceOf returns the namespace of a case.
+func namespaceOf(c *tables.Case) string { return cmp.Or(c.New().GetNamespace(), home) }
 
 // tableWorld makes the world that a case is given.
 func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	t.Helper()
-	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(home))}}
+	var world oracle.World
+	if !c.IsMissing() {
+		namespace := typed(t, c.NewNamespace(namespaceOf(c))).(*corev1.Namespace)
+		if c.IsTerminating() {
+			namespace.Status.Phase = corev1.NamespaceTerminating
+		}
+		world.Objects = []runtime.Object{namespace}
+	}
 	for _, object := range c.GivenObjects() {
 		given := typed(t, object)
 		if isNamespaced(object.GetKind()) && object.GetNamespace() == "" {
-			given.(metav1.Object).SetNamespace(home)
+			given.(metav1.Object).SetNamespace(namespaceOf(c))
 		}
 		world.Objects = append(world.Objects, given)
 	}
@@ -87,8 +99,8 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	request := &oracle.Case{
 		About: c.About, Operation: admission.Create, Kind: gvk,
 		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
-		Name: object.GetName(), Namespace: home,
-		Object: typed(t, object), Options: &metav1.CreateOptions{},
+		Name: object.GetName(), Namespace: namespaceOf(c),
+		Object: typed(t, object), Options: &metav1.CreateOptions{}, DryRun: c.DryRun,
 	}
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}

@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
@@ -25,7 +29,10 @@ import (
 )
 
 // upstream is a plugin of the API server that is linked in.
-type upstream struct{ plugin admission.Interface }
+type upstream struct {
+	plugin admission.Interface
+	client kubernetes.Interface
+}
 
 // A World is the cluster that both implementations are asked in.
 type World struct {
@@ -41,6 +48,7 @@ type World struct {
 func NewUpstream(ctx context.Context, name, config string, world World) (Implementation, error) {
 	plugins := admission.NewPlugins()
 	options.RegisterAllAdmissionPlugins(plugins)
+	server.RegisterAllAdmissionPlugins(plugins) // those of every API server
 	var file io.Reader
 	if config != "" {
 		file = bytes.NewBufferString(config)
@@ -67,7 +75,20 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	}
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
-	return &upstream{plugin}, nil
+	return &upstream{plugin, client}, nil
+}
+
+func (u *upstream) namespaces() ([]string, error) {
+	list, err := u.client.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // restMapper knows all that Kubernetes has.

@@ -22,6 +22,8 @@ type Case struct {
 	Namespace *Metadata `json:"namespace,omitempty"`
 	// User is who sends the request; nil for one who may do everything.
 	User *User `json:"user,omitempty"`
+	// DryRun is of a write that nothing is to come of.
+	DryRun bool `json:"dryRun,omitempty"`
 	// Operation is empty for writes, DELETE for the deletion of the object, and
 	// CONNECT for attaching to it, or for what the subresource says: exec,
 	// portforward.
@@ -41,7 +43,15 @@ type User struct {
 type Metadata struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Phase is Missing for a namespace that does not exist, Terminating for one
+	// that was deleted, and empty for any other.
+	Phase string `json:"phase,omitempty"`
 }
+
+// IsMissing says that the case's namespace does not exist, and IsTerminating that
+// it was deleted.
+func (c *Case) IsMissing() bool     { return c.Namespace != nil && c.Namespace.Phase == "Missing" }
+func (c *Case) IsTerminating() bool { return c.Namespace != nil && c.Namespace.Phase == "Terminating" }
 
 // Read returns the cases in a file.
 func Read(file string) ([]Case, error) {

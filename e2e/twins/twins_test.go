@@ -39,8 +39,16 @@ type twins struct {
 	off [2]*cluster.APIServer
 }
 
-const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
-	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
+// configurations are those of plugins, on either side.
+var configurations = map[string]string{
+	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
+	"PodNodeSelector": `{"podNodeSelectorPluginConfig":{"clusterDefaultNodeSelector":"infra = false",` +
+		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
+	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
+		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
+}
 
 func start(t *testing.T) *twins {
 	dir := t.TempDir()
@@ -51,8 +59,11 @@ func start(t *testing.T) *twins {
 		}
 		return path
 	}
-	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
-		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for name, configuration := range configurations {
+		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
+	}
+	admission := write("admission.yaml", content)
 	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
@@ -83,11 +94,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names}
-	if on[0].Name == "EventRateLimit" {
-		o.Flags = map[string]string{"admission-control-config-file": tw.admission}
-	}
-	a := tw.etcd.StartAPIServer(t, o)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{
+		Name: "a-on", Prefix: "a", On: names, Flags: map[string]string{"admission-control-config-file": tw.admission},
+	})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -104,13 +113,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
 	var all []admissionregistrationv1.RuleWithOperations
 	for _, r := range of {
-		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
-			APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources,
-		}}
-		for _, operation := range r.Operations {
-			rule.Operations = append(rule.Operations, admissionregistrationv1.OperationType(operation))
-		}
-		all = append(all, rule)
+		all = append(all, r.WithOperations())
 	}
 	return all
 }
@@ -259,8 +262,11 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		}
 	}
 	for _, s := range tw.off {
-		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
+		home := c.NewNamespace(c.New().GetNamespace())
+		if !c.IsMissing() {
+			if err := create(s, home); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
 		}
 		for _, given := range c.GivenObjects() {
 			if !isNamespaced(given) {
@@ -278,11 +284,15 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if c.Operation != "" {
 			before = c.New()
 		}
-		if before == nil {
-			continue
+		if before != nil {
+			if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s: %v", c.About, err)
+			}
 		}
-		if err := createWithStatus(s, before); err != nil {
-			t.Fatalf("%s: %v", c.About, err)
+		if c.IsTerminating() { // and stays that, for nobody removes its finalizer
+			if err := s.Client.CoreV1().Namespaces().Delete(context.Background(), home.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -301,7 +311,7 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
 	t.Helper()
 	found, err := read(s, object)
-	if err != nil || found.GetNamespace() != "" {
+	if err != nil || found.GetNamespace() != "" || found.GetKind() == "Namespace" {
 		return
 	}
 	resource, err := s.Resource(object)
@@ -326,16 +336,27 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
 			object = about
 		}
-		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
-			continue
+		results[i] = shown(object, err, c.New().GetGenerateName())
+		if err == nil {
+			stored, err := read(s, object)
+			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
 		}
-		stored, err := read(s, object)
-		results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+		results[i] += "\n" + home(s, c)
 	}
 	if results[0] == results[1] {
 		return ""
 	}
 	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
+}
+
+// home says what has become of the case's namespace. Who made it is in its
+// managed fields, so it is not compared.
+func home(s *cluster.APIServer, c *tables.Case) string {
+	namespace, err := s.Client.CoreV1().Namespaces().Get(context.Background(), c.New().GetNamespace(), metav1.GetOptions{})
+	if err != nil {
+		return "no namespace: " + err.Error()
+	}
+	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
 }
 
 // write does what the case says.
@@ -351,16 +372,20 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
 	}
+	var dryRun []string
+	if c.DryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
 	switch {
 	case c.Operation == string(codec.Delete):
-		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), DryRun: dryRun})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
 			Name(object.GetName()).SubResource(c.Connection()).Param("stdout", "true").Param("command", "true").Do(ctx).Error()
 	case c.Old() != nil:
-		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
+		return resource.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun}, subresources...)
 	}
-	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun}, subresources...)
 }
 
 // subject returns what an object is written about: the pod, if it is the eviction

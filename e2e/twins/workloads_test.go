@@ -43,6 +43,9 @@ func (tw *twins) workloads(t *testing.T) {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 			u.SetName(name)
+			// In place of the list in PodTolerationRestriction's configuration,
+			// which has not what DaemonSets tolerate.
+			u.SetAnnotations(map[string]string{"scheduler.alpha.kubernetes.io/tolerationsWhitelist": "[]"})
 			if isNamespaced(u) {
 				u.SetNamespace(workloadsHome)
 			}

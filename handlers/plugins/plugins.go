@@ -17,7 +17,12 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
+	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
+	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
 	"github.com/fastadmit/fastadmit/handlers/priority"
 	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
@@ -44,14 +49,19 @@ func DefaultOptions() Options {
 func InTree(options Options) []handlers.Plugin {
 	return []handlers.Plugin{
 		alwaysadmit.Plugin(),
+		namespaceautoprovision.Plugin(),
+		namespacelifecycle.Plugin(),
+		namespaceexists.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		limitranger.Plugin(),
 		serviceaccount.Plugin(),
 		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
+		podnodeselector.Plugin(),
 		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		podtolerationrestriction.Plugin(),
 		denyescalatingexec.Plugin(),
 		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
