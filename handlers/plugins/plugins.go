@@ -49,10 +49,10 @@ func DefaultOptions() Options {
 func InTree(options Options) []handlers.Plugin {
 	return []handlers.Plugin{
 		alwaysadmit.Plugin(),
+		securitycontextdeny.Plugin(),
 		namespaceautoprovision.Plugin(),
 		namespacelifecycle.Plugin(),
 		namespaceexists.Plugin(),
-		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		limitranger.Plugin(),
 		serviceaccount.Plugin(),
