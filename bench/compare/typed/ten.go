@@ -183,7 +183,20 @@ func (c *Cluster) podTolerationRestriction(pod *corev1.Pod) error {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
 		}
 	}
+	if hasResources(pod) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
 	return nil
+}
+
+// hasResources reports whether the pod's quality of service is more than
+// BestEffort, for Pods that name no other resources.
+func hasResources(pod *corev1.Pod) bool {
+	found := false
+	eachContainer(pod, func(c *corev1.Container) { found = found || len(c.Resources.Requests)+len(c.Resources.Limits) > 0 })
+	return found
 }
 
 func (c *Cluster) priority(pod *corev1.Pod) error {
