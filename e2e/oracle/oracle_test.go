@@ -3,7 +3,6 @@ package oracle_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
 	randv2 "math/rand/v2"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -46,8 +46,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
@@ -91,7 +90,7 @@ func TestGenerated(t *testing.T) {
 }
 
 // done counts what Kubernetes did.
-type done struct{ cases, denied, changed int }
+type done struct{ cases, denied, changed, warned int }
 
 func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, did *done, upstream, ours oracle.Implementation) {
 	for range *cases/len(s.variants)/v.worlds() + 1 {
@@ -113,14 +112,17 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 		if comparison.Changed {
 			did.changed++
 		}
+		if comparison.Warned {
+			did.warned++
+		}
 	}
 }
 
 // matters fails if a generator hardly ever meets what the plugin does: that
 // proves nothing.
 func (s *suite) matters(t *testing.T, v *variant, did *done) {
-	t.Logf("%s: %d cases, of which Kubernetes denied %d and changed %d", v.about, did.cases, did.denied, did.changed)
-	if s.denies && did.denied < did.cases/50 || s.changes && did.changed < did.cases/50 {
+	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed, did.warned)
+	if least := did.cases / 50; s.denies && did.denied < least || s.changes && did.changed < least || s.warns && did.warned < least {
 		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/50)
 	}
 }

@@ -59,16 +59,23 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w in %s", err, response)
 	}
+	answer := Answer{Warnings: result.Warnings}
+	for key, value := range result.AuditAnnotations {
+		if key != o.chain.Plugins()[0].Name { // where the chain says what the plugin did
+			answer.annotate(key, value)
+		}
+	}
 	if !result.Allowed {
 		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
 		e2e.Unattributed(&status)
-		return Answer{Status: &status}, nil
+		answer.Status = &status
+		return answer, nil
 	}
 	if phase == handlers.Validate {
-		return Answer{}, nil
+		return answer, nil
 	}
-	object, err := apply(result.Patch, r.object)
-	return Answer{Object: object}, err
+	answer.Object, err = apply(result.Patch, r.object)
+	return answer, err
 }
 
 func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {

@@ -22,8 +22,8 @@ type suite struct {
 	// pause is the longest time between two cases.
 	pause    time.Duration
 	variants []variant
-	// denies and changes say what the plugin does.
-	denies, changes bool
+	// denies, changes and warns say what the plugin does.
+	denies, changes, warns bool
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
