@@ -94,6 +94,9 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	if gvk.Kind == "Eviction" {
 		request.Resource = pods
 	}
+	if gvk.Kind == "Namespace" {
+		request.Namespace = request.Name
+	}
 	switch old := c.Old(); {
 	case old != nil:
 		request.Operation, request.OldObject, request.Options = admission.Update, typed(t, old), &metav1.UpdateOptions{}

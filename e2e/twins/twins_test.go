@@ -39,8 +39,13 @@ type twins struct {
 	off [2]*cluster.APIServer
 }
 
-const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
-	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
+// configurations are those of plugins, on either side.
+var configurations = map[string]string{
+	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
+	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
+		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
+}
 
 func start(t *testing.T) *twins {
 	dir := t.TempDir()
@@ -51,8 +56,11 @@ func start(t *testing.T) *twins {
 		}
 		return path
 	}
-	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
-		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for name, configuration := range configurations {
+		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
+	}
+	admission := write("admission.yaml", content)
 	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
@@ -83,11 +91,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	admission := ""
-	if on[0].Name == "EventRateLimit" {
-		admission = tw.admission
-	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
+	a := tw.etcd.StartAPIServer(t, "a", "a-on", tw.admission, names...)
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -256,6 +260,15 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
+		before := c.Old()
+		if c.Operation != "" {
+			before = c.New()
+		}
+		if before != nil {
+			if err := create(s, before); err != nil {
+				t.Fatalf("%s: %v", c.About, err)
+			}
+		}
 		for _, given := range c.GivenObjects() {
 			if !isNamespaced(given) {
 				continue
@@ -266,16 +279,6 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 			if err := create(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
-		}
-		before := c.Old()
-		if c.Operation != "" {
-			before = c.New()
-		}
-		if before == nil {
-			continue
-		}
-		if err := create(s, before); err != nil {
-			t.Fatalf("%s: %v", c.About, err)
 		}
 	}
 }
@@ -294,12 +297,13 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		as := s
+		warnings := new(warnings)
+		as := s.WithWarnings(t, warnings)
 		if c.User != nil {
-			as = s.As(t, c.User.Username, c.User.Groups)
+			as = as.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
-		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
+		if results[i] = strings.Join(*warnings, "\n") + shown(object, err, c.New().GetGenerateName()); err != nil {
 			continue
 		}
 		stored, err := read(s, object)
@@ -310,6 +314,11 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 	}
 	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
 }
+
+// warnings implements rest.WarningHandler.
+type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 // write does what the case says.
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {

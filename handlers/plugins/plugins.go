@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/podsecurity"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
@@ -35,6 +36,7 @@ func InTree(options Options) []handlers.Plugin {
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		alwayspullimages.Plugin(),
+		podsecurity.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
