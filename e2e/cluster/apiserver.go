@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,10 @@ import (
 
 // Etcd is a running etcd. Several API servers can use it.
 type Etcd struct {
+	// Authorization is the mode of the API servers that use it, such as RBAC;
+	// AlwaysAllow if empty.
+	Authorization string
+
 	url string
 }
 
@@ -89,7 +94,7 @@ func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, on .
 	arguments := []string{
 		"--etcd-servers", e.url, "--etcd-prefix", "/" + prefix,
 		"--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", dir,
-		"--authorization-mode", "AlwaysAllow",
+		"--authorization-mode", cmp.Or(e.Authorization, "AlwaysAllow"),
 		"--token-auth-file", writeFile(t, "tokens.csv", []byte(token+",admin,admin,system:masters\n")),
 		"--service-account-issuer", "https://e2e.example.com",
 		"--service-account-key-file", key, "--service-account-signing-key-file", key,

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -28,7 +30,16 @@ type ours struct{ chain *handlers.Chain }
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
-	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)})
+	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
+	if world.Authorizer != nil {
+		file, err := theStandIn().kubeconfig(world.Authorizer)
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(filepath.Dir(file))
+		known = cluster.Options{Kubeconfig: file}
+	}
+	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err
 	}

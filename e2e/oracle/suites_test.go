@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
@@ -24,6 +25,11 @@ type suite struct {
 	variants []variant
 	// denies, changes and warns say what the plugin does.
 	denies, changes, warns bool
+	// background says that Kubernetes' plugin has goroutines that stay, so that it
+	// sees the time of the clock.
+	background bool
+	// authorizer is that of the world of the tables; nil for none.
+	authorizer func(t *testing.T) authorizer.Authorizer
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string

@@ -33,7 +33,11 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})
+			var world oracle.World
+			if s.authorizer != nil {
+				world.Authorizer = s.authorizer(t)
+			}
+			upstream, ours := s.implementations(t, &s.variants[0], world)
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
 				if c.Given != nil || c.Namespace != nil {

@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
@@ -37,7 +34,9 @@ type World struct {
 	// Objects are what there is, of the kinds that fastadmit knows, with their
 	// defaults. Each side has its own copies, and may write to them.
 	Objects []runtime.Object
-	// Authorizer says who may do what; nil if everybody may do everything.
+	// Authorizer says who may do what; nil if everybody may do everything. Of a
+	// world with one, fastadmit sees a stand-in for an API server, which has none of
+	// the Objects.
 	Authorizer authorizer.Authorizer
 }
 
@@ -74,11 +73,6 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
 	return &upstream{plugin}, nil
-}
-
-// restMapper knows all that Kubernetes has.
-func restMapper() meta.RESTMapper {
-	return testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
 }
 
 func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
