@@ -36,6 +36,11 @@ check: ## format, vet, linters, vulnerabilities, conventions
 	go mod tidy -diff
 	$(LINT) staticcheck ./...
 	$(LINT) golangci-lint run ./...
+	@# The modules beside this one. Vet and staticcheck are among the linters.
+	@# Those of e2e with the settings of e2e/run: what is compiled serves both.
+	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
+	lint deploy; lint bench/compare; \
+	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/removed/v1.29
 	@# govulncheck exits with 3 for vulnerabilities, with 1 where it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	go test -run Conventions .
@@ -45,12 +50,8 @@ docs: ## write what is generated in documents anew
 	go test -run Conventions . -update
 
 .PHONY: e2e
-e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, and the wire
+e2e: chart ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, the wire, certificates, losses, the chart
 	e2e/run
-
-.PHONY: e2e-cluster
-e2e-cluster: chart ## certificates, the chart and docs/operations.md on a real kube-apiserver, with a real Prometheus
-	e2e/run certs deploy
 
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard

@@ -92,8 +92,9 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 }
 
 // TestConventionsPluginExamples runs every "fastadmit review" in the README of
-// a plugin: with the plugin's testdata, with the manifests in testdata here,
-// and with the configuration that the README shows.
+// a plugin: with the plugin's testdata, of which the folder cluster is for
+// --cluster-state-dir, with the manifests in testdata here, and with the
+// configuration that the README shows.
 func TestConventionsPluginExamples(t *testing.T) {
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
 		t.Run(plugin.Name, func(t *testing.T) {
@@ -113,6 +114,7 @@ func TestConventionsPluginExamples(t *testing.T) {
 			dir := t.TempDir()
 			copyManifests(t, dir, "testdata")
 			copyManifests(t, dir, path.Join(folder, "testdata"))
+			copyManifests(t, path.Join(dir, "cluster"), path.Join(folder, "testdata", "cluster"))
 			writeConfigurations(t, dir, readme)
 			t.Chdir(dir)
 			for _, command := range commands {
@@ -141,6 +143,9 @@ func checkExample(t *testing.T, command, plugin string) {
 func copyManifests(t *testing.T, dir, from string) {
 	t.Helper()
 	manifests, err := filepath.Glob(path.Join(from, "*.yaml"))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,10 +304,12 @@ func anchors(document string) (names []string) {
 }
 
 // TestConventionsDocuments holds the documents to what readers count on: a
-// README to be read in one go, what is new on top, and commands that exist.
+// README to be read in one go, apart from tables in which one looks something
+// up, what is new on top, and commands that exist.
 func TestConventionsDocuments(t *testing.T) {
 	const readmeLinesMax = 200
-	if lines := strings.Count(read(t, "README.md"), "\n"); lines >= readmeLinesMax {
+	written := generated.ReplaceAllString(read(t, "README.md"), "")
+	if lines := strings.Count(written, "\n"); lines >= readmeLinesMax {
 		t.Errorf("README.md: got %d lines, want less than %d", lines, readmeLinesMax)
 	}
 	changes := regexp.MustCompile(`(?m)^## (.*)$`).FindStringSubmatch(read(t, "CHANGELOG.md"))

@@ -389,6 +389,12 @@ func TestConventionsMetrics(t *testing.T) {
 			return true
 		})
 	}
+	help := read(t, "cmd/fastadmit/app/metrics_help.go")
+	for name := range made {
+		if !strings.Contains(help, strconv.Quote(name)+":") {
+			t.Errorf("cmd/fastadmit/app/metrics_help.go says nothing of %s", name)
+		}
+	}
 	for _, name := range files(t) {
 		if ext := path.Ext(name); ext != ".go" && ext != ".md" || path.Dir(name) == "." && ext == ".go" {
 			continue

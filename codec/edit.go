@@ -2,8 +2,6 @@ package codec
 
 import (
 	"fmt"
-	"iter"
-	"strconv"
 	"strings"
 )
 
@@ -142,8 +140,8 @@ func (o *Object) EnsureObject(path ...string) {
 	v := o.Root()
 	for i, token := range path {
 		if v = v.child(token); !v.IsSet() {
-			o.Set("{}", path[:i+1]...)
-			v = o.Get(path[:i+1]...)
+			o.makeObjects(path, i, v.text)
+			return
 		}
 	}
 	if o.err == nil && v.Kind() != KindObject {
@@ -151,53 +149,30 @@ func (o *Object) EnsureObject(path ...string) {
 	}
 }
 
+// makeObjects makes empty objects at path[:first+1], where there is nothing or
+// null in the text was, and at all that path goes through from there on.
+func (o *Object) makeObjects(path []string, first int, was string) {
+	n, ok := o.touchParent(path[:first+1])
+	for _, token := range path[first:] {
+		switch {
+		case !ok:
+			return
+		case o.edits[n].text[0] == '[':
+			n = o.touchElement(n, parseIndex(token))
+		default:
+			n = o.touchMember(n, token, func() string { return was })
+		}
+		if n == 0 {
+			o.refuse(path, "the array is shorter than that, use Append")
+			return
+		}
+		o.replace(n, "{}")
+		was = ""
+	}
+}
+
 // Changes returns how many edits changed something since the Object was reset.
 func (o *Object) Changes() int { return o.changes }
-
-// Edit is one place where the document was edited.
-type Edit struct {
-	Pointer string // escaped JSON Pointer; valid until the iteration goes on
-	Before  Value  // as it came; missing if it was added
-	After   Value  // as it is now; missing if it was removed
-}
-
-// Edits iterates over the topmost places that were edited, parents before
-// children and array elements by index. An edit may have changed nothing:
-// Before and After tell.
-func (o *Object) Edits() iter.Seq[Edit] {
-	return func(yield func(Edit) bool) {
-		if len(o.edits) > 0 {
-			o.pointer = o.pointer[:0]
-			o.walkEdits(rootEdit, yield)
-		}
-	}
-}
-
-// walkEdits yields the edits below parent, whose pointer is in o.pointer.
-func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
-	at := len(o.pointer)
-	inArray := o.valueOf(parent).Kind() == KindArray
-	for n := o.edits[parent].child; n != 0; n = o.edits[n].next {
-		e := &o.edits[n]
-		o.pointer = append(o.pointer[:at], '/')
-		if inArray {
-			o.pointer = strconv.AppendInt(o.pointer, int64(e.index), 10)
-		} else {
-			o.pointer = AppendPointerToken(o.pointer, e.name)
-		}
-		if !e.set {
-			if !o.walkEdits(n, yield) {
-				return false
-			}
-			continue
-		}
-		before := Value{object: o, text: e.was, element: e.inArray}
-		if !yield(Edit{Pointer: stringOf(o.pointer), Before: before, After: o.valueOf(n)}) {
-			return false
-		}
-	}
-	return true
-}
 
 // valueOf returns the value at a node.
 func (o *Object) valueOf(n int32) Value {
@@ -322,11 +297,17 @@ func (o *Object) touchChild(n int32, token string) int32 {
 	if text[0] == '[' {
 		return o.touchElement(n, parseIndex(token))
 	}
-	if child := o.editOfName(o.firstEdit(n), token); child != 0 {
+	return o.touchMember(n, token, func() string { return o.below(n).child(token).text })
+}
+
+// touchMember returns the node for a member of the object at n, making it. Find
+// is asked for its text.
+func (o *Object) touchMember(n int32, name string, find func() string) int32 {
+	if child := o.editOfName(o.firstEdit(n), name); child != 0 {
 		return child
 	}
-	was := o.below(n).child(token).text
-	return o.addEdit(n, &edit{name: token, was: was, text: was, length: -1})
+	was := find()
+	return o.addEdit(n, &edit{name: name, was: was, text: was, length: -1})
 }
 
 func (o *Object) touchElement(n int32, index int) int32 {
@@ -458,10 +439,19 @@ func (o *Object) quote(s string) string {
 // checkJSON refuses a new value that is not JSON: such a patch would fail the
 // user's request whatever the failure policy.
 func (o *Object) checkJSON(json string, path []string) bool {
-	if isPlainString(json) || isJSON(json) {
+	if isPlainString(json) || isLiteral(json) || isJSON(json) {
 		return true
 	}
 	o.refuse(path, "the new value is not valid JSON")
+	return false
+}
+
+// isLiteral reports whether json is one of the texts that plugins set most.
+func isLiteral(json string) bool {
+	switch json {
+	case "true", "false", "null", "{}", "[]":
+		return true
+	}
 	return false
 }
 

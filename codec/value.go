@@ -94,20 +94,38 @@ func (v Value) child(token string) Value {
 		if v.element {
 			return v.find(token)
 		}
-		it := v.items()
-		for {
-			name, ok := it.next()
-			if !ok {
-				break
-			}
-			if v.object.nameIs(name, token) {
-				return it.value()
-			}
-		}
+		return v.member(token)
 	case KindArray:
 		return v.elementAt(parseIndex(token))
 	}
 	return Value{object: v.object}
+}
+
+// member returns a member of an object, edits not laid over.
+func (v Value) member(name string) Value {
+	o, it := v.object, v.items()
+	if x := &o.index; it.shaped {
+		if s := x.find(it.opens); s != nil {
+			for n := s.first; n != 0; n = x.items[n].next {
+				if o.nameIs(x.items[n].name, name) {
+					return Value{object: o, text: o.text[x.items[n].start:]}
+				}
+			}
+			if s.ends != 0 {
+				return Value{object: o}
+			}
+			it.known, it.start = s.last, int(x.items[s.last].start) // scanning goes on from here
+		}
+	}
+	for {
+		written, ok := it.next()
+		if !ok {
+			return Value{object: o}
+		}
+		if o.nameIs(written, name) {
+			return it.value()
+		}
+	}
 }
 
 // elementAt returns an element of an array, edits not laid over. It goes on

@@ -1,9 +1,8 @@
 package deploy_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -20,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
@@ -28,7 +28,7 @@ import (
 func TestLint(t *testing.T) {
 	for _, s := range settings(t) {
 		t.Run(s.name, func(t *testing.T) {
-			run(t, "", tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
+			run(t, tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
 		})
 	}
 }
@@ -51,7 +51,7 @@ func TestPlugins(t *testing.T) {
 
 // TestDeployment checks what must be so with any values.
 func TestDeployment(t *testing.T) {
-	flags := run(t, "", binary, "serve", "--help")
+	flags := run(t, binary, "serve", "--help")
 	each(t, func(t *testing.T, _ setting, r release) {
 		d := one[appsv1.Deployment](t, r, "Deployment")
 		pod := &d.Spec.Template.Spec
@@ -228,12 +228,21 @@ func TestRBAC(t *testing.T) {
 		if options.SecretName, managed = argument(arguments, "cert-secret-name"); managed {
 			options.SecretNamespace, _ = argument(arguments, "cert-secret-namespace")
 			options.Owner, _ = argument(arguments, "webhook-owner")
-			options.Configurations = registered(t, r)
+			if named, ok := argument(arguments, "webhook-configurations"); ok {
+				options.MutatingWebhookConfigurations, options.ValidatingWebhookConfigurations = byKind(named)
+			} else {
+				options.Configurations = registered(t, r)
+			}
 			wantRole, wantCluster = options.Rules()
 		}
-		if strings.Contains(s.values, "enforcement: [{action: audit, namespaceSelector") {
-			wantCluster = append(wantCluster, cluster.Rules(cluster.Namespaces.Watched())...)
+		var wanted []cluster.Need
+		if strings.Contains(s.values, "namespaceSelector: {matchLabels") {
+			wanted = append(wanted, cluster.Namespaces.Watched())
 		}
+		for _, name := range enabled(t, r) {
+			wanted = append(wanted, needs(name)...)
+		}
+		wantCluster = append(wantCluster, cluster.Rules(wanted...)...)
 		var gotRole, gotCluster []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.Role](t, r, "Role") {
 			gotRole = append(gotRole, role.Rules...)
@@ -263,6 +272,43 @@ func TestRBAC(t *testing.T) {
 	})
 }
 
+// TestPluginRBAC compares what the chart allows for each plugin with what the
+// plugin declares.
+func TestPluginRBAC(t *testing.T) {
+	for name, h := range table(t) {
+		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate(t), "")
+		var got []rbacv1.PolicyRule
+		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+			got = append(got, role.Rules...)
+		}
+		if got, want := permissions(got), permissions(cluster.Rules(needs(name)...)); !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+	}
+}
+
+// enabled returns the plugins of a release.
+func enabled(t *testing.T, r release) []string {
+	t.Helper()
+	var c struct{ EnableAdmissionPlugins []string }
+	if err := yaml.Unmarshal([]byte(run(t, binary, append([]string{"config"}, files(t, r)...)...)), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c.EnableAdmissionPlugins
+}
+
+// byKind takes --webhook-configurations apart.
+func byKind(named string) (mutating, validating []string) {
+	for configuration := range strings.SplitSeq(named, ",") {
+		if name, ok := strings.CutPrefix(configuration, "mutating/"); ok {
+			mutating = append(mutating, name)
+		} else {
+			validating = append(validating, strings.TrimPrefix(configuration, "validating/"))
+		}
+	}
+	return mutating, validating
+}
+
 // registered are the webhook configurations that fastadmit makes of the files
 // in the ConfigMap.
 func registered(t *testing.T, r release) (all []runtime.Object) {
@@ -285,6 +331,11 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 		if names == nil {
 			names = []string{"any"}
 		}
+		for _, url := range r.NonResourceURLs {
+			for _, verb := range r.Verbs {
+				all[verb+" "+url] = true
+			}
+		}
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {
 				for _, name := range names {
@@ -303,7 +354,7 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 func TestConfigurationFiles(t *testing.T) {
 	each(t, func(t *testing.T, _ setting, r release) {
 		for _, name := range []string{"AlwaysPullImages", "failurePolicy"} {
-			if printed := run(t, "", binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
+			if printed := run(t, binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
 				t.Errorf("got no %s in\n%s", name, printed)
 			}
 		}
@@ -326,76 +377,12 @@ func files(t *testing.T, r release) []string {
 	return nil
 }
 
-// TestKubeconform validates everything against the schemas of Kubernetes'
-// own API, which come with its module.
-func TestKubeconform(t *testing.T) {
-	dir := schemas(t)
-	each(t, func(t *testing.T, _ setting, r release) {
-		var documents strings.Builder
-		for _, object := range r {
-			if group := object.GroupVersionKind().Group; group == "cert-manager.io" || group == "monitoring.coreos.com" {
-				continue // of others, whose schemas are elsewhere
-			}
-			document, err := json.Marshal(object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			documents.WriteString("---\n" + string(document) + "\n")
-		}
-		run(t, documents.String(), tool(t, "kubeconform"), "-strict", "-summary",
-			"-schema-location", filepath.Join(dir, "{{.ResourceKind}}{{.KindSuffix}}.json"))
-	})
-}
-
-// schemas writes the schemas of all kinds in Kubernetes' swagger.json as
-// kubeconform looks for them, and returns their folder.
-func schemas(t *testing.T) string {
-	t.Helper()
-	module := strings.TrimSpace(run(t, "", "go", "-C", "../e2e", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
-	var swagger struct {
-		Definitions map[string]map[string]any `json:"definitions"`
-	}
-	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(module, "api/openapi-spec/swagger.json"))), &swagger); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name string, content any) {
-		text, err := json.Marshal(content)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, d := range swagger.Definitions {
-		if _, has := d["properties"]; has {
-			d["additionalProperties"] = false
-		}
-		if d["format"] == "int-or-string" {
-			swagger.Definitions[name] = map[string]any{"type": []string{"string", "integer"}}
-		}
-		if strings.HasSuffix(name, "api.resource.Quantity") {
-			swagger.Definitions[name] = map[string]any{"type": []string{"string", "number"}}
-		}
-		kinds, _ := d["x-kubernetes-group-version-kind"].([]any)
-		for _, k := range kinds {
-			kind := k.(map[string]any)
-			group, _, _ := strings.Cut(kind["group"].(string), ".")
-			file := strings.ToLower(kind["kind"].(string)) + "-" + group + "-" + kind["version"].(string) + ".json"
-			write(strings.ReplaceAll(file, "--", "-"), map[string]any{"$ref": filepath.Join(dir, "all.json") + "#/definitions/" + name})
-		}
-	}
-	write("all.json", map[string]any{"definitions": swagger.Definitions})
-	return dir
-}
-
 // TestNames shows the names of a release with another name, and that long ones
 // are cut to what Kubernetes takes.
 func TestNames(t *testing.T) {
 	f := func(release, want string) {
 		t.Helper()
-		text := run(t, "", tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
 		for _, object := range parse(t, text) {
 			if name := object.GetName(); !strings.HasPrefix(name, want) || object.GetKind() == "Service" && len(name) > 63 {
 				t.Errorf("%s: got %s %q, want %q or more, and 63 characters at most of a Service", release, object.GetKind(), name, want)

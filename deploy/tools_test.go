@@ -42,7 +42,7 @@ var tool = func() func(t *testing.T, name string) string {
 		mu.Lock()
 		defer mu.Unlock()
 		if paths[name] == "" {
-			paths[name] = strings.TrimSpace(run(t, "", "go", "tool", "-modfile=../tools/deploy/go.mod", "-n", name))
+			paths[name] = strings.TrimSpace(run(t, "go", "tool", "-modfile=../tools/deploy/go.mod", "-n", name))
 		}
 		return paths[name]
 	}
@@ -62,9 +62,9 @@ func try(t *testing.T, stdin, command string, arguments ...string) (stdout, stde
 }
 
 // run is try for what must succeed.
-func run(t *testing.T, stdin, command string, arguments ...string) string {
+func run(t *testing.T, command string, arguments ...string) string {
 	t.Helper()
-	stdout, stderr, err := try(t, stdin, command, arguments...)
+	stdout, stderr, err := try(t, "", command, arguments...)
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s%s", command, strings.Join(arguments, " "), err, stdout, stderr)
 	}
@@ -112,7 +112,7 @@ type release []*unstructured.Unstructured
 // render returns the release with these values.
 func render(t *testing.T, values, preset string) release {
 	t.Helper()
-	return parse(t, run(t, "", tool(t, "helm"), helm(t, "template", values, preset)...))
+	return parse(t, run(t, tool(t, "helm"), helm(t, "template", values, preset)...))
 }
 
 // parse reads documents of YAML.
@@ -194,6 +194,7 @@ func settings(t *testing.T) []setting {
 	t.Helper()
 	all := []setting{
 		{"default", somePlugins, ""},
+		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, validating/a.example.com, validating/b]}", ""},
 		{"everything", somePlugins + `
 callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
 networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
@@ -213,6 +214,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 		{"network-policy-without-api", somePlugins +
 			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(t), ""},
 		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
+		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
 	}

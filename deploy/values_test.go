@@ -50,6 +50,10 @@ func TestSchemaRefuses(t *testing.T) {
 	f("certificates: {mode: secret, secretName: a}", "/certificates/caBundle")
 	f("certificates: {mode: secret, secretName: a, caBundle: LS0t}", "/certificates/caBundle") // PEM, not base64
 	f("certificates: {mode: managed, caBundle: '-----BEGIN CERTIFICATE-----'}", "/certificates/caBundle")
+	f("certificates: {webhookConfigurations: [fastadmit.io]}", "/certificates/webhookConfigurations/0")
+	f("certificates: {webhookConfigurations: [mutating/a/b]}", "/certificates/webhookConfigurations/0")
+	f("certificates: {webhookConfigurations: [mutating/a, mutating/a]}", "/certificates/webhookConfigurations")
+	f("certificates: {mode: certManager, webhookConfigurations: [mutating/a]}", "/certificates/webhookConfigurations")
 	f("callers: {clientCAKey: ca.crt}", "/callers/secretName")
 	f("callers: {secretName: a}", "/callers/secretName") // of which nothing is used
 	f("callers: {secretName: a, tokensKey: b, allowedNames: [c]}", "/callers/clientCAKey")

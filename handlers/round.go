@@ -39,6 +39,9 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
+// ErrNotStarted is why a plugin failed whose call had no time left for it.
+var ErrNotStarted = fmt.Errorf("not started: %w", context.DeadlineExceeded)
+
 // A round is one call of a chain.
 type round struct {
 	chain      *Chain
@@ -168,7 +171,7 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		deadline = r.now + timeout
 	}
 	if isOver(deadline, r.now) {
-		return Errored(fmt.Errorf("not started: %w", context.DeadlineExceeded)), OutcomeErrored, true
+		return Errored(ErrNotStarted), OutcomeErrored, true
 	}
 	changes := r.review.Object.Changes()
 	result, ran = r.call(ctx, e)

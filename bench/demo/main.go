@@ -31,7 +31,7 @@ const (
 	startMax = 20 * time.Second
 )
 
-// enabled are all plugins but the two that decide everything.
+// enabled are plugins that need no cluster, but for the two that decide everything.
 var enabled = []string{
 	"SecurityContextDeny", "LimitPodHardAntiAffinityTopology", "AlwaysPullImages", "DefaultTolerationSeconds",
 	"EventRateLimit", "ExtendedResourceToleration", "StorageObjectInUseProtection", "DenyServiceExternalIPs",

@@ -187,7 +187,7 @@ func configurations(port int) []runtime.Object {
 
 // options are those of a replica that speaks with the API server as user
 // manager.
-func options(s *cluster.APIServer, port int) certs.Options {
+func options(s *cluster.APIServer) certs.Options {
 	config := rest.CopyConfig(s.Config)
 	config.BearerToken = managerToken
 	return certs.Options{
@@ -210,7 +210,7 @@ func prepare(t *testing.T, s *cluster.APIServer, port int) {
 			t.Fatal(err)
 		}
 	}
-	kubectl(t, s, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
+	s.MustKubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
 spec: {clusterIP: %s, ports: [{port: %d}]}}`, serviceIP, port), "apply", "-f", "-")
 }
 
@@ -257,10 +257,10 @@ func TestManaged(t *testing.T) {
 	var service endpoints
 	port := service.serve(t)
 	prepare(t, servers[0], port)
-	o := options(servers[0], port)
+	o := options(servers[0])
 	o.Configurations, o.Owner = configurations(port), "fastadmit"
 	allow(t, servers, "fastadmit", &o)
-	log := new(output)
+	log := new(cluster.Buffer)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(log.String())
@@ -275,7 +275,7 @@ func TestManaged(t *testing.T) {
 
 	ctx, secrets := context.Background(), servers[0].Client.CoreV1().Secrets(namespace)
 	for _, s := range servers {
-		await(t, "the webhooks to be called", func() error {
+		cluster.Await(t, "the webhooks to be called", func() error {
 			before := replicas[0].calls.Load() + replicas[1].calls.Load()
 			if err := create(s); err != nil {
 				t.Fatalf("a webhook was registered that cannot be called: %v", err)
@@ -299,7 +299,7 @@ func TestManaged(t *testing.T) {
 	for key, n := range map[string]int{"ca.key": 2, corev1.TLSCertKey: 2} {
 		for range n {
 			before := secret().Data[key]
-			await(t, "a new "+key, func() error {
+			cluster.Await(t, "a new "+key, func() error {
 				if now := secret().Data[key]; len(now) > 0 && !bytes.Equal(now, before) {
 					return nil
 				}
@@ -315,7 +315,7 @@ func TestManaged(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, what+" Secret to be healed", func() error {
+		cluster.Await(t, what+" Secret to be healed", func() error {
 			if now := secret(); len(now.Data["ca.crt"]) < len("garbage")+1 || now.UID == uid {
 				return errors.New("it is not")
 			}
@@ -358,7 +358,7 @@ func TestManaged(t *testing.T) {
 // checkOwners looks at what has to go with the ClusterRole.
 func checkOwners(t *testing.T, s *cluster.APIServer) {
 	t.Helper()
-	got := kubectl(t, s, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io", "validatingwebhookconfiguration/fastadmit.io",
+	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io", "validatingwebhookconfiguration/fastadmit.io",
 		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].name}{"\n"}{end}`)
 	if want := strings.Repeat("ClusterRole fastadmit\n", 3); got != want {
 		t.Errorf("got owners\n%swant\n%s", got, want)
@@ -368,16 +368,16 @@ func checkOwners(t *testing.T, s *cluster.APIServer) {
 // uninstall removes the owner, and all that was made has to go with it and stay
 // away, although the replicas run.
 func uninstall(t *testing.T, s *cluster.APIServer) {
-	startCollector(t, s)
-	kubectl(t, s, "", "delete", "clusterrole", "fastadmit")
+	s.StartControllerManager(t, "garbage-collector-controller")
+	s.MustKubectl(t, "", "delete", "clusterrole", "fastadmit")
 	gone := func() error {
-		got := kubectl(t, s, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets", "-o", "name")
+		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets", "-o", "name")
 		if got != "" {
 			return fmt.Errorf("there are %s", got)
 		}
 		return nil
 	}
-	await(t, "all to be gone", gone)
+	cluster.Await(t, "all to be gone", gone)
 	time.Sleep(2 * propagation) // in which it would come back
 	if err := gone(); err != nil {
 		t.Error(err)
@@ -391,10 +391,10 @@ func TestOthersConfiguration(t *testing.T) {
 	var service endpoints
 	port := service.serve(t)
 	prepare(t, s, port)
-	o := options(s, port)
+	o := options(s)
 	o.ValidatingWebhookConfigurations = []string{"fastadmit.io", "client-side.fastadmit.io"}
 	allow(t, []*cluster.APIServer{s}, "fastadmit", &o)
-	log := new(output)
+	log := new(cluster.Buffer)
 	service.add(startReplica(t, o, log))
 
 	chart := func(name string, change func(w *admissionregistrationv1.ValidatingWebhookConfiguration)) string {
@@ -429,15 +429,15 @@ func TestOthersConfiguration(t *testing.T) {
 		"client-side.fastadmit.io": {"apply", "-f", "-"},
 	} {
 		for range 2 { // again, it leaves the bundles alone
-			kubectl(t, s, chart(name, asIs), apply...)
-			await(t, "the bundles of "+name, func() error { return bundles(name) })
+			s.MustKubectl(t, chart(name, asIs), apply...)
+			cluster.Await(t, "the bundles of "+name, func() error { return bundles(name) })
 		}
-		got := kubectl(t, s, chart(name, asIs), apply...)
+		got := s.MustKubectl(t, chart(name, asIs), apply...)
 		if err := bundles(name); err != nil {
 			t.Errorf("%s: %v", got, err)
 		}
 	}
-	managed := kubectl(t, s, "", "get", "validatingwebhookconfiguration", "fastadmit.io", "--show-managed-fields",
+	managed := s.MustKubectl(t, "", "get", "validatingwebhookconfiguration", "fastadmit.io", "--show-managed-fields",
 		"-o", `jsonpath={.metadata.managedFields[?(@.manager=="fastadmit-certs")].fieldsV1}`)
 	want := `{"f:webhooks":{"k:{\"name\":\"fail.fastadmit.io\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}},` +
 		`"k:{\"name\":\"other.fastadmit.io\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}}}`
@@ -452,35 +452,16 @@ func TestOthersConfiguration(t *testing.T) {
 	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil || !strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
 		t.Errorf("got %v: %s, want a conflict", err, stderr)
 	}
-	kubectl(t, s, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")
-	await(t, "the bundle to be back", func() error { return bundles("fastadmit.io") })
+	s.MustKubectl(t, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")
+	cluster.Await(t, "the bundle to be back", func() error { return bundles("fastadmit.io") })
 	// The price of owning a field: see the comment of package certs.
 	oneWebhook := func(c *admissionregistrationv1.ValidatingWebhookConfiguration) { c.Webhooks = c.Webhooks[:1] }
 	_, stderr, err := s.Kubectl(t, chart("fastadmit.io", oneWebhook), "apply", "--server-side", "--field-manager=helm", "-f", "-")
 	if err == nil || !strings.Contains(stderr, "webhooks[1].clientConfig: Required value") {
 		t.Errorf("got %v: %s, want that the webhook cannot be removed", err, stderr)
 	}
-	kubectl(t, s, chart("client-side.fastadmit.io", oneWebhook), "apply", "-f", "-")
+	s.MustKubectl(t, chart("client-side.fastadmit.io", oneWebhook), "apply", "-f", "-")
 	if got := log.String(); strings.Contains(got, "level=WARN") {
 		t.Errorf("got warnings:\n%s", got)
 	}
-}
-
-// output collects what is logged.
-type output struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.String()
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -30,27 +31,24 @@ import (
 
 // Etcd is a running etcd. Several API servers can use it.
 type Etcd struct {
-	// Authorization is the mode of the API servers that use it, such as RBAC;
-	// AlwaysAllow if empty.
-	Authorization string
-
 	url string
 }
 
 // StartEtcd starts one.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
-	client, peer := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
-	p := start(t, "etcd", nil, filepath.Join(binaries, "etcd"),
+	client, peer := FreeAddress(t), "http://"+FreeAddress(t)
+	e := &Etcd{url: "http://" + client}
+	p := Start(t, "etcd", nil, Built("etcd"),
 		"--data-dir", t.TempDir(), "--log-level", "warn",
 		"--unsafe-no-fsync", // nothing here outlives the test
 		// So that the API server's own limits are the ones that are met.
 		"--max-request-bytes", "8388608",
-		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-client-urls", e.url, "--advertise-client-urls", e.url,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer)
-	p.await(t, func() error { return dial(client[len("http://"):]) })
-	return &Etcd{url: client}
+	p.await(t, func() error { return dial(client) })
+	return e
 }
 
 func dial(address string) error {
@@ -61,20 +59,35 @@ func dial(address string) error {
 	return conn.Close()
 }
 
-// token is how the tests authenticate, as a member of system:masters.
-const token = "e2e"
+// Token is how the tests authenticate, as a member of system:masters.
+const Token = "e2e"
 
-// APIServer is a running kube-apiserver and clients for it. Everybody may do
-// everything there. It has the plugins that are on by default, less those that
-// a webhook is to stand in for and ServiceAccount, which names volumes at
-// random.
+// APIServer is a running kube-apiserver and clients for it.
 type APIServer struct {
-	Config  *rest.Config
-	Client  kubernetes.Interface
-	Dynamic dynamic.Interface
-	name    string
-	audit   string
-	mapper  meta.ResettableRESTMapper
+	Config    *rest.Config
+	Client    kubernetes.Interface
+	Dynamic   dynamic.Interface
+	name      string
+	audit     string
+	mapper    meta.ResettableRESTMapper
+	t         testing.TB // with which it ends
+	process   *Process
+	arguments []string
+}
+
+// APIServerOptions are what API servers differ in.
+type APIServerOptions struct {
+	// Name is that of its log, apiserver if empty.
+	Name string
+	// Prefix is where it has its objects in etcd. Those with the same one share
+	// them, as replicas do.
+	Prefix string
+	// On are plugins to switch on. Those that are on by default are, less those
+	// that a webhook is to stand in for.
+	On []string
+	// Flags are further ones, without dashes, and values for those that it has
+	// anyway. Without any, everybody may do everything.
+	Flags map[string]string
 }
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -83,60 +96,76 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-// StartAPIServer starts an API server. Those with the same prefix share their
-// objects, as replicas do. On are the plugins to switch on; admission is an
-// AdmissionConfiguration file, empty for none.
-func (e *Etcd) StartAPIServer(t testing.TB, prefix, name, admission string, on ...string) *APIServer {
+// StartAPIServer starts an API server, which ends with the test.
+func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	t.Helper()
-	port, dir := freePort(t), t.TempDir()
-	key := writeFile(t, "service-accounts.key", encodeKey(t, newKey(t)))
-	s := &APIServer{name: name, audit: filepath.Join(dir, "audit.log")}
-	arguments := []string{
-		"--etcd-servers", e.url, "--etcd-prefix", "/" + prefix,
-		"--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", dir,
-		"--authorization-mode", cmp.Or(e.Authorization, "AlwaysAllow"),
-		"--token-auth-file", writeFile(t, "tokens.csv", []byte(token+",admin,admin,system:masters\n")),
-		"--service-account-issuer", "https://e2e.example.com",
-		"--service-account-key-file", key, "--service-account-signing-key-file", key,
-		"--service-cluster-ip-range", "10.0.0.0/16",
-		"--endpoint-reconciler-type", "none",
-		"--allow-privileged",
-		"--audit-policy-file", writeFile(t, "audit.yaml", []byte(auditPolicy)), "--audit-log-path", s.audit,
-		"--audit-log-mode", "blocking-strict",
-		"--shutdown-delay-duration", "0",
+	s := &APIServer{t: t, name: cmp.Or(o.Name, "apiserver"), audit: filepath.Join(t.TempDir(), "audit.log")}
+	host, port, err := net.SplitHostPort(FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
 	}
-	off := "ServiceAccount"
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
-		if p.OnByDefault && !slices.Contains(on, p.Name) {
-			off += "," + p.Name
-		}
+	key := WriteFile(t, "service-accounts.key", encodeKey(t, newKey(t)))
+	flags := map[string]string{
+		"etcd-servers": e.url, "etcd-prefix": "/registry/" + o.Prefix,
+		"bind-address": host, "secure-port": port, "cert-dir": t.TempDir(),
+		"authorization-mode":       "AlwaysAllow",
+		"token-auth-file":          WriteFile(t, "tokens.csv", []byte(Token+",admin,admin,system:masters\n")),
+		"service-account-issuer":   "https://e2e.example.com",
+		"service-account-key-file": key, "service-account-signing-key-file": key,
+		"service-cluster-ip-range": "10.0.0.0/16",
+		"endpoint-reconciler-type": "none",
+		"allow-privileged":         "true",
+		"audit-policy-file":        WriteFile(t, "audit.yaml", []byte(auditPolicy)), "audit-log-path": s.audit,
+		"audit-log-mode":            "blocking-strict",
+		"shutdown-delay-duration":   "0",
+		"enable-admission-plugins":  strings.Join(o.On, ","),
+		"disable-admission-plugins": off(o.On),
 	}
-	arguments = append(arguments, "--disable-admission-plugins", off)
-	for _, p := range on {
-		arguments = append(arguments, "--enable-admission-plugins", p)
+	maps.Copy(flags, o.Flags)
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		s.arguments = append(s.arguments, "--"+name+"="+flags[name])
 	}
-	if admission != "" {
-		arguments = append(arguments, "--admission-control-config-file", admission)
-	}
-	p := start(t, name, nil, filepath.Join(binaries, "kubernetes/kube-apiserver"), arguments...)
-	s.connect(t, p, "https://127.0.0.1:"+port)
+	s.process = Start(t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
+	s.connect(t, "https://"+net.JoinHostPort(flags["bind-address"], flags["secure-port"]))
 	return s
 }
 
+// off returns the plugins to switch off.
+func off(on []string) string {
+	var all []string
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.OnByDefault && !slices.Contains(on, p.Name) {
+			all = append(all, p.Name)
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// Restart ends the API server as Kubernetes does, and starts it again. It still
+// ends with the test that it was started with.
+func (s *APIServer) Restart() {
+	s.process.Stop(s.t)
+	s.process = Start(s.t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
+	s.process.await(s.t, s.Ready)
+}
+
+// Ready returns why the server is not ready.
+func (s *APIServer) Ready() error {
+	_, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
+	return err
+}
+
 // connect makes the clients and waits until the server is ready.
-func (s *APIServer) connect(t testing.TB, p *process, host string) {
+func (s *APIServer) connect(t testing.TB, host string) {
 	t.Helper()
 	s.Config = &rest.Config{
-		Host: host, BearerToken: token, QPS: -1,
+		Host: host, BearerToken: Token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // its certificate is made at start
 		UserAgent:       "e2e",
 		WarningHandler:  rest.NoWarnings{},
 	}
 	s.makeClients(t)
-	p.await(t, func() error {
-		_, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
-		return err
-	})
+	s.process.await(t, s.Ready)
 	s.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.Client.Discovery()))
 }
 
@@ -218,20 +247,19 @@ func (s *APIServer) Audit(want func(e *auditv1.Event) bool) ([]auditv1.Event, er
 	return events, nil
 }
 
-// StartControllerManager starts the controllers that make pods.
-func (s *APIServer) StartControllerManager(t testing.TB) {
+// StartControllerManager starts controllers.
+func (s *APIServer) StartControllerManager(t testing.TB, controllers ...string) {
 	t.Helper()
-	start(t, s.name+"-controllers", nil, filepath.Join(binaries, "kubernetes/kube-controller-manager"),
+	Start(t, s.name+"-controllers", nil, Built("kubernetes/kube-controller-manager"),
 		"--kubeconfig", s.Kubeconfig(t), "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
-		"--controllers", "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"+
-			"job-controller,cronjob-controller,replicationcontroller-controller")
+		"--controllers", strings.Join(controllers, ","))
 }
 
 // Kubectl runs kubectl and returns what it prints. The error says that it
 // failed, which is not the test's failure.
 func (s *APIServer) Kubectl(t testing.TB, stdin string, arguments ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "kubernetes/kubectl"), arguments...)
+	cmd := exec.Command(Built("kubernetes/kubectl"), arguments...)
 	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig(t), "HOME=" + t.TempDir()} // it caches there what there is
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs strings.Builder
@@ -243,11 +271,22 @@ func (s *APIServer) Kubectl(t testing.TB, stdin string, arguments ...string) (st
 	return out.String(), errs.String(), err
 }
 
+// MustKubectl is Kubectl for a command that must succeed. It returns what that
+// prints.
+func (s *APIServer) MustKubectl(t testing.TB, stdin string, arguments ...string) string {
+	t.Helper()
+	stdout, stderr, err := s.Kubectl(t, stdin, arguments...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s%s", strings.Join(arguments, " "), err, stdout, stderr)
+	}
+	return stdout
+}
+
 // Kubeconfig returns a file with which commands find the API server.
 func (s *APIServer) Kubeconfig(t testing.TB) string {
 	t.Helper()
-	return writeFile(t, "kubeconfig", fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"e2e",
+	return WriteFile(t, "kubeconfig", fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"e2e",
 "clusters":[{"name":"e2e","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
 "users":[{"name":"e2e","user":{"token":%q}}],
-"contexts":[{"name":"e2e","context":{"cluster":"e2e","user":"e2e"}}]}`, s.Config.Host, token))
+"contexts":[{"name":"e2e","context":{"cluster":"e2e","user":"e2e"}}]}`, s.Config.Host, Token))
 }

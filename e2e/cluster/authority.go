@@ -25,16 +25,64 @@ type Authority struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "e2e"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageCertSign,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
+	certificate := create(t, &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "e2e"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}, nil, key, key)
+	return &Authority{certificate, key, encode(certificate)}
+}
+
+// Serving describes the certificate of a server with these names and addresses
+// that is valid until then.
+func Serving(until time.Time, hosts ...string) *x509.Certificate {
+	c := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: hosts[0]},
+		NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			c.IPAddresses = append(c.IPAddresses, ip)
+		} else {
+			c.DNSNames = append(c.DNSNames, host)
+		}
+	}
+	return c
+}
+
+// Calling describes the certificate of a client of that name.
+func Calling(name string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// Sign returns a certificate as described and its key, in PEM.
+func (a *Authority) Sign(t testing.TB, template *x509.Certificate) (certificate, key []byte) {
+	t.Helper()
+	k := newKey(t)
+	return encode(create(t, template, a.certificate, k, a.key)), encodeKey(t, k)
+}
+
+// SelfSigned is Sign for a certificate that is its own authority.
+func SelfSigned(t testing.TB, template *x509.Certificate) (certificate, key []byte) {
+	t.Helper()
+	k := newKey(t)
+	return encode(create(t, template, nil, k, k)), encodeKey(t, k)
+}
+
+// create signs a certificate for the key, with one that is its own if the
+// parent is nil.
+func create(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,28 +90,11 @@ func NewAuthority(t testing.TB) *Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return certificate
 }
 
-// Sign returns the files of a certificate for 127.0.0.1, valid until then.
-func (a *Authority) Sign(t testing.TB, until time.Time) (certFile, keyFile string) {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: "127.0.0.1"},
-		NotBefore:    until.Add(-48 * time.Hour),
-		NotAfter:     until,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return writeFile(t, "tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		writeFile(t, "tls.key", encodeKey(t, key))
+func encode(certificate *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

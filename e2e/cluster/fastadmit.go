@@ -2,13 +2,12 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,9 +15,9 @@ import (
 
 // Fastadmit is a running fastadmit serve.
 type Fastadmit struct {
+	*Process
 	URL     string // of the webhooks
 	Metrics string
-	process *process
 }
 
 // Binary is the fastadmit that make build made, seen from a package of this
@@ -35,13 +34,19 @@ func StartFastadmit(t testing.TB, binary string, a *Authority, flags ...string) 
 // then.
 func StartFastadmitUntil(t testing.TB, binary string, a *Authority, until time.Time, flags ...string) *Fastadmit {
 	t.Helper()
-	cert, key := a.Sign(t, until)
-	arguments := append([]string{"serve", "--bind-address", "127.0.0.1", "--secure-port", "0",
-		"--metrics-bind-address", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-private-key-file", key}, flags...)
-	var stdout output
-	p := start(t, "fastadmit", &stdout, binary, arguments...)
-	f := &Fastadmit{process: p}
-	p.await(t, func() error {
+	cert, key := a.Sign(t, Serving(until, "127.0.0.1"))
+	return RunFastadmit(t, append([]string{binary, "serve", "--bind-address", "127.0.0.1", "--secure-port", "0",
+		"--metrics-bind-address", "127.0.0.1:0",
+		"--tls-cert-file", WriteFile(t, "tls.crt", cert), "--tls-private-key-file", WriteFile(t, "tls.key", key)}, flags...)...)
+}
+
+// RunFastadmit runs a command that becomes fastadmit serve, and waits until it
+// serves.
+func RunFastadmit(t testing.TB, command ...string) *Fastadmit {
+	t.Helper()
+	var stdout Buffer
+	f := &Fastadmit{Process: Start(t, "fastadmit", &stdout, command[0], command[1:]...)}
+	f.await(t, func() error {
 		m := ready.FindStringSubmatch(stdout.String())
 		if m == nil {
 			return errors.New("no line that says that it is serving")
@@ -55,20 +60,12 @@ func StartFastadmitUntil(t testing.TB, binary string, a *Authority, until time.T
 // ready is the line fastadmit prints when it is.
 var ready = regexp.MustCompile(`serving on (https://\S+), metrics on (http://[^\s,]+)`)
 
-// Kill ends the process at once.
-func (f *Fastadmit) Kill() { f.process.kill() }
-
-// Stop asks the process to end and waits until it has.
-func (f *Fastadmit) Stop(t testing.TB) { f.process.stop(t) }
-
 // Freeze stops the process until the test ends: the system still accepts its
 // connections.
 func (f *Fastadmit) Freeze(t testing.TB) {
 	t.Helper()
-	if err := f.process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.process.cmd.Process.Signal(syscall.SIGCONT) })
+	f.Signal(t, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = f.cmd.Process.Signal(syscall.SIGCONT) }) // an error means that it has ended
 }
 
 // Metric returns the value of a series, labels included in its name.
@@ -101,21 +98,14 @@ func (f *Fastadmit) Find(t testing.TB, series string) (value int, ok bool) {
 	return 0, false
 }
 
-// output collects what a process prints.
-type output struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.String()
+// Manifests runs fastadmit manifests and returns what it prints.
+func Manifests(t testing.TB, arguments ...string) string {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	cmd := exec.Command(Binary, append([]string{"manifests"}, arguments...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, stderr.String())
+	}
+	return stdout.String()
 }

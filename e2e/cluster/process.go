@@ -1,60 +1,68 @@
 // Package cluster runs what tests need of a real cluster: etcd, kube-apiserver,
-// kube-controller-manager and the built fastadmit. Everything listens on ports
-// of 127.0.0.1 that the system picks, and ends with the test that started it.
+// kube-controller-manager and the built fastadmit. Everything listens at
+// addresses of this machine alone, and ends with the test that started it.
 package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	// binaries is where make e2e puts what it builds, logs where processes
+	// cache is where make e2e puts what it builds, and logs where processes
 	// write theirs; both seen from a package of this module.
-	binaries = "../.cache"
-	logs     = "../.cache/logs"
+	cache = "../.cache"
+	logs  = cache + "/logs"
+
+	// machine is where etcd and API servers listen: not where connections to
+	// 127.0.0.1 come from, which may take any port that was free a moment ago.
+	machine = "127.12.0.1"
 
 	// stopMax is how long a process may take to end on SIGTERM. fastadmit gives
 	// connections without a request 5 s from when they were opened, and calls
 	// their answers, which take up to 3 s here; the rest is for other work on the
-	// machine. startMax is how long it may take to be ready.
+	// machine. startMax is how long anything may take to be ready.
 	stopMax  = 15 * time.Second
 	startMax = 90 * time.Second
 )
 
-// A process that the test runs.
-type process struct {
+// Built returns the path of what make e2e builds.
+func Built(name string) string { return filepath.Join(cache, name) }
+
+// A Process that the test runs.
+type Process struct {
 	name string
 	log  string // file with its output
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 }
 
-// start starts a command. It is ended with the test. Its output goes to a
+// Start starts a command. It is ended with the test. Its output goes to a
 // file, which is removed if the test passes; lines of standard output go to
 // stdout too, if that is not nil.
-func start(t testing.TB, name string, stdout io.Writer, command string, arguments ...string) *process {
+func Start(t testing.TB, name string, stdout io.Writer, command string, arguments ...string) *Process {
 	t.Helper()
 	dir := filepath.Join(logs, t.Name())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Create(filepath.Join(dir, name+".log"))
+	file, err := os.CreateTemp(dir, name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(file, command, strings.Join(arguments, " "))
-	p := &process{name: name, log: file.Name(), cmd: exec.Command(command, arguments...), done: make(chan struct{})}
+	p := &Process{name: name, log: file.Name(), cmd: exec.Command(command, arguments...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	if stdout != nil {
 		p.cmd.Stdout = io.MultiWriter(file, stdout)
@@ -70,7 +78,7 @@ func start(t testing.TB, name string, stdout io.Writer, command string, argument
 		_ = p.cmd.Wait() // it is ended by a signal, which Wait reports as an error
 	}()
 	t.Cleanup(func() {
-		p.stop(t)
+		p.Stop(t)
 		if t.Failed() {
 			t.Logf("log of %s: %s", name, p.log)
 		} else {
@@ -80,39 +88,70 @@ func start(t testing.TB, name string, stdout io.Writer, command string, argument
 	return p
 }
 
-func (p *process) stop(t testing.TB) {
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal.
+func (p *Process) Signal(t testing.TB, signal os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+}
+
+// Stop asks the process to end and waits until it has.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-p.done:
 	case <-time.After(stopMax):
 		t.Errorf("%s has not ended %s after SIGTERM", p.name, stopMax)
-		p.kill()
+		p.Kill()
 	}
 }
 
-func (p *process) kill() {
+// Kill ends the process at once.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error means that it has ended
 	<-p.done
 }
 
-// await waits until ready returns nil.
-func (p *process) await(t testing.TB, ready func() error) {
+// await waits until the process is ready, which it is when ready returns nil.
+func (p *Process) await(t testing.TB, ready func() error) {
 	t.Helper()
-	deadline := time.Now().Add(startMax)
-	for {
+	Await(t, p.name, func() error {
+		select {
+		case <-p.done:
+			t.Fatalf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, tail(p.log))
+			return nil
+		default:
+			return ready()
+		}
+	})
+}
+
+// Await waits until ready returns nil. What is what is waited for.
+func Await(t testing.TB, what string, ready func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(startMax); ; time.Sleep(50 * time.Millisecond) {
 		err := ready()
 		if err == nil {
 			return
 		}
-		select {
-		case <-p.done:
-			t.Fatalf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, tail(p.log))
-		case <-time.After(50 * time.Millisecond):
-		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s is not ready after %s: %v\n%s", p.name, startMax, err, tail(p.log))
+			t.Fatalf("waited %s for %s: %v", startMax, what, err)
 		}
 	}
+}
+
+// WantError says what is wrong with an error that is to have that text in it,
+// nil if nothing is.
+func WantError(err error, text string) error {
+	if err == nil || !strings.Contains(err.Error(), text) {
+		return fmt.Errorf("got error %v, want one with %q", err, text)
+	}
+	return nil
 }
 
 // tail returns the last lines of a log.
@@ -130,24 +169,43 @@ func tail(log string) string {
 	return strings.Join(lines, "\n")
 }
 
-// freePort returns a port that nobody listens on. The processes cannot pick
-// one themselves.
-func freePort(t testing.TB) string {
+// FreeAddress returns an address and port of this machine where nobody listens,
+// for what cannot pick one itself.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", machine+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return l.Addr().String()
 }
 
-// writeFile writes a file that lives as long as the test and returns its path.
-func writeFile(t testing.TB, name string, content []byte) string {
+// WriteFile writes a file that lives as long as the test and returns its path.
+func WriteFile(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// A Buffer collects what is written to it, by any number of goroutines.
+type Buffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Buffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(text)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
 }

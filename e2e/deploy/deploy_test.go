@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 const (
@@ -27,41 +30,56 @@ const (
 func TestDeploy(t *testing.T) {
 	s := startStand(t)
 	t.Run("accepted", s.accepted)
-	s.kubectl(t, "", "create", "namespace", "shop")
-	s.kubectl(t, "", "label", "namespace", "default", "team=a")
+	s.MustKubectl(t, "", "create", "namespace", "shop")
+	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
 	t.Run("own-certificate", s.ownCertificate)
+	t.Run("registered-by-others", s.registeredByOthers)
 }
 
-// ofOthers are the API groups whose kinds are not in this cluster.
-var ofOthers = []string{"cert-manager.io/", "monitoring.coreos.com/"}
+// ofOthers are the CRDs of others whose kinds the chart has, by the modules that
+// tools/crds/go.mod names.
+var ofOthers = map[string]string{
+	"github.com/cert-manager/cert-manager":               "deploy/crds",
+	"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
+}
+
+// define has the API server know the kinds of others.
+func (s *stand) define(t *testing.T) {
+	t.Helper()
+	for module, folder := range ofOthers {
+		var downloaded struct{ Dir string }
+		if err := json.Unmarshal([]byte(run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+			t.Fatal(err)
+		}
+		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
+	}
+	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
+}
 
 // accepted asks the API server for what it says to the chart with each preset,
 // and to the kustomization, without storing anything.
 func (s *stand) accepted(t *testing.T) {
+	s.define(t)
 	presets, err := filepath.Glob(chart + "/presets/*.yaml")
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("got presets %q, %v", presets, err)
 	}
-	s.kubectl(t, "", "create", "namespace", "fastadmit")
-	defer s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "create", "namespace", "fastadmit")
+	defer s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	certificate, _ := newCertificate(t)
-	authority := writeFile(t, "ca.crt", certificate)
+	authority := cluster.WriteFile(t, "ca.crt", certificate)
 	f := func(name, manifests string) {
 		t.Run(name, func(t *testing.T) {
-			var ours []string
+			want := 0
 			for document := range strings.SplitSeq("\n"+manifests, "\n---") {
-				other := false
-				for _, group := range ofOthers {
-					other = other || strings.Contains(document, "\napiVersion: "+group)
-				}
-				if !other && strings.Contains(document, "\nkind: ") {
-					ours = append(ours, document)
+				if strings.Contains(document, "\nkind: ") {
+					want++
 				}
 			}
-			accepted := s.kubectl(t, strings.Join(ours, "\n---"), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
-			if got := strings.Count(accepted, "(server dry run)"); got != len(ours) {
-				t.Errorf("got %d objects accepted, want %d:\n%s", got, len(ours), accepted)
+			accepted := s.MustKubectl(t, manifests, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			if got := strings.Count(accepted, "(server dry run)"); got != want {
+				t.Errorf("got %d objects accepted, want %d:\n%s", got, want, accepted)
 			}
 		})
 	}
@@ -73,7 +91,7 @@ func (s *stand) accepted(t *testing.T) {
 		}
 		f(filepath.Base(preset), s.helm(t, arguments...))
 	}
-	f("kustomize", run(t, "", nil, tool(t, "kustomize"), "build", kustomize))
+	f("kustomize", run(t, nil, tool(t, "kustomize"), "build", kustomize))
 }
 
 // managed goes through the life of an installation that keeps its certificates
@@ -83,12 +101,12 @@ func (s *stand) managed(t *testing.T) {
 	o := s.newOperator(t)
 	s.startNode(t)
 	o.does(t, "--create-namespace")
-	s.awaitWarning(t, o)
+	s.awaitWarning(t, o, "fastadmit.io")
 
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -102,7 +120,7 @@ func (s *stand) managed(t *testing.T) {
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
 	s.removed(t)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // ownCertificate is managed for a certificate of the operator's own, which the
@@ -116,12 +134,12 @@ func (s *stand) ownCertificate(t *testing.T) {
 		t.Fatalf("before it is registered: %v", err)
 	}
 	o.does(t, "helm upgrade", "own-certificate.yaml")
-	s.awaitWarning(t, o)
+	s.awaitWarning(t, o, "fastadmit.io")
 
 	o.values(t, o.documented(t, "yaml", "action: deny"))
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "a denial", func() error {
-		return wants(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
+	cluster.Await(t, "a denial", func() error {
+		return cluster.WantError(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
 	})
 	for _, namespace := range []string{"shop", "fastadmit", "kube-system"} {
 		if err := s.service(namespace); err != nil {
@@ -131,7 +149,7 @@ func (s *stand) ownCertificate(t *testing.T) {
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "another plugin", s.pulls)
+	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -142,41 +160,70 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.removed(t)
 
 	// Who deletes the namespace alone leaves no webhook either.
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	o.values(t, o.installed(t))
 	o.does(t, "create secret tls")
 	o.does(t, "helm upgrade", "own-certificate.yaml")
-	s.awaitWarning(t, o)
-	s.kubectl(t, "", "delete", "namespace", "fastadmit")
+	s.awaitWarning(t, o, "fastadmit.io")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.removed(t)
+}
+
+// registeredByOthers is an installation whose webhook configurations the
+// operator applies, from what fastadmit manifests prints.
+func (s *stand) registeredByOthers(t *testing.T) {
+	s.awaitNoNamespace(t)
+	o := s.newOperator(t)
+	o.document = strings.ReplaceAll(o.document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
+	s.startNode(t)
+	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
+	o.does(t, "--create-namespace")
+	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
+	printed := run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
+	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
+	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	cluster.Await(t, "the caBundle", func() error { return s.service("shop") })
+	s.awaitWarning(t, o, "fastadmit.example.com")
+	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
+	if err := s.service("shop"); err != nil {
+		t.Errorf("applied again: %v", err)
+	}
+	if got := s.MustKubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
+		"validatingwebhookconfiguration.admissionregistration.k8s.io/fastadmit.example.com\n" {
+		t.Errorf("got %s, want none but that of the operator", got)
+	}
+	s.MustKubectl(t, theirs, "delete", "-f", "-")
+	o.does(t, "helm uninstall")
+	s.removed(t)
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // recovers takes the webhooks away, and puts them back.
 func (s *stand) recovers(t *testing.T, o *operator) {
 	t.Helper()
 	o.does(t, "kubectl delete mutatingwebhookconfigurations")
-	await(t, "writes to be let through", func() error { return wants(s.pulls(), "got imagePullPolicy IfNotPresent") })
+	cluster.Await(t, "writes to be let through", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
 	o.does(t, "--reset-then-reuse-values")
-	await(t, "the webhooks to be back", s.pulls)
+	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
 func (s *stand) awaitNoNamespace(t *testing.T) {
 	t.Helper()
-	await(t, "the namespace to go", func() error {
+	cluster.Await(t, "the namespace to go", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "fastadmit", metav1.GetOptions{})
-		return wants(err, "not found")
+		return cluster.WantError(err, "not found")
 	})
 }
 
 // awaitWarning waits until the document's command that shows whether it works
 // says that it does.
-func (s *stand) awaitWarning(t *testing.T, o *operator) {
+func (s *stand) awaitWarning(t *testing.T, o *operator, configuration string) {
 	t.Helper()
-	await(t, "the registration", func() error {
-		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io")
+	cluster.Await(t, "the registration", func() error {
+		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", configuration)
 		return err
 	})
-	await(t, "a warning", func() error {
+	cluster.Await(t, "a warning", func() error {
 		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
 			return fmt.Errorf("got %s", said)
 		}
@@ -200,7 +247,7 @@ func (s *stand) newOperator(t *testing.T) *operator {
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": filepath.Join(binaries, "kubernetes/kubectl"),
+		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": cluster.Built("kubernetes/kubectl"),
 	} {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
@@ -268,7 +315,7 @@ func (o *operator) does(t *testing.T, words ...string) string {
 // removed checks that nothing calls fastadmit any more.
 func (s *stand) removed(t *testing.T) {
 	t.Helper()
-	await(t, "the webhooks to go", func() error {
+	cluster.Await(t, "the webhooks to go", func() error {
 		const kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
 		stdout, stderr, err := s.Kubectl(t, "", "get", kinds, "-l", "app.kubernetes.io/name=fastadmit", "-o", "name")
 		if stdout != "" {
@@ -309,10 +356,21 @@ func (s *stand) pulls() error {
 	return nil
 }
 
-// names returns the names of fastadmit's pods.
+// names returns the names of fastadmit's pods, less those that are about to end.
 func (s *stand) names(t *testing.T) string {
 	t.Helper()
-	return s.kubectl(t, "", "get", "pods", "-n", "fastadmit", "-o", "name", "--sort-by=.metadata.name")
+	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			names = append(names, pods.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
 // withoutFailures makes Pods all the time, and checks that each was changed,

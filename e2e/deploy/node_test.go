@@ -60,7 +60,7 @@ type running struct {
 	stopping     atomic.Bool
 }
 
-func (s *stand) startNode(t *testing.T) *node {
+func (s *stand) startNode(t *testing.T) {
 	t.Helper()
 	n := &node{
 		t: t, client: s.Client, host: s.Config.Host, dir: t.TempDir(),
@@ -89,7 +89,6 @@ func (s *stand) startNode(t *testing.T) *node {
 			l.Close()
 		}
 	})
-	return n
 }
 
 // sync looks at all there is, and does what is to be done.

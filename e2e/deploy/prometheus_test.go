@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 // watched has a real Prometheus scrape the pods and the API server, with the
@@ -28,7 +30,7 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 		if lacks(expression) && !strings.Contains(expression, " or ") {
 			continue
 		}
-		await(t, what, func() error {
+		cluster.Await(t, what, func() error {
 			_ = s.service("shop") // what there is to see
 			_ = s.pulls()
 			return p.has(expression)
@@ -46,7 +48,7 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 			if lacks(selector) {
 				continue
 			}
-			await(t, "alert "+alert, func() error { return p.has(selector) })
+			cluster.Await(t, "alert "+alert, func() error { return p.has(selector) })
 		}
 	}
 	var rules struct {
@@ -54,7 +56,7 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	await(t, "rules to be evaluated", func() error {
+	cluster.Await(t, "rules to be evaluated", func() error {
 		if err := p.get("rules", nil, &rules); err != nil {
 			return err
 		}
@@ -84,11 +86,11 @@ func (s *stand) unanswered(t *testing.T) {
 		}
 		return err
 	}
-	s.kubectl(t, fmt.Sprintf(configuration, "fail", "Fail"), "apply", "-f", "-")
-	await(t, "a call to fail", func() error { return wants(makes(), "failed calling webhook") })
-	s.kubectl(t, fmt.Sprintf(configuration, "ignore", "Ignore"), "apply", "-f", "-")
-	await(t, "a call to be let through", makes)
-	t.Cleanup(func() { s.kubectl(t, "", "delete", "validatingwebhookconfiguration", "nobody.io") })
+	s.MustKubectl(t, fmt.Sprintf(configuration, "fail", "Fail"), "apply", "-f", "-")
+	cluster.Await(t, "a call to fail", func() error { return cluster.WantError(makes(), "failed calling webhook") })
+	s.MustKubectl(t, fmt.Sprintf(configuration, "ignore", "Ignore"), "apply", "-f", "-")
+	cluster.Await(t, "a call to be let through", makes)
+	t.Cleanup(func() { s.MustKubectl(t, "", "delete", "validatingwebhookconfiguration", "nobody.io") })
 }
 
 // dashboardExpressions returns the expressions of all panels.
@@ -138,8 +140,8 @@ type prometheus string
 // startPrometheus starts one that finds the pods as one in the cluster does.
 func (s *stand) startPrometheus(t *testing.T) prometheus {
 	t.Helper()
-	alerts := writeFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
-	config := writeFile(t, "prometheus.yaml", fmt.Appendf(nil, `
+	alerts := cluster.WriteFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
+	config := cluster.WriteFile(t, "prometheus.yaml", fmt.Appendf(nil, `
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
@@ -153,11 +155,11 @@ scrape_configs:
   tls_config: {insecure_skip_verify: true}
   authorization: {credentials: %q}
   static_configs: [{targets: [%q]}]
-`, alerts, s.kubeconfig, token, strings.TrimPrefix(s.Config.Host, "https://")))
-	address := freeAddress(t)
-	startCommand(t, tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+`, alerts, s.kubeconfig, cluster.Token, strings.TrimPrefix(s.Config.Host, "https://")))
+	address := cluster.FreeAddress(t)
+	cluster.Start(t, "prometheus", nil, tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
 	p := prometheus("http://" + address)
-	await(t, "Prometheus", func() error { return p.has("vector(1)") })
+	cluster.Await(t, "Prometheus", func() error { return p.has("vector(1)") })
 	return p
 }
 

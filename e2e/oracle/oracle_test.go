@@ -12,13 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -46,7 +46,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	klog.SetLogger(logr.Discard())
+	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 
@@ -100,6 +100,7 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
+		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++
 		row.Cases++
@@ -141,4 +142,22 @@ func compare(t *testing.T, c *oracle.Case, upstream, ours oracle.Implementation)
 		t.Errorf("%s: %s", c.About, comparison.Difference)
 	}
 	return comparison
+}
+
+// TestOrder compares the order of the table with that of kube-apiserver.
+func TestOrder(t *testing.T) {
+	last := -1
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.LastRelease != "" {
+			continue
+		}
+		place := slices.Index(options.AllOrderedPlugins, p.Name)
+		if place <= last {
+			t.Errorf("%s: got a line behind that of %s, which comes later in kube-apiserver", p.Name, options.AllOrderedPlugins[last])
+		}
+		last = place
+		if defaults := !options.DefaultOffAdmissionPlugins().Has(p.Name); defaults != p.OnByDefault {
+			t.Errorf("%s: got on by default %v, want %v", p.Name, p.OnByDefault, defaults)
+		}
+	}
 }

@@ -30,6 +30,8 @@ type suite struct {
 	background bool
 	// authorizer is that of the world of the tables; nil for none.
 	authorizer func(t *testing.T) authorizer.Authorizer
+	// message is the Message of all cases.
+	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -63,7 +65,7 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed)
+		removed, err := oracle.StartRemoved(s.removed, s.name, world)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
@@ -120,15 +122,27 @@ func suites() []suite {
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
+		certificateSubjectRestriction(),
+		defaultIngressClass(),
+		defaultStorageClass(),
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		denyExec("DenyEscalatingExec"),
+		denyExec("DenyExecOnPrivileged"),
 		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
 		ownerReferences(),
 		podSecurity(),
+		limitRangerSuite(),
+		persistentVolumeClaimResize(),
+		podTopologyLabelsSuite(),
+		prioritySuite(),
+		runtimeClassSuite(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
+		taintNodesByCondition(),
 	}
 }
 

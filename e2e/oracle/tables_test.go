@@ -43,7 +43,9 @@ func TestTables(t *testing.T) {
 				if c.Given != nil || c.Namespace != nil {
 					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
 				}
-				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
+				request := tableCase(t, &c)
+				request.Message = s.message
+				if compare(t, request, upstream, ours).Difference != "" {
 					row.Different = append(row.Different, c.About)
 				}
 			}
@@ -95,7 +97,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}
 	}
-	if gvk.Kind == "Eviction" {
+	if gvk.Kind == "Eviction" || gvk.Kind == "Binding" {
 		request.Resource = pods
 	}
 	if gvk.Kind == "Namespace" {
@@ -108,8 +110,17 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 		request.Operation, request.Object, request.OldObject, request.Options =
 			admission.Delete, nil, request.Object, &metav1.DeleteOptions{}
 	case c.Operation == string(admission.Connect):
-		request.Operation, request.Kind, request.Subresource = admission.Connect, gvk.GroupVersion().WithKind("PodAttachOptions"), "attach"
-		request.Object, request.Options = &corev1.PodAttachOptions{Stdout: true}, nil
+		request.Operation, request.Subresource, request.Options = admission.Connect, c.Connection(), nil
+		request.Object = map[string]runtime.Object{
+			"attach":      &corev1.PodAttachOptions{Stdout: true},
+			"exec":        &corev1.PodExecOptions{Stdout: true, Command: []string{"true"}},
+			"portforward": &corev1.PodPortForwardOptions{},
+		}[request.Subresource]
+		kinds, _, err := legacyscheme.Scheme.ObjectKinds(request.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Kind = kinds[0]
 		request.Object.GetObjectKind().SetGroupVersionKind(request.Kind)
 	}
 	return request
@@ -117,7 +128,7 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 
 func resourceOf(gvk schema.GroupVersionKind) string {
 	resource := strings.ToLower(gvk.Kind) + "s"
-	if strings.HasSuffix(gvk.Kind, "Class") {
+	if strings.HasSuffix(gvk.Kind, "s") {
 		resource = strings.ToLower(gvk.Kind) + "es"
 	}
 	return resource

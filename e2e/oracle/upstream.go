@@ -53,7 +53,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	for _, object := range world.Objects {
 		objects = append(objects, object.DeepCopyObject())
 	}
-	client := fake.NewSimpleClientset(objects...) //nolint:staticcheck // NewClientset takes a second, for managed fields
+	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, for managed fields
 	informers := informers.NewSharedInformerFactory(client, 0)
 	quotas, err := install.NewQuotaConfigurationForAdmission(informers, nil)
 	if err != nil {

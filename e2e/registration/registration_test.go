@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +27,7 @@ import (
 const enabled = "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"
 
 func TestRegistration(t *testing.T) {
-	s := &stand{startAPIServer(t), cluster.NewAuthority(t)}
-	s.addNamespaces(t)
+	s := startStand(t, nil, cluster.NewAuthority(t))
 	t.Run("refused", s.refused)
 	t.Run("accepted", s.accepted)
 	t.Run("by-url", s.byURL)
@@ -43,9 +44,18 @@ type stand struct {
 	authority *cluster.Authority
 }
 
-// addNamespaces makes those that the tests need: the one fastadmit runs in, and
-// one that a selector selects.
-func (s *stand) addNamespaces(t *testing.T) {
+// services is where the cluster has the addresses of its services: addresses of
+// this machine, so that an API server reaches what listens there without the
+// network of a cluster.
+const services = "127.10.0.0/16"
+
+// startStand starts an API server with flags, and makes the namespaces that the
+// tests need: the one fastadmit runs in, and one that a selector selects.
+func startStand(t *testing.T, flags map[string]string, authority *cluster.Authority) *stand {
+	t.Helper()
+	all := map[string]string{"service-cluster-ip-range": services}
+	maps.Copy(all, flags)
+	s := &stand{cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: all}), authority}
 	for _, namespace := range []*corev1.Namespace{
 		{ObjectMeta: metav1.ObjectMeta{Name: "fastadmit"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: map[string]string{"tenant": "yes"}}},
@@ -54,7 +64,7 @@ func (s *stand) addNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, "namespaces", func() error {
+	cluster.Await(t, "namespaces", func() error {
 		for _, name := range []string{"default", "kube-system"} {
 			if _, err := s.Client.CoreV1().Namespaces().Get(context.Background(), name, metav1.GetOptions{}); err != nil {
 				return err
@@ -62,6 +72,7 @@ func (s *stand) addNamespaces(t *testing.T) {
 		}
 		return nil
 	})
+	return s
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -94,7 +105,7 @@ func (s *stand) service(namespace string) error {
 // they have to.
 func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
 	t.Helper()
-	await(t, "AlwaysPullImages", func() error {
+	cluster.Await(t, "AlwaysPullImages", func() error {
 		policy, err := s.pod("default")
 		if err == nil && policy != corev1.PullAlways {
 			err = fmt.Errorf("got imagePullPolicy %s, want Always", policy)
@@ -102,7 +113,7 @@ func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
 		return err
 	})
 	const denied = `admission webhook "validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `
-	await(t, "DenyServiceExternalIPs", func() error { return wants(s.service("default"), denied) })
+	cluster.Await(t, "DenyServiceExternalIPs", func() error { return cluster.WantError(s.service("default"), denied) })
 	for _, namespace := range leftOut {
 		if policy, err := s.pod(namespace); err != nil || policy != corev1.PullIfNotPresent {
 			t.Errorf("namespace %s: got imagePullPolicy %s, %v, want IfNotPresent", namespace, policy, err)
@@ -117,17 +128,17 @@ func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
 // printed: nothing was left to defaults, which tools that compare would show.
 func (s *stand) apply(t *testing.T, manifests string) {
 	t.Helper()
-	kubectl(t, s.APIServer, manifests, "apply", "--dry-run=server", "-f", "-")
-	kubectl(t, s.APIServer, manifests, "apply", "-f", "-")
+	s.MustKubectl(t, manifests, "apply", "--dry-run=server", "-f", "-")
+	s.MustKubectl(t, manifests, "apply", "-f", "-")
 	t.Cleanup(func() {
-		kubectl(t, s.APIServer, manifests, "delete", "-f", "-")
+		s.MustKubectl(t, manifests, "delete", "-f", "-")
 		// They are gone when what they would refuse is not: nobody answers them.
-		await(t, "the webhooks to go", func() error {
+		cluster.Await(t, "the webhooks to go", func() error {
 			_, err := s.pod("tenant")
 			return errors.Join(err, s.service("default"), s.service("tenant"))
 		})
 	})
-	if got := kubectl(t, s.APIServer, manifests, "apply", "-f", "-"); strings.Count(got, " unchanged\n") != strings.Count(got, "\n") {
+	if got := s.MustKubectl(t, manifests, "apply", "-f", "-"); strings.Count(got, " unchanged\n") != strings.Count(got, "\n") {
 		t.Errorf("applied again, got %s, want unchanged", got)
 	}
 	type configuration struct {
@@ -141,7 +152,7 @@ func (s *stand) apply(t *testing.T, manifests string) {
 			t.Fatal(err)
 		}
 	}
-	stored := kubectl(t, s.APIServer, manifests, "get", "-o", "yaml", "-f", "-")
+	stored := s.MustKubectl(t, manifests, "get", "-o", "yaml", "-f", "-")
 	var got struct{ Items []configuration }
 	if err := yaml.Unmarshal([]byte(stored), &got); err != nil {
 		t.Fatal(err)
@@ -154,7 +165,7 @@ func (s *stand) apply(t *testing.T, manifests string) {
 // accepted applies what is printed for each plugin, and for all of them, as a dry
 // run.
 func (s *stand) accepted(t *testing.T) {
-	limits := writeFile(t, "limits.yaml", []byte(`apiVersion: apiserver.config.k8s.io/v1
+	limits := cluster.WriteFile(t, "limits.yaml", []byte(`apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: EventRateLimit
@@ -163,7 +174,7 @@ plugins:
     kind: Configuration
     limits: [{type: Server, qps: 1, burst: 1}]
 `))
-	ca := writeFile(t, "ca.crt", s.authority.PEM)
+	ca := cluster.WriteFile(t, "ca.crt", s.authority.PEM)
 	var names []string
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, plugin.Name)
@@ -173,8 +184,8 @@ plugins:
 			{"--namespace=other", "--service-name=webhook", "--service-port=65535", "--timeout-seconds=1"},
 			{"--url=https://127.0.0.1:1/fastadmit/", "--ca-bundle-file=" + ca, "--timeout-seconds=30", "--name=admission.example.com"},
 		} {
-			printed := manifests(t, append(how, "--enable-admission-plugins="+selection, "--admission-control-config-file="+limits)...)
-			got := kubectl(t, s.APIServer, printed, "apply", "--dry-run=server", "-f", "-")
+			printed := cluster.Manifests(t, append(how, "--enable-admission-plugins="+selection, "--admission-control-config-file="+limits)...)
+			got := s.MustKubectl(t, printed, "apply", "--dry-run=server", "-f", "-")
 			if want := strings.Count(printed, "\nkind: "); strings.Count(got, "created (server dry run)\n") != want {
 				t.Errorf("%s %s: got %s, want %d created", selection, how, got, want)
 			}
@@ -184,14 +195,14 @@ plugins:
 
 func (s *stand) byURL(t *testing.T) {
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, enabled)
-	ca := writeFile(t, "ca.crt", s.authority.PEM)
-	s.apply(t, manifests(t, enabled, "--url", f.URL, "--ca-bundle-file", ca, "--namespace=fastadmit"))
+	ca := cluster.WriteFile(t, "ca.crt", s.authority.PEM)
+	s.apply(t, cluster.Manifests(t, enabled, "--url", f.URL, "--ca-bundle-file", ca, "--namespace=fastadmit"))
 	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
 
 	f.Kill()
 	_, err := s.pod("default")
-	if wrong := errors.Join(wants(err, `failed calling webhook "mutate-fail.fastadmit.io"`),
-		wants(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`)); wrong != nil {
+	if wrong := errors.Join(cluster.WantError(err, `failed calling webhook "mutate-fail.fastadmit.io"`),
+		cluster.WantError(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`)); wrong != nil {
 		t.Error(wrong)
 	}
 	for _, namespace := range []string{"fastadmit", "kube-system", "kube-node-lease"} {
@@ -209,35 +220,37 @@ func (s *stand) byURL(t *testing.T) {
 // byService registers by a service that has an address of this machine.
 func (s *stand) byService(t *testing.T) {
 	const address = "127.10.1.2"
-	cert, key := serviceCertificate(t, "fastadmit.fastadmit.svc")
+	// It is its own authority, as fastadmit manifests takes it.
+	certificate, encodedKey := cluster.SelfSigned(t, cluster.Serving(time.Now().Add(24*time.Hour), "fastadmit.fastadmit.svc"))
+	cert, key := cluster.WriteFile(t, "tls.crt", certificate), cluster.WriteFile(t, "tls.key", encodedKey)
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, enabled,
 		"--bind-address", address, "--tls-cert-file", cert, "--tls-private-key-file", key)
 	at, err := url.Parse(f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl(t, s.APIServer, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
+	s.MustKubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
 spec: {clusterIP: %s, ports: [{port: %s}]}}`, address, at.Port()), "apply", "-f", "-")
-	s.apply(t, manifests(t, enabled, "--service-port", at.Port(), "--ca-bundle-file", cert))
+	s.apply(t, cluster.Manifests(t, enabled, "--service-port", at.Port(), "--ca-bundle-file", cert))
 	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
 }
 
 // policies shows that what may fail does, and what may not does not.
 func (s *stand) policies(t *testing.T) {
-	config := writeFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
+	config := cluster.WriteFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs]
 plugins: [{name: AlwaysPullImages, failurePolicy: Ignore}]
 `))
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, "--config", config)
-	s.apply(t, manifests(t, "--config", config, "--url", f.URL, "--ca-bundle-file", writeFile(t, "ca.crt", s.authority.PEM)))
+	s.apply(t, cluster.Manifests(t, "--config", config, "--url", f.URL, "--ca-bundle-file", cluster.WriteFile(t, "ca.crt", s.authority.PEM)))
 	s.awaitWorking(t)
 
 	f.Kill()
 	if policy, err := s.pod("default"); err != nil || policy != corev1.PullIfNotPresent {
 		t.Errorf("got imagePullPolicy %s, %v, want IfNotPresent", policy, err)
 	}
-	if err := wants(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`); err != nil {
+	if err := cluster.WantError(s.service("default"), `failed calling webhook "validate-fail.fastadmit.io"`); err != nil {
 		t.Error(err)
 	}
 }
@@ -245,15 +258,15 @@ plugins: [{name: AlwaysPullImages, failurePolicy: Ignore}]
 // selectors shows that nobody is called where the selector that all plugins have
 // does not match.
 func (s *stand) selectors(t *testing.T) {
-	config := writeFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
+	config := cluster.WriteFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages]
 plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'yes'}}}]
 `))
-	s.apply(t, manifests(t, "--config", config, "--url", "https://"+freeAddress(t)))
-	await(t, "the webhook", func() error {
+	s.apply(t, cluster.Manifests(t, "--config", config, "--url", "https://"+cluster.FreeAddress(t)))
+	cluster.Await(t, "the webhook", func() error {
 		_, err := s.pod("tenant")
-		return wants(err, `failed calling webhook "mutate-fail.fastadmit.io"`)
+		return cluster.WantError(err, `failed calling webhook "mutate-fail.fastadmit.io"`)
 	})
 	if _, err := s.pod("default"); err != nil {
 		t.Error(err)
@@ -262,7 +275,7 @@ plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'ye
 
 // options shows that nobody is called where what the options say does not match.
 func (s *stand) options(t *testing.T) {
-	config := writeFile(t, "fastadmit.yaml", fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
+	config := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs]
 registration:
@@ -276,10 +289,10 @@ registration:
   objectSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}
   matchConditions: [{name: no-pods, expression: 'request.resource.resource != "pods"'}]
   admissionReviewVersions: [v1beta1, v1]
-`, freeAddress(t)))
-	s.apply(t, manifests(t, "--config", config))
-	await(t, "the webhook", func() error {
-		return wants(s.service("tenant"), `failed calling webhook "validate-fail.admission.example.com"`)
+`, cluster.FreeAddress(t)))
+	s.apply(t, cluster.Manifests(t, "--config", config))
+	cluster.Await(t, "the webhook", func() error {
+		return cluster.WantError(s.service("tenant"), `failed calling webhook "validate-fail.admission.example.com"`)
 	})
 	_, err := s.pod("tenant")
 	if err := errors.Join(err, s.service("default")); err != nil {
@@ -290,7 +303,7 @@ registration:
 // dryRun shows that what EventRateLimit remembers is none of dry runs, which an
 // API server sends because the webhook declares that.
 func (s *stand) dryRun(t *testing.T) {
-	flags := []string{"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file", writeFile(t, "limits.yaml",
+	flags := []string{"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file", cluster.WriteFile(t, "limits.yaml",
 		[]byte(`apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -301,7 +314,7 @@ plugins:
     limits: [{type: Namespace, qps: 1, burst: 1}]
 `))}
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, flags...)
-	printed := manifests(t, append(flags, "--url", f.URL, "--ca-bundle-file", writeFile(t, "ca.crt", s.authority.PEM))...)
+	printed := cluster.Manifests(t, append(flags, "--url", f.URL, "--ca-bundle-file", cluster.WriteFile(t, "ca.crt", s.authority.PEM))...)
 	if !strings.Contains(printed, "sideEffects: NoneOnDryRun\n") {
 		t.Fatalf("got\n%s\nwant sideEffects NoneOnDryRun", printed)
 	}
@@ -313,8 +326,8 @@ plugins:
 		return err
 	}
 	// More than one a second in a namespace is too many.
-	await(t, "EventRateLimit", func() error {
-		return wants(errors.Join(event("default", metav1.CreateOptions{}), event("default", metav1.CreateOptions{})), "limit reached")
+	cluster.Await(t, "EventRateLimit", func() error {
+		return cluster.WantError(errors.Join(event("default", metav1.CreateOptions{}), event("default", metav1.CreateOptions{})), "limit reached")
 	})
 	for range 5 {
 		if err := event("tenant", dryRun); err != nil {
@@ -330,11 +343,11 @@ plugins:
 func TestStatic(t *testing.T) {
 	authority := cluster.NewAuthority(t)
 	f := cluster.StartFastadmit(t, cluster.Binary, authority, enabled)
-	flags := []string{enabled, "--static", "--url", f.URL, "--namespace=fastadmit", "--ca-bundle-file", writeFile(t, "ca.crt", authority.PEM)}
+	flags := []string{enabled, "--static", "--url", f.URL, "--namespace=fastadmit", "--ca-bundle-file", cluster.WriteFile(t, "ca.crt", authority.PEM)}
 	folder := func(kind string) string {
-		return filepath.Dir(writeFile(t, "fastadmit.yaml", []byte(manifests(t, append(flags, "--kind", kind)...))))
+		return filepath.Dir(cluster.WriteFile(t, "fastadmit.yaml", []byte(cluster.Manifests(t, append(flags, "--kind", kind)...))))
 	}
-	admission := writeFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+	admission := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: MutatingAdmissionWebhook
@@ -342,12 +355,13 @@ plugins:
 - name: ValidatingAdmissionWebhook
   configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: %q}
 `, folder("MutatingWebhookConfiguration"), folder("ValidatingWebhookConfiguration")))
-	s := &stand{startAPIServer(t, "--feature-gates=ManifestBasedAdmissionControlConfig=true", "--admission-control-config-file", admission), authority}
-	s.addNamespaces(t)
+	s := startStand(t, map[string]string{
+		"feature-gates": "ManifestBasedAdmissionControlConfig=true", "admission-control-config-file": admission,
+	}, authority)
 	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
 
 	// Its API takes none of that name.
-	_, stderr, err := s.Kubectl(t, manifests(t, flags...), "apply", "-f", "-")
+	_, stderr, err := s.Kubectl(t, cluster.Manifests(t, flags...), "apply", "-f", "-")
 	if err == nil || strings.Count(stderr, "are reserved for static manifest-based configurations") != 2 {
 		t.Errorf("got %v, %s, want both refused", err, stderr)
 	}

@@ -37,7 +37,7 @@ const head = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n" +
 
 func TestSemantics(t *testing.T) {
 	s := &stand{authority: cluster.NewAuthority(t), config: filepath.Join(t.TempDir(), "config.yaml")}
-	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, "a", "apiserver", "")
+	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{})
 	s.write(t, head)
 	s.fastadmit = cluster.StartFastadmit(t, testserver, s.authority, "--config", s.config, "--kubeconfig", s.Kubeconfig(t))
 	s.markers = cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins=AlwaysDeny")

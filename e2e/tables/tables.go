@@ -3,6 +3,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -22,7 +23,8 @@ type Case struct {
 	// User is who sends the request; nil for one who may do everything.
 	User *User `json:"user,omitempty"`
 	// Operation is empty for writes, DELETE for the deletion of the object, and
-	// CONNECT for attaching to it.
+	// CONNECT for attaching to it, or for what the subresource says: exec,
+	// portforward.
 	Operation   string         `json:"operation,omitempty"`
 	Subresource string         `json:"subresource,omitempty"`
 	Object      map[string]any `json:"object"`
@@ -73,6 +75,9 @@ func (c *Case) NewNamespace(name string) *unstructured.Unstructured {
 	}
 	return namespace
 }
+
+// Connection returns the subresource that a CONNECT is for.
+func (c *Case) Connection() string { return cmp.Or(c.Subresource, "attach") }
 
 // New returns the object to write, Old the one it replaces, nil if there is
 // none.

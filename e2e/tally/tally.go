@@ -1,5 +1,6 @@
 // Package tally counts how often fastadmit and Kubernetes came to the same
-// result. Tests write their counts, command tally/show makes the table.
+// result, and what was lost while something happened. Tests write their counts,
+// command tally/show makes the tables.
 package tally
 
 import (
@@ -44,24 +45,30 @@ func (r Row) Write() error {
 
 // Read returns all rows in dir, sorted.
 func Read(dir string) ([]Row, error) {
+	rows, err := read[Row](dir)
+	slices.SortFunc(rows, func(a, b Row) int {
+		return strings.Compare(a.Plugin+" "+a.Test, b.Plugin+" "+b.Test)
+	})
+	return rows, err
+}
+
+// read returns what is in the files of a folder, in the order of their names.
+func read[T any](dir string) ([]T, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]Row, len(files))
+	all := make([]T, len(files))
 	for i, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(content, &rows[i]); err != nil {
+		if err := json.Unmarshal(content, &all[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		return strings.Compare(a.Plugin+" "+a.Test, b.Plugin+" "+b.Test)
-	})
-	return rows, nil
+	return all, nil
 }
 
 // Table returns the rows as a table, and below it what is not plainly equal.

@@ -21,7 +21,8 @@ func plugins() []handlers.Plugin {
 		plugin("StageOne", stage("mutation-start", "mutation-stage-1"), nil),
 		plugin("StageTwo", stage("mutation-stage-1", "mutation-stage-2"), nil),
 		plugin("AddInitContainer", addInitContainer, nil),
-		plugin("Slow", nil, slow),
+		plugin("Slow", nil, takes(3*time.Second)),
+		plugin("Steady", nil, takes(200*time.Millisecond)),
 		plugin("Undecided", undecided, undecided),
 		plugin("Panic", nil, func(context.Context, *codec.Review) handlers.Result { panic("as it is meant to") }),
 		plugin("Scribble", scribble, nil),
@@ -137,8 +138,10 @@ func scribble(_ context.Context, review *codec.Review) handlers.Result {
 	return handlers.Allowed()
 }
 
-// slow takes three seconds.
-func slow(context.Context, *codec.Review) handlers.Result {
-	time.Sleep(3 * time.Second)
-	return handlers.Allowed()
+// takes decides after so long.
+func takes(d time.Duration) decide {
+	return func(context.Context, *codec.Review) handlers.Result {
+		time.Sleep(d)
+		return handlers.Allowed()
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -16,9 +15,7 @@ const ownersPlugin = "OwnerReferencesPermissionEnforcement"
 // TestOwners is TestTwins for a plugin that is about permissions: users have
 // those that rbac.yaml gives.
 func TestOwners(t *testing.T) {
-	etcd := cluster.StartEtcd(t)
-	etcd.Authorization = "RBAC"
-	tw := startIn(t, etcd)
+	tw := startWith(t, map[string]string{"authorization-mode": "RBAC"})
 	rbac, err := tables.Read("../testdata/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ package twins
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,7 +32,8 @@ import (
 // twins are two clusters.
 type twins struct {
 	etcd      *cluster.Etcd
-	admission string // AdmissionConfiguration for either side
+	flags     map[string]string // of all API servers
+	admission string            // AdmissionConfiguration for either side
 	authority *cluster.Authority
 	fastadmit *cluster.Fastadmit
 	// off are both, without any of the plugins: what must be there before a
@@ -53,10 +55,10 @@ var conditions = map[string][]admissionregistrationv1.MatchCondition{
 		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
 }
 
-func start(t *testing.T) *twins { return startIn(t, cluster.StartEtcd(t)) }
+func start(t *testing.T) *twins { return startWith(t, nil) }
 
-// startIn starts twins whose objects are in that etcd.
-func startIn(t *testing.T, etcd *cluster.Etcd) *twins {
+// startWith starts twins whose API servers have these flags, too.
+func startWith(t *testing.T, flags map[string]string) *twins {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -70,13 +72,13 @@ func startIn(t *testing.T, etcd *cluster.Etcd) *twins {
 		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
 	}
 	admission := write("admission.yaml", content)
-	tw := &twins{etcd: etcd, admission: admission, authority: cluster.NewAuthority(t)}
+	tw := &twins{etcd: cluster.StartEtcd(t), flags: flags, admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, "a", "a-off", "")
-	tw.off[1] = tw.etcd.StartAPIServer(t, "b", "b", "")
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: flags})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -100,7 +102,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	a := tw.etcd.StartAPIServer(t, "a", "a-on", tw.admission, names...)
+	flags := map[string]string{"admission-control-config-file": tw.admission}
+	maps.Copy(flags, tw.flags)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -164,7 +168,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
-	// A namespace for each case: nobody has to delete anything.
+	// A namespace for each case: nobody has to delete what is in one.
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
@@ -177,7 +181,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for i := first; i < last; i++ {
 				row.Cases++
-				if difference := compare(t, on, &cases[i], namespace(p.Name, i)); difference != "" {
+				if difference := compare(t, on, &cases[i]); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
@@ -189,7 +193,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 // shared returns what the case is given that is in no namespace, and is there
 // for other cases too.
 func shared(c *tables.Case) []*unstructured.Unstructured {
-	return slices.DeleteFunc(c.GivenObjects(), func(object *unstructured.Unstructured) bool { return isNamespaced(object) })
+	return slices.DeleteFunc(c.GivenObjects(), isNamespaced)
 }
 
 // isNamespaced says whether an object that is given is in a namespace.
@@ -199,10 +203,16 @@ func isNamespaced(object *unstructured.Unstructured) bool {
 
 // give makes the objects until the test ends, and waits until fastadmit knows
 // what there is. The API server with the plugin on is started after this.
+//
+// Objects that say when they were created were created one after the other, on
+// both sides alike: the API server sets the time itself, in seconds.
 func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, s := range tw.off {
 		for _, object := range objects {
+			if created := object.GetCreationTimestamp(); !created.IsZero() {
+				time.Sleep(time.Second)
+			}
 			if err := create(s, object.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
@@ -272,12 +282,13 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { remove(t, s, c.New()) })
 		before := c.Old()
 		if c.Operation != "" {
 			before = c.New()
 		}
 		if before != nil {
-			if err := create(s, before); err != nil {
+			if err := createWithStatus(s, before); err != nil {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -304,8 +315,25 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	return err
 }
 
+// remove deletes what a case wrote if it is there and in no namespace: nodes
+// would get pods of other tests.
+func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
+	t.Helper()
+	found, err := read(s, object)
+	if err != nil || found.GetNamespace() != "" {
+		return
+	}
+	resource, err := s.Resource(object)
+	if err == nil {
+		err = resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // compare sends the case to both and says how they differ.
-func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace string) string {
+func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
@@ -315,6 +343,9 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 			as = as.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
+		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
+			object = about
+		}
 		if results[i] = strings.Join(*warnings, "\n") + shown(object, err, c.New().GetGenerateName()); err != nil {
 			continue
 		}
@@ -337,7 +368,7 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	object := c.New()
-	resource, err := s.Resource(object)
+	resource, err := s.Resource(subject(object))
 	if err != nil {
 		return nil, err
 	}
@@ -345,23 +376,28 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
 	}
-	if object.GetKind() == "Eviction" {
-		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
-		pod.SetNamespace(object.GetNamespace())
-		if resource, err = s.Resource(pod); err != nil {
-			return nil, err
-		}
-	}
 	switch {
 	case c.Operation == string(codec.Delete):
 		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
-			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
+			Name(object.GetName()).SubResource(c.Connection()).Param("stdout", "true").Param("command", "true").Do(ctx).Error()
 	case c.Old() != nil:
 		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
 	}
 	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+}
+
+// subject returns what an object is written about: the pod, if it is the eviction
+// or the binding of one.
+func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if object.GetKind() != "Eviction" && object.GetKind() != "Binding" {
+		return object
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	pod.SetNamespace(object.GetNamespace())
+	pod.SetName(object.GetName())
+	return pod
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -39,10 +39,13 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	for _, s := range tw.off {
-		for _, object := range []string{"Namespace " + workloadsHome, "Node node"} {
+		for _, object := range []string{"Namespace " + workloadsHome, "Node node", "ServiceAccount default"} {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 			u.SetName(name)
+			if isNamespaced(u) {
+				u.SetNamespace(workloadsHome)
+			}
 			if err := create(s, u); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +54,8 @@ func (tw *twins) workloads(t *testing.T) {
 	on := tw.with(t, about...)
 	row := tally.Row{Plugin: "all about pods", Test: "workloads"}
 	for _, s := range on {
-		s.StartControllerManager(t)
+		s.StartControllerManager(t, "deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
+			"job-controller", "cronjob-controller", "replicationcontroller-controller")
 		for _, c := range cases {
 			if err := createWithStatus(s, c.New()); err != nil {
 				t.Fatalf("%s: %v", c.About, err)

@@ -29,10 +29,10 @@ spec: {group: e2e.example.com, scope: Namespaced, names: {plural: %[1]s, singula
 
 func kindOf(plural string) string { return strings.ToUpper(plural[:1]) + plural[1:] }
 
-// define defines it, and waits until it can be used.
-func (s *stand) define(t *testing.T, plural, stored string) (crd *unstructured.Unstructured) {
+// define defines it, v1 being what is stored, and waits until it can be used.
+func (s *stand) define(t *testing.T, plural string) (crd *unstructured.Unstructured) {
 	t.Helper()
-	crd = s.mustCreate(t, definition(plural, stored))
+	crd = s.mustCreate(t, definition(plural, "v1"))
 	resource, err := s.Resource(crd)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func custom(namespace, plural, version, data string) string {
 }
 
 func (s *stand) denyCustomResource(t *testing.T, namespace string) {
-	s.define(t, "denials", "v1")
+	s.define(t, "denials")
 	hook := s.hook("/validate/DenyUnwanted")
 	hook.Rules = cluster.Rules("*", "e2e.example.com", "*", "denials")
 	unwanted := custom(namespace, "denials", "v1", "webhook-e2e-test: webhook-disallow")
@@ -93,7 +93,7 @@ func stages(t *testing.T, object *unstructured.Unstructured, want ...string) {
 // mutateCustomResource also shows pruning: version v2 does not know what the
 // second webhook adds.
 func (s *stand) mutateCustomResource(t *testing.T, namespace string) {
-	s.define(t, "mutations", "v1")
+	s.define(t, "mutations")
 	one, two := s.hook("/mutate/StageOne"), s.hook("/mutate/StageTwo")
 	one.Rules = cluster.Rules("CREATE", "e2e.example.com", "*", "mutations")
 	two.Rules = one.Rules
@@ -107,7 +107,7 @@ func (s *stand) mutateCustomResource(t *testing.T, namespace string) {
 // otherStorage changes which version is stored between two writes. The webhook
 // asks for v1 and gets what is written as v2 converted.
 func (s *stand) otherStorage(t *testing.T, namespace string) {
-	crd := s.define(t, "storages", "v1")
+	crd := s.define(t, "storages")
 	one := s.hook("/mutate/StageOne")
 	one.Rules = cluster.Rules("*", "e2e.example.com", "v1", "storages")
 	one.Equivalent = true

@@ -233,8 +233,7 @@ func (s *stand) answering(code int, body string) func(t *testing.T) string {
 			w.WriteHeader(code)
 			_, _ = w.Write([]byte(body)) // a client that is gone is no failure of the test
 		}))
-		cert, key := s.authority.Sign(t, time.Now().Add(time.Hour))
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		pair, err := tls.X509KeyPair(s.authority.Sign(t, cluster.Serving(time.Now().Add(time.Hour), "127.0.0.1")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func (k *largeKind) body(meta, fill string, bytes int) (body []byte, value strin
 // sizes sends objects from 1 KiB to the largest that an API server takes.
 func (s *stand) sizes(t *testing.T) {
 	namespace := s.namespace(t, "sizes")
-	s.define(t, "sizes", "v1")
+	s.define(t, "sizes")
 	mutating, validating := s.hook("/mutate/Echo"), s.hook("/validate/Echo")
 	mutating.Timeout = 30 // seconds
 	mutating.Rules = append(cluster.Rules("*", "", "v1", "podtemplates"), cluster.Rules("*", "e2e.example.com", "v1", "sizes")...)

@@ -35,7 +35,7 @@ func TestWebhook(t *testing.T) {
 	s := &stand{authority: cluster.NewAuthority(t), warnings: new(warnings)}
 	s.fastadmit = cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins",
 		"Echo,DenyUnwanted,DenyAttach,StageOne,StageTwo,AddInitContainer,Slow,Undecided,Panic,Scribble,AlwaysPullImages,AlwaysDeny")
-	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, "a", "apiserver", "")
+	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{})
 	s.recording = s.WithWarnings(t, s.warnings)
 	t.Run("Wire", s.wire)
 	t.Run("Conformance", s.conformance)

@@ -157,7 +157,7 @@ func (w *wire) writes() {
 // what it does not know before anybody is asked.
 func (w *wire) customs() {
 	ctx, plural := context.Background(), "wires"+w.version
-	w.define(w.t, plural, "v1")
+	w.define(w.t, plural)
 	w.warnings.take()
 	request := plural + " c"
 	for _, version := range []string{"v1", "v2"} {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -92,27 +94,42 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkCache says how many bytes of the heap a namespace takes of 10,000
-// that came over the wire: as it is kept, and as it came.
+// BenchmarkCache says how many bytes of the heap an object takes of many that
+// came over the wire: as it is kept, and as it came.
 func BenchmarkCache(b *testing.B) {
-	f := func(name string, kind *Kind) {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				cached := newStore(kind, nil)
-				b.ReportMetric(heapPerObject(b, cached), "B/object")
-				runtime.KeepAlive(cached)
-			}
-		})
+	f := func(kind *Kind, objects int, wire func(i int) wired) {
+		measure := func(name string, kind *Kind) {
+			b.Run(kind.name+"/"+name, func(b *testing.B) {
+				for b.Loop() {
+					cached := newStore(kind, nil)
+					b.ReportMetric(heapPerObject(b, cached, objects, wire), "B/object")
+					runtime.KeepAlive(cached)
+				}
+			})
+		}
+		whole := *kind
+		whole.trim = func(o kruntime.Object) (kruntime.Object, error) { return o, nil }
+		measure("kept", kind)
+		measure("whole", &whole)
 	}
-	whole := *Namespaces.Kind
-	whole.trim = func(o kruntime.Object) (kruntime.Object, error) { return o, nil }
-	f("kept", Namespaces.Kind)
-	f("whole", &whole)
+	f(Namespaces.Kind, 10_000, func(i int) wired { return wireNamespace(i) })
+	f(ServiceAccounts.Kind, 20_000, func(i int) wired { return wireServiceAccount(i) })
+	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
+	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
+	f(PriorityClasses.Kind, 1000, func(i int) wired { return wirePriorityClass(i) })
+	f(RuntimeClasses.Kind, 1000, func(i int) wired { return wireRuntimeClass(i) })
+	f(LimitRanges.Kind, 10_000, func(i int) wired { return wireLimitRange(i) })
+	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
 }
 
-// heapPerObject returns what the heap grows by for each of 10,000 namespaces.
-func heapPerObject(b *testing.B, cached *store) float64 {
-	const objects = 10_000
+// wired is an object as it comes over the wire.
+type wired interface {
+	Marshal() ([]byte, error)
+	Unmarshal(wire []byte) error
+}
+
+// heapPerObject returns what the heap grows by for each object.
+func heapPerObject(b *testing.B, cached *store, objects int, wire func(i int) wired) float64 {
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()
@@ -122,19 +139,19 @@ func heapPerObject(b *testing.B, cached *store) float64 {
 	}
 	before := heap()
 	for i := range objects {
-		wire, err := wireNamespace(i).Marshal()
+		sent, err := wire(i).Marshal()
 		if err != nil {
 			b.Fatal(err)
 		}
-		arrived := new(corev1.Namespace)
-		if err := arrived.Unmarshal(wire); err != nil {
+		arrived := cached.kind.object.DeepCopyObject().(wired)
+		if err := arrived.Unmarshal(sent); err != nil {
 			b.Fatal(err)
 		}
 		if err := cached.Add(arrived); err != nil {
 			b.Fatal(err)
 		}
 	}
-	return float64(heap()-before) / objects
+	return float64(heap()-before) / float64(objects)
 }
 
 // wireNamespace returns a namespace as kubectl apply makes it in a cluster with
@@ -155,4 +172,63 @@ func wireNamespace(i int) *corev1.Namespace {
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
 	}}
 	return n
+}
+
+// wireServiceAccount returns an account as a chart makes it for a workload with
+// rights in a cloud, two for each namespace.
+func wireServiceAccount(i int) *corev1.ServiceAccount {
+	meta := wireNamespace(i / 2).ObjectMeta
+	meta.Name, meta.Namespace = fmt.Sprintf("account-%d", i%2), meta.Name
+	meta.Annotations["iam.example.com/role"] = fmt.Sprintf("projects/team-%05d/roles/production", i)
+	return &corev1.ServiceAccount{
+		ObjectMeta: meta, Secrets: []corev1.ObjectReference{{Name: "account-token"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}
+}
+
+// wireStorageClass returns a class as a CSI driver's chart makes it.
+func wireStorageClass(i int) *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta:           wireClassMeta(i, "storageclass.kubernetes.io/is-default-class"),
+		Provisioner:          "csi.example.com",
+		Parameters:           map[string]string{"type": "ssd", "csi.storage.k8s.io/fstype": "ext4", "encrypted": "true"},
+		ReclaimPolicy:        new(corev1.PersistentVolumeReclaimDelete),
+		AllowVolumeExpansion: new(true),
+		VolumeBindingMode:    new(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+}
+
+// wireIngressClass returns a class as an ingress controller's chart makes it.
+func wireIngressClass(i int) *networkingv1.IngressClass {
+	return &networkingv1.IngressClass{
+		ObjectMeta: wireClassMeta(i, networkingv1.AnnotationIsDefaultIngressClass),
+		Spec:       networkingv1.IngressClassSpec{Controller: "example.com/ingress"},
+	}
+}
+
+func wireClassMeta(i int, isDefault string) metav1.ObjectMeta {
+	meta := wireNamespace(i).ObjectMeta
+	meta.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
+	meta.Annotations[isDefault] = "false"
+	return meta
+}
+
+func TestNewest(t *testing.T) {
+	class := func(name string, second, nano int64) *storagev1.StorageClass {
+		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, nano)}}
+	}
+	f := func(want string, classes ...*storagev1.StorageClass) {
+		t.Helper()
+		got, ok := Newest(classes, func(c *storagev1.StorageClass) bool { return c.Name != "no" })
+		if ok != (want != "") || ok && got.Name != want {
+			t.Errorf("got %v, %v, want %q", got, ok, want)
+		}
+	}
+	f("")
+	f("", class("no", 1, 0))
+	f("a", class("a", 1, 0), class("b", 1, 0), class("no", 2, 0))
+	f("b", class("a", 1, 0), class("b", 2, 0))
+	f("a", class("a", 2, 1), class("b", 2, 0), class("c", 1, 9))
+	f("b", &storagev1.StorageClass{}, class("b", 0, 0)) // without a time, which is long ago
+	f("a", class("no", 1, 0), class("a", -7_000_000_000, 0))
 }

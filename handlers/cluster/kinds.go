@@ -7,6 +7,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -149,9 +150,40 @@ var LimitRanges = define(Kind{
 	namespaced: true,
 	object:     &corev1.LimitRange{},
 	list:       &corev1.LimitRangeList{},
+	setDefaults: func(object runtime.Object) {
+		for i := range object.(*corev1.LimitRange).Spec.Limits {
+			setDefaultsLimitRangeItem(&object.(*corev1.LimitRange).Spec.Limits[i])
+		}
+	},
 }, func(r *corev1.LimitRange) *corev1.LimitRange {
 	return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
 })
+
+// setDefaultsLimitRangeItem does as k8s.io/kubernetes pkg/apis/core/v1
+// SetDefaults_LimitRangeItem and SetDefaults_ResourceList.
+func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
+	fill := func(into *corev1.ResourceList, from corev1.ResourceList) {
+		if *into == nil {
+			*into = make(corev1.ResourceList)
+		}
+		for name, quantity := range from {
+			if _, ok := (*into)[name]; !ok {
+				(*into)[name] = quantity.DeepCopy()
+			}
+		}
+	}
+	if item.Type == corev1.LimitTypeContainer {
+		fill(&item.Default, item.Max)
+		fill(&item.DefaultRequest, item.Default)
+		fill(&item.DefaultRequest, item.Min)
+	}
+	for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+}
 
 // ResourceQuotas are known by their limits and what is used of them.
 var ResourceQuotas = define(Kind{
@@ -165,8 +197,13 @@ var ResourceQuotas = define(Kind{
 	return &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta), Spec: q.Spec, Status: q.Status}
 })
 
-// ServiceAccounts are known by their annotations, the secrets that they name and
-// whether they mount a token.
+// EnforceMountableSecretsAnnotation says whether pods may use only the secrets
+// that their service account names (k8s.io/kubernetes
+// plugin/pkg/admission/serviceaccount).
+const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// ServiceAccounts are known by the secrets that they name, the annotation
+// EnforceMountableSecretsAnnotation and whether they mount a token.
 var ServiceAccounts = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ServiceAccount",
@@ -175,10 +212,14 @@ var ServiceAccounts = define(Kind{
 	object:     &corev1.ServiceAccount{},
 	list:       &corev1.ServiceAccountList{},
 }, func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		ObjectMeta: trimAnnotated(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
+	trimmed := &corev1.ServiceAccount{
+		ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
 		AutomountServiceAccountToken: a.AutomountServiceAccountToken,
 	}
+	if value, ok := a.Annotations[EnforceMountableSecretsAnnotation]; ok {
+		trimmed.Annotations = map[string]string{EnforceMountableSecretsAnnotation: value}
+	}
+	return trimmed
 })
 
 // Nodes are known by their labels.

@@ -191,3 +191,22 @@ func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err
 	}
 	return answer.(T), nil
 }
+
+// Newest returns the object that was created last, of those that is reports true
+// for; ok is false if there is none. Objects are in the order of List: of several
+// created at the same time, it is the first, whose name sorts first. So Kubernetes
+// chooses among several default classes (k8s.io/kubernetes
+// pkg/volume/util/storageclass.go GetDefaultClass). It allocates nothing.
+func Newest[T Object](objects []T, is func(object T) bool) (newest T, ok bool) {
+	var at int64
+	for _, object := range objects {
+		if !is(object) {
+			continue
+		}
+		created := object.GetCreationTimestamp()
+		if nano := created.UnixNano(); !ok || nano > at {
+			newest, at, ok = object, nano, true
+		}
+	}
+	return newest, ok
+}

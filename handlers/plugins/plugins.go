@@ -6,15 +6,27 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
+	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
+	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyescalatingexec"
+	"github.com/fastadmit/fastadmit/handlers/denyexeconprivileged"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/podsecurity"
+	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
+	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
+	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -36,14 +48,26 @@ func InTree(options Options) []handlers.Plugin {
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		limitranger.Plugin(),
+		serviceaccount.Plugin(),
+		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
 		podsecurity.Plugin(),
+		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		denyescalatingexec.Plugin(),
+		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
+		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		ownerreferencespermissionenforcement.Plugin(),
+		persistentvolumeclaimresize.Plugin(),
+		runtimeclass.Plugin(),
+		certificatesubjectrestriction.Plugin(),
+		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
+		podtopologylabels.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
 }

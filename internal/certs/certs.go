@@ -64,8 +64,8 @@ type Options struct {
 	Configurations []runtime.Object
 
 	// MutatingWebhookConfigurations and ValidatingWebhookConfigurations are the
-	// names of those that others make, of which only each caBundle is kept. They
-	// need not exist yet.
+	// names of those that others make, of which only the caBundle is kept of each
+	// webhook that calls one of Hosts. They need not exist yet.
 	MutatingWebhookConfigurations, ValidatingWebhookConfigurations []string
 
 	// Owner is the ClusterRole that Configurations and the Secret are removed

@@ -65,7 +65,8 @@
 // namespace must be in none: whoever uninstalls it removes them.
 //
 // Of configurations that others make, the Manager writes the field caBundle of
-// each webhook and owns nothing else, as field manager "fastadmit-certs". It
+// each webhook that calls the server, and owns nothing else, as field manager
+// "fastadmit-certs". Webhooks for other servers there are left alone. It
 // takes that field by force from others, and comes back when it is changed.
 // Applying them again without the field leaves it as it is. There is a price:
 // who applies such a configuration by server-side apply can no longer remove one

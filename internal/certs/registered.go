@@ -179,6 +179,18 @@ func webhooks(object *unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
+// ours returns the webhooks whose bundles are kept: of what others make, those
+// that call this server.
+func (m *Manager) ours(r *registration, object *unstructured.Unstructured) []map[string]any {
+	if r.complete {
+		return webhooks(object)
+	}
+	return slices.DeleteFunc(webhooks(object), func(w map[string]any) bool {
+		e, err := endpointOf(w)
+		return err != nil || !slices.Contains(m.o.Hosts, e.host)
+	})
+}
+
 // bundleOf returns a webhook's caBundle.
 func bundleOf(webhook map[string]any) []byte {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
@@ -193,7 +205,7 @@ func bundleOf(webhook map[string]any) []byte {
 // is.
 func (m *Manager) bundles() (all [][]*x509.Certificate) {
 	for _, r := range m.registrations {
-		for _, w := range webhooks(r.live) {
+		for _, w := range m.ours(r, r.live) {
 			all = append(all, parseBundle(bundleOf(w)))
 		}
 	}
@@ -296,8 +308,11 @@ func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 		return nil // it will be heard of
 	}
 	object := r.live.DeepCopy()
-	current := true
-	for _, w := range webhooks(object) {
+	hooks, current := m.ours(r, object), true
+	if len(hooks) == 0 && len(webhooks(object)) > 0 {
+		return fmt.Errorf("%s %s: none of its webhooks calls %q", r.kind.kind, r.name, m.o.Hosts)
+	}
+	for _, w := range hooks {
 		have := bundleOf(w)
 		want := m.bundle(have, time.Now())
 		if bytes.Equal(have, want) {
@@ -318,16 +333,17 @@ func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 		_, err := m.apply(ctx, r, completeManager, object)
 		return err
 	}
-	_, err := m.apply(ctx, r, bundleManager, onlyBundles(object))
+	_, err := m.apply(ctx, r, bundleManager, onlyBundles(object, hooks))
 	return err
 }
 
-// onlyBundles returns the field caBundle of each webhook, and which version of
-// the configuration it is for: one that was removed is not to come back.
-func onlyBundles(object *unstructured.Unstructured) *unstructured.Unstructured {
-	var hooks []any
-	for _, w := range webhooks(object) {
-		hooks = append(hooks, map[string]any{
+// onlyBundles returns the field caBundle of each of the object's webhooks in
+// hooks, and which version of the configuration it is for: one that was removed
+// is not to come back.
+func onlyBundles(object *unstructured.Unstructured, hooks []map[string]any) *unstructured.Unstructured {
+	var bundles []any
+	for _, w := range hooks {
+		bundles = append(bundles, map[string]any{
 			"name":         w["name"],
 			"clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(bundleOf(w))},
 		})
@@ -336,7 +352,7 @@ func onlyBundles(object *unstructured.Unstructured) *unstructured.Unstructured {
 		"apiVersion": object.GetAPIVersion(),
 		"kind":       object.GetKind(),
 		"metadata":   map[string]any{"name": object.GetName(), "resourceVersion": object.GetResourceVersion()},
-		"webhooks":   hooks,
+		"webhooks":   bundles,
 	}}
 }
 

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"reflect"
 	"slices"
@@ -122,6 +123,57 @@ func TestOthersConfigurations(t *testing.T) {
 			if got := r.log.lines("level=WARN"); got != nil {
 				t.Errorf("got %q, want no warnings", got)
 			}
+		}
+	})
+}
+
+// TestOthersWebhooks leaves alone what is registered beside fastadmit for other
+// servers, and says so where nothing is for fastadmit.
+func TestOthersWebhooks(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.startRegistered(1, s.named())
+		r := s.replicas[0]
+		theirs, elsewhere := secretData(t, time.Hour, time.Hour, "a")[caCertificates], &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b"}
+		objects := configurations("a", "b")
+		m := objects[0].(*admissionregistrationv1.MutatingWebhookConfiguration)
+		v := objects[1].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		m.Webhooks[1].ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: elsewhere, CABundle: theirs}
+		v.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://b.example.com"), CABundle: theirs}
+		if err := s.applyAs("helm", false, objects...); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(2 * time.Second)
+		f := func(resource, name string, want []*x509.Certificate) {
+			t.Helper()
+			if got := parseBundle(s.webhooks(resource)[name+".fastadmit.io"].ClientConfig.CABundle); !equal(got, want...) {
+				t.Errorf("%s %s: got %d CAs, want others", resource, name, len(got))
+			}
+		}
+		f(mutating.resource, "a", []*x509.Certificate{s.ca()})
+		f(mutating.resource, "b", parseBundle(theirs))
+		f(validating.resource, "a", parseBundle(theirs))
+		f(validating.resource, "b", []*x509.Certificate{s.ca()})
+		if err := r.ready(); err != nil || r.metric(`fastadmit_certificate_expiry_timestamp_seconds{resource="registered"}`) == "0" {
+			t.Errorf("got %v, want what is served to be trusted by our bundles", err)
+		}
+		if got := s.owned(mutating.resource, bundleManager); len(got) != 3 || strings.Contains(strings.Join(got, " "), "b.fastadmit.io") {
+			t.Errorf("got fields %q, want those of one webhook", got)
+		}
+		if got := r.log.lines("level=WARN"); got != nil {
+			t.Errorf("got %q, want no warnings", got)
+		}
+
+		v.Webhooks = v.Webhooks[:1]
+		s.remove(validating.resource, "fastadmit.io")
+		s.create(validating.resource, v)
+		s.settle(2 * time.Second)
+		f(validating.resource, "a", parseBundle(theirs))
+		const want = `none of its webhooks calls [\"fastadmit.fastadmit.svc\"]`
+		if got := r.log.lines("level=WARN"); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("got %q, want %s once", got, want)
+		}
+		if err := r.ready(); err != nil {
+			t.Error(err)
 		}
 	})
 }

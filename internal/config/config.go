@@ -63,6 +63,8 @@ type Server struct {
 	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
 	WebhookOwner        *string `json:"webhookOwner,omitempty"`
 
+	WebhookConfigurations []string `json:"webhookConfigurations,omitempty"`
+
 	ClientCAFile       *string  `json:"clientCAFile,omitempty"`
 	ClientAllowedNames []string `json:"clientAllowedNames,omitempty"`
 	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`

@@ -2,26 +2,30 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
 )
 
-// managed says that fastadmit keeps its certificates in a Secret and registers
-// itself.
+// managed says that fastadmit keeps its certificates in a Secret, and registers
+// itself or has kube-apiserver trust it where others registered it.
 type managed struct {
 	secretName, secretNamespace, owner string
+	registered                         []string // by others, each mutating/<name> or validating/<name>
 
 	manager *certs.Manager // nil if it does not
 }
@@ -31,6 +35,29 @@ func (m *managed) addFlags(flags *pflag.FlagSet) {
 		"Secret to keep certificates in, which all replicas share; they are made and renewed, and the webhook configurations with them")
 	flags.StringVar(&m.secretNamespace, "cert-secret-namespace", "", "namespace of --cert-secret-name; that of the pod if empty")
 	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole with which the webhook configurations and the Secret are removed")
+	flags.StringSliceVar(&m.registered, "webhook-configurations", nil,
+		"webhook configurations that others make, as mutating/<name> or validating/<name>: of these, the caBundle of the webhooks for fastadmit is kept, and fastadmit makes none of its own")
+}
+
+// others returns the names in --webhook-configurations, by kind. The error says
+// what is wrong with them.
+func (m *managed) others() (mutating, validating []string, err error) {
+	for i, configuration := range m.registered {
+		kind, name, _ := strings.Cut(configuration, "/")
+		switch {
+		case len(validation.IsDNS1123Subdomain(name)) > 0 || kind != "mutating" && kind != "validating":
+			return nil, nil, fmt.Errorf("--webhook-configurations: got %q, want mutating/<name> or validating/<name>", configuration)
+		case slices.Contains(m.registered[:i], configuration):
+			return nil, nil, fmt.Errorf("--webhook-configurations: got %s twice", configuration)
+		case m.secretName == "":
+			return nil, nil, errors.New("--webhook-configurations goes with --cert-secret-name")
+		case kind == "mutating":
+			mutating = append(mutating, name)
+		default:
+			validating = append(validating, name)
+		}
+	}
+	return mutating, validating, nil
 }
 
 // namespaceFile is where a pod finds its namespace.
@@ -56,26 +83,30 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, lo
 	if err != nil {
 		return err
 	}
-	m.manager, err = certs.New(certs.Options{
+	o := certs.Options{
 		Config:          reach,
 		SecretNamespace: m.secretNamespace,
 		SecretName:      m.secretName,
 		Hosts:           hosts(mutating, validating),
-		Configurations:  []runtime.Object{mutating, validating},
 		Owner:           m.owner,
 		Log:             log,
 		Metrics:         set,
-	})
-	if err != nil {
+	}
+	if len(m.registered) == 0 {
+		o.Configurations = []runtime.Object{mutating, validating}
+	} else if o.MutatingWebhookConfigurations, o.ValidatingWebhookConfigurations, err = m.others(); err != nil {
+		return err
+	}
+	if m.manager, err = certs.New(o); err != nil {
 		return err
 	}
 	go m.manager.Run(ctx)
 	return nil
 }
 
-// reload registers what was selected anew.
+// reload registers what was selected anew, unless others do.
 func (m *managed) reload(in *selected) error {
-	if m.manager == nil {
+	if m.manager == nil || len(m.registered) > 0 {
 		return nil
 	}
 	mutating, validating, err := configurations(in)

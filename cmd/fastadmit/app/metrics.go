@@ -1,8 +1,11 @@
 package app
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -57,17 +60,20 @@ type pluginMetrics struct {
 
 // phaseMetrics are those of a plugin in a phase.
 type phaseMetrics struct {
-	decisions []*metrics.Counter // by handlers.Outcome
-	duration  *metrics.PrometheusHistogram
+	decisions  []*metrics.Counter // by handlers.Outcome
+	duration   *metrics.PrometheusHistogram
+	notStarted *metrics.Counter // of all plugins in the phase
 }
 
 // endpointMetrics are those of an endpoint.
 type endpointMetrics struct {
 	decisions [len(operations)][]*metrics.Counter // by handlers.Outcome
 	duration  *metrics.PrometheusHistogram
+	overruns  *metrics.Counter // of all endpoints of the phase
 }
 
 func newServerMetrics(load *load) *serverMetrics {
+	metrics.ExposeMetadata(true) // for the whole process, which has no other page of metrics
 	m := &serverMetrics{set: metrics.NewSet()}
 	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(load.requests.Load()) })
 	m.set.NewGauge("fastadmit_request_bytes_in_flight", func() float64 { return float64(load.bytes.Load()) })
@@ -107,11 +113,12 @@ func (m *serverMetrics) phase(plugin string, phase handlers.Phase) *phaseMetrics
 	}
 	p.duration = m.set.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(
 		`fastadmit_plugin_duration_seconds{plugin=%q,phase=%q}`, plugin, phase), durationBuckets)
+	p.notStarted = m.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_plugins_not_started_total{phase=%q}`, phase))
 	return p
 }
 
-// endpoint returns the metrics of the endpoint of that name.
-func (m *serverMetrics) endpoint(name string) *endpointMetrics {
+// endpoint returns the metrics of the endpoint of that name and phase.
+func (m *serverMetrics) endpoint(name string, phase handlers.Phase) *endpointMetrics {
 	e := new(endpointMetrics)
 	for i, operation := range operations {
 		for _, outcome := range handlers.Outcomes() {
@@ -121,6 +128,7 @@ func (m *serverMetrics) endpoint(name string) *endpointMetrics {
 	}
 	e.duration = m.set.GetOrCreatePrometheusHistogramExt(
 		fmt.Sprintf(`fastadmit_request_duration_seconds{webhook=%q}`, name), durationBuckets)
+	e.overruns = m.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_budget_overruns_total{phase=%q}`, phase))
 	return e
 }
 
@@ -130,6 +138,9 @@ func (p *pluginMetrics) observe(run handlers.Run) {
 	phase.duration.Update(run.Elapsed.Seconds())
 	if run.Outcome == handlers.OutcomePanicked {
 		p.panics.Inc()
+	}
+	if errors.Is(run.Err, handlers.ErrNotStarted) {
+		phase.notStarted.Inc()
 	}
 }
 
@@ -141,7 +152,10 @@ func (m *serverMetrics) refused(code int) {
 	}
 }
 
-func (e *endpointMetrics) observe(operation codec.Operation, outcome handlers.Outcome, elapsed time.Duration) {
+// observe counts a call whose answer is ready now, which kube-apiserver waits
+// for until the deadline.
+func (e *endpointMetrics) observe(operation codec.Operation, outcome handlers.Outcome, start, deadline time.Time) {
+	now := time.Now()
 	at := len(operations) - 1
 	for i, known := range operations {
 		if known == operation {
@@ -149,12 +163,25 @@ func (e *endpointMetrics) observe(operation codec.Operation, outcome handlers.Ou
 		}
 	}
 	e.decisions[at][outcome].Inc()
-	e.duration.Update(elapsed.Seconds())
+	e.duration.Update(now.Sub(start).Seconds())
+	if !now.Before(deadline) {
+		e.overruns.Inc()
+	}
 }
 
 // write writes all series, the process's own among them, in the text format of
-// Prometheus.
+// Prometheus. The library leaves the help texts empty.
 func (m *serverMetrics) write(w io.Writer) {
-	m.set.WritePrometheus(w)
-	metrics.WriteProcessMetrics(w)
+	var page bytes.Buffer
+	m.set.WritePrometheus(&page)
+	metrics.WriteProcessMetrics(&page)
+	for line := range strings.Lines(page.String()) {
+		if name, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name = strings.TrimSpace(name)
+			line = fmt.Sprintf("# HELP %s %s\n", name, describe(name))
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return // whoever asked is gone
+		}
+	}
 }

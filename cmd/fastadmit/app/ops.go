@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -20,11 +21,11 @@ func newOpsServer(m *serverMetrics, ready []check, profiling bool) *http.Server 
 	mux.HandleFunc("GET /livez", health(nil))
 	mux.HandleFunc("GET /readyz", health(ready))
 	if profiling {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index) // and all profiles by name
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("GET /debug/pprof/", local(pprof.Index)) // and all profiles by name
+		mux.HandleFunc("GET /debug/pprof/cmdline", local(pprof.Cmdline))
+		mux.HandleFunc("GET /debug/pprof/profile", local(pprof.Profile))
+		mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
+		mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
 	}
 	return &http.Server{
 		Handler:           mux,
@@ -33,6 +34,20 @@ func newOpsServer(m *serverMetrics, ready []check, profiling bool) *http.Server 
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    headerBytesMax,
+	}
+}
+
+// local answers those on the same machine only, kubectl port-forward among them:
+// a profile costs processor time and says what is in memory.
+func local(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		from, err := netip.ParseAddrPort(request.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, fmt.Sprintf("profiles: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.RemoteAddr),
+				http.StatusForbidden)
+			return
+		}
+		answer(w, request)
 	}
 }
 

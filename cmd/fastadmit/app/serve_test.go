@@ -490,8 +490,8 @@ func TestServePanics(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) {
 		t.Errorf("afterwards: got %s %s", response.Status, body)
 	}
-	if log := s.log.String(); !strings.Contains(log, "plugin panicked") || !strings.Contains(log, "secret") {
-		t.Errorf("got log %s, want the panic in it", log)
+	if log := s.log.String(); !strings.Contains(log, "plugin panicked") || !strings.Contains(log, "TestServePanics") || strings.Contains(log, "secret") {
+		t.Errorf("got log %s, want the panic's stack in it, and not what it was with", log)
 	}
 	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_plugin_panics_total{plugin="Explodes"} 1`) {
 		t.Errorf("the panic is not counted:\n%s", metrics)

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -83,7 +83,7 @@ func (s *server) use(chain *handlers.Chain) {
 	}
 	n := &serving{chain: chain, endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
-		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name)}
+		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
 		// In lower case as well: the path of a webhook's service must have no
 		// capitals (k8s.io/apiserver pkg/util/webhook/validation.go).
 		n.endpoints["/"+name] = e
@@ -114,10 +114,20 @@ func (s *server) logFailure(plugin string, run *handlers.Run) {
 	}
 	if panicked, ok := errors.AsType[*handlers.PanicError](run.Err); ok {
 		s.log.Error("plugin panicked", "plugin", plugin, "phase", run.Phase.String(),
-			"panic", fmt.Sprint(panicked.Value), "stack", string(panicked.Stack))
+			"panic", panicText(panicked.Value), "stack", string(panicked.Stack))
 		return
 	}
 	s.log.Error("plugin failed", "plugin", plugin, "phase", run.Phase.String(), "error", run.Err.Error())
+}
+
+// panicText returns what Go's runtime says of a panic. What other code panics
+// with may have contents of an object in it, so of that it is the type; the
+// stack says where.
+func panicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
 }
 
 // http returns the HTTP server. Every limit is set on purpose.
@@ -146,7 +156,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	start := ctx.Time()
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			s.log.Error("request panicked", "panic", panicText(v), "stack", string(debug.Stack()))
 			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
 		}
 	}()
@@ -170,7 +180,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	outcome, err := e.chain.Review(budget, review, e.phase)
 	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
-		e.metrics.observe(review.Operation(), outcome, time.Since(start))
+		e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
 		return
 	}
 	if err != nil {
@@ -178,7 +188,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	s.answer(ctx, review)
-	e.metrics.observe(review.Operation(), outcome, time.Since(start))
+	e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
 	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
 	}

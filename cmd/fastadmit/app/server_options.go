@@ -34,7 +34,7 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certificate.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
 	flags.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
 		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
-	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics")
+	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics, to callers on the same machine")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
 	flags.Int64Var(&o.requestsMax, "max-requests-inflight", requestsInFlightMax,
@@ -80,6 +80,9 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	if from.ClientAllowedNames != nil {
 		take(flags, "client-allowed-names", &o.callers.allowedNames, &from.ClientAllowedNames)
 	}
+	if from.WebhookConfigurations != nil {
+		take(flags, "webhook-configurations", &o.managed.registered, &from.WebhookConfigurations)
+	}
 	switch {
 	case o.securePort < 0 || o.securePort > 65535:
 		return fmt.Errorf("--secure-port: got %d, want 0 to 65535", o.securePort)
@@ -94,7 +97,8 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	case o.requestBytesMax < 1:
 		return fmt.Errorf("--max-request-bytes-inflight: got %d, want 1 or more", o.requestBytesMax)
 	}
-	return nil
+	_, _, err := o.managed.others()
+	return err
 }
 
 func take[T any](flags *pflag.FlagSet, name string, option, from *T) {
@@ -121,6 +125,8 @@ func (o *serverOptions) asFile() config.Server {
 		CertSecretName:      &o.managed.secretName,
 		CertSecretNamespace: &o.managed.secretNamespace,
 		WebhookOwner:        &o.managed.owner,
+
+		WebhookConfigurations: o.managed.registered,
 
 		ClientCAFile:       &o.callers.caFile,
 		ClientAllowedNames: o.callers.allowedNames,

@@ -1,9 +1,10 @@
-// Command show prints the table of what the tests counted: show <folder>
-// [<README to write it into>]. It fails if anything differs that is not listed,
-// or if a plugin is missing.
+// Command show prints the tables of what the tests counted: show <folder>
+// [<README to write them into>]. It fails if anything differs that is not listed,
+// if a plugin is missing, or if nothing is said about losses.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,9 +16,11 @@ import (
 
 func main() {
 	table, seeds, err := show(os.Args[1])
-	fmt.Print(table, seeds)
+	losses, lossErr := showLosses(os.Args[1])
+	fmt.Print(table, seeds, losses)
+	err = errors.Join(err, lossErr)
 	if err == nil && len(os.Args) > 2 {
-		err = write(os.Args[2], table)
+		err = write(os.Args[2], map[string]string{begin: table, beginLosses: losses})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "show:", err)
@@ -44,18 +47,37 @@ func show(dir string) (table, seeds string, err error) {
 	return table, seeds, nil
 }
 
-// The lines between which a README has the table.
-const begin, end = "<!-- table: written by make e2e -->\n", "<!-- end -->\n"
+// showLosses returns the table of what was lost. Each row was asserted by its
+// test.
+func showLosses(dir string) (string, error) {
+	rows, err := tally.ReadLosses(dir)
+	if err == nil && len(rows) == 0 {
+		err = errors.New("losses: got no row, want some, or why there is none")
+	}
+	return tally.LossTable(rows), err
+}
 
-func write(readme, table string) error {
+// The lines between which a README has the tables.
+const (
+	begin       = "<!-- table: written by make e2e -->\n"
+	beginLosses = "<!-- losses: written by make e2e -->\n"
+	end         = "<!-- end -->\n"
+)
+
+// write writes the tables, each behind the line that it begins with.
+func write(readme string, tables map[string]string) error {
 	content, err := os.ReadFile(readme)
 	if err != nil {
 		return err
 	}
-	before, rest, ok := strings.Cut(string(content), begin)
-	_, after, found := strings.Cut(rest, end)
-	if !ok || !found {
-		return fmt.Errorf("%s: got no place for the table, want the lines %q and %q", readme, begin, end)
+	text := string(content)
+	for begin, table := range tables {
+		before, rest, ok := strings.Cut(text, begin)
+		_, after, found := strings.Cut(rest, end)
+		if !ok || !found {
+			return fmt.Errorf("%s: got no place for a table, want the lines %q and %q", readme, begin, end)
+		}
+		text = before + begin + "```text\n" + table + "```\n" + end + after
 	}
-	return os.WriteFile(readme, []byte(before+begin+"```text\n"+table+"```\n"+end+after), 0o644)
+	return os.WriteFile(readme, []byte(text), 0o644)
 }

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// hidden is what no log may have, in all that a review has of an object.
+const hidden = "hunter2"
+
+// secretReview is a request about a Secret.
+func secretReview() []byte {
+	encoded := base64.StdEncoding.EncodeToString([]byte(hidden))
+	secret := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"shop","labels":{"a":%[1]q},
+"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\\"data\\":{\\"p\\":\\"%[1]s\\"}}"}},
+"type":%[1]q,"immutable":false,"stringData":{"p":%[1]q},"data":{"p":%[2]q}}`, hidden, encoded)
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
+"kind":{"group":"","version":"v1","kind":"Secret"},"resource":{"group":"","version":"v1","resource":"secrets"},
+"requestKind":{"group":"","version":"v1","kind":"Secret"},"requestResource":{"group":"","version":"v1","resource":"secrets"},
+"name":"token","namespace":"shop","operation":"UPDATE","userInfo":{"username":"u","extra":{"token":[%[2]q]}},
+"object":%[1]s,"oldObject":%[1]s,"dryRun":false,"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":%[2]q}}}`, secret, hidden)
+}
+
+// TestLogHasNoContents sends a Secret through a patch, a denial and faults of
+// all kinds, and looks for what is in it.
+func TestLogHasNoContents(t *testing.T) {
+	read := func(review *codec.Review) string { return review.Object.Get("stringData", "p").String() }
+	acts := map[string]func(review *codec.Review) handlers.Result{
+		"Patches": func(review *codec.Review) handlers.Result {
+			review.Object.SetString(read(review), "metadata", "labels", "b")
+			return handlers.Allowed()
+		},
+		"Denies": func(review *codec.Review) handlers.Result {
+			return handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not "+read(review))))
+		},
+		"Misuses": func(review *codec.Review) handlers.Result {
+			review.Object.SetString(read(review), "data", "p", "q") // of a string
+			return handlers.Allowed()
+		},
+		"Writes": func(review *codec.Review) handlers.Result {
+			review.Object.Set("{"+read(review), "metadata", "labels")
+			return handlers.Allowed()
+		},
+		"Panics": func(review *codec.Review) handlers.Result { panic("cannot read " + read(review)) },
+		"PanicsWithObject": func(review *codec.Review) handlers.Result {
+			panic(map[string]string{"p": read(review)})
+		},
+		"Indexes": func(review *codec.Review) handlers.Result {
+			text := read(review)
+			return handlers.Errored(errors.New(text[:len(text)+int(text[0])]))
+		},
+	}
+	var plugins []handlers.Plugin
+	var names []string
+	for name, act := range acts {
+		do := func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }
+		plugins = append(plugins, handlers.Plugin{
+			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Own: true,
+			New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
+		})
+		names = append(names, name)
+	}
+	s := serve(t, plugins, "--enable-admission-plugins=AlwaysDeny,"+strings.Join(names, ","))
+	x := s.open(t)
+	f := func(plugin string, code int, answer, logged string) {
+		t.Helper()
+		response, body := x.send(request("/mutate/"+plugin, secretReview()))
+		if response.StatusCode != code || !bytes.Contains(body, []byte(answer)) {
+			t.Errorf("%s: got %s %s, want %d with %s", plugin, response.Status, body, code, answer)
+		}
+		// The line of a denial is written when its answer was.
+		until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.log.String(), logged) })
+	}
+	f("Patches", 200, `"patch":`, "")
+	f("Denies", 200, hidden, `"msg":"denied","endpoint":"mutate/Denies","uid":"u-1"`)
+	f("AlwaysDeny", 200, `"allowed":false`, `"msg":"denied","endpoint":"mutate/AlwaysDeny"`)
+	f("Misuses", 500, "cannot edit", `"plugin":"Misuses"`)
+	f("Writes", 500, "not valid JSON", `"plugin":"Writes"`)
+	f("Panics", 500, "it panicked", `"plugin":"Panics","phase":"mutate","panic":"string","stack":`)
+	f("PanicsWithObject", 500, "it panicked", `"panic":"map[string]string"`)
+	f("Indexes", 500, "it panicked", `slice bounds out of range`)
+	broken := secretReview()
+	x.send(request("/mutate", broken[:len(broken)-2]))
+	x.send(request("/mutate/"+hidden, broken))
+	x.send(request("/mutate", broken, "Content-Type: text/"+hidden))
+	s.end(t)
+
+	log := s.log.String()
+	for _, contents := range []string{hidden, base64.StdEncoding.EncodeToString([]byte(hidden)), "last-applied"} {
+		if strings.Contains(log, contents) {
+			t.Errorf("%q of a Secret is in the log:\n%s", contents, log)
+		}
+	}
+	for line := range strings.Lines(log) {
+		var record struct{ Time, Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Time == "" || record.Level == "" || record.Msg == "" {
+			t.Errorf("got %q, %v, want JSON with time, level and msg", line, err)
+		}
+	}
+}
+
+// TestLogIsSampled logs more than may be logged.
+func TestLogIsSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		log := newLog(&b)
+		lines := func(n int) (dropped []int64) {
+			b.Reset()
+			for range n {
+				log.Info("denied")
+			}
+			for line := range strings.Lines(b.String()) {
+				var record struct{ Dropped int64 }
+				if err := json.Unmarshal([]byte(line), &record); err != nil {
+					t.Fatal(err)
+				}
+				dropped = append(dropped, record.Dropped)
+			}
+			return dropped
+		}
+		if got := lines(1000); len(got) != logsBurst {
+			t.Errorf("got %d lines of 1000, want %d", len(got), logsBurst)
+		}
+		time.Sleep(time.Second)
+		if got := lines(1000); len(got) != logsPerSecond || got[0] != 1000-logsBurst || got[1] != 0 {
+			t.Errorf("a second later: got %d lines of 1000 and %d dropped before the first, want %d and %d", len(got), got[0], logsPerSecond, 1000-logsBurst)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package app
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A registry is as much of an API server as certificates and registrations of
+// others need: it keeps what it is sent and answers with what is there.
+type registry struct {
+	mu      sync.Mutex
+	objects map[string]json.RawMessage // by path
+	writes  []string                   // method, path and body of each
+	refuses bool                       // to change what is there
+	changed chan struct{}              // for whoever watches
+}
+
+const theirs = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/theirs.example.com"
+
+// ServeHTTP implements http.Handler.
+func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if request.URL.Query().Get("watch") != "" {
+		w.(http.Flusher).Flush()
+		select {
+		case <-request.Context().Done():
+		case <-r.changed:
+			_, _ = io.WriteString(w, "{}") // what it says does not matter
+		}
+		return
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := request.URL.Path
+	switch {
+	case request.Method == http.MethodGet:
+	case r.refuses:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)
+		return
+	case request.Method == http.MethodPost:
+		path += "/certificate"
+		r.objects[path] = body
+	case request.Method == http.MethodPatch:
+		bundle := regexp.MustCompile(`"caBundle":"[^"]*"`)
+		r.objects[path] = bundle.ReplaceAll(r.objects[path], bundle.Find(body))
+	}
+	if request.Method != http.MethodGet {
+		r.writes = append(r.writes, fmt.Sprintf("%s %s %s", request.Method, request.URL.RequestURI(), body))
+	}
+	object := r.objects[path]
+	if object == nil {
+		w.WriteHeader(http.StatusNotFound)
+		object = json.RawMessage(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}
+	_, _ = w.Write(object)
+}
+
+// register makes the configuration of others, with that bundle in the webhook
+// for fastadmit.
+func (r *registry) register(bundle []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects[theirs] = fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1",
+"kind":"ValidatingWebhookConfiguration","metadata":{"name":"theirs.example.com","resourceVersion":"7"},"webhooks":[
+{"name":"ours.example.com","clientConfig":{"caBundle":%q,"service":{"namespace":"fastadmit","name":"fastadmit"}}},
+{"name":"theirs.example.com","clientConfig":{"service":{"namespace":"theirs","name":"theirs"}}}]}`, base64.StdEncoding.EncodeToString(bundle))
+}
+
+// serveManaged starts a server that keeps its certificates in a registry.
+func serveManaged(t *testing.T, config string) (*running, *registry) {
+	t.Helper()
+	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
+	api.register(nil)
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close) // after fastadmit, which watches
+	kubeconfig := writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
+	return serve(t, nil, "--config="+config, "--kubeconfig="+kubeconfig,
+		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit",
+		"--webhook-configurations=mutating/not-yet.example.com,validating/theirs.example.com"), api
+}
+
+// wrote returns the writes that begin so.
+func (r *registry) wrote(prefix string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.writes), func(write string) bool { return !strings.HasPrefix(write, prefix) })
+}
+
+// TestOthersRegister has others register fastadmit: only the caBundle of their
+// webhooks for it is written, and nothing is registered beside them.
+func TestOthersRegister(t *testing.T) {
+	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	s, api := serveManaged(t, config)
+	const patch = "PATCH " + theirs + "?fieldManager=fastadmit-certs&force=true "
+	until(t, "a caBundle is written", func() bool { return len(api.wrote(patch)) > 0 })
+	var applied struct {
+		Metadata map[string]string
+		Webhooks []struct {
+			Name         string
+			ClientConfig map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(api.wrote(patch)[0], patch)), &applied); err != nil {
+		t.Fatal(err)
+	}
+	if w := applied.Webhooks; len(w) != 1 || w[0].Name != "ours.example.com" || len(w[0].ClientConfig) != 1 || w[0].ClientConfig["caBundle"] == "" {
+		t.Errorf("got webhooks %v, want the caBundle of ours.example.com", applied.Webhooks)
+	}
+	if applied.Metadata["resourceVersion"] != "7" {
+		t.Errorf("got metadata %v, want the version that was read", applied.Metadata)
+	}
+
+	// Other plugins are nothing that fastadmit registers.
+	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
+	until(t, "the change takes effect", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_config_reload_successes_total 1\n")
+	})
+	if got := len(api.wrote("")) - len(api.wrote(patch)) - len(api.wrote("POST /api/v1/namespaces/fastadmit/secrets ")); got != 0 {
+		t.Errorf("got writes %q, want those of the Secret and of one configuration", api.wrote(""))
+	}
+}
+
+// TestReadyNeedsTrust has /readyz call the server by the caBundle that is
+// registered.
+func TestReadyNeedsTrust(t *testing.T) {
+	s, api := serveManaged(t, writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n"))
+	ready := func() (code int, about string) {
+		response, err := http.Get(s.ops + "/readyz?verbose")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	until(t, "it is ready", func() bool {
+		code, about := ready()
+		return code == http.StatusOK && strings.Contains(about, "[+]certificate ok\n") && len(api.wrote("PATCH")) > 0
+	})
+	other, err := newMemoryCertificate(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.mu.Lock()
+	api.refuses = true
+	api.mu.Unlock()
+	api.register(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate[0]}))
+	api.changed <- struct{}{}
+	until(t, "it is not ready while nobody trusts it", func() bool {
+		code, about := ready()
+		return code == http.StatusServiceUnavailable && strings.Contains(about, "[-]certificate failed: ") &&
+			strings.Contains(about, "not valid for fastadmit.fastadmit.svc by the caBundle")
+	})
+	api.mu.Lock()
+	api.refuses = false
+	api.mu.Unlock()
+	until(t, "it is ready again", func() bool { code, _ := ready(); return code == http.StatusOK })
+}
+
+func TestOthersRegisterWrong(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		_, stderr, code := execute("", append([]string{"serve", "--enable-admission-plugins=AlwaysAdmit"}, args...)...)
+		if code != 2 || !strings.Contains(stderr, "--webhook-configurations"+want) {
+			t.Errorf("%q: got exit code %d, stderr %q, want 2 with %q", args, code, stderr, want)
+		}
+	}
+	managed := "--cert-secret-name=a"
+	f(` goes with --cert-secret-name`, "--webhook-configurations=mutating/a")
+	for _, wrong := range []string{"a", "mutating", "mutating/", "/a", "mutatings/a", "Mutating/a", "mutating/a/b", "mutating/A", "mutating/.."} {
+		f(fmt.Sprintf(`: got %q, want mutating/<name> or validating/<name>`, wrong), managed, "--webhook-configurations=validating/a,"+wrong)
+	}
+	f(`: got mutating/a twice`, managed, "--webhook-configurations=mutating/a,validating/a,mutating/a")
+	f(`: got "x", want`, managed, "--config="+writeTestFile(t, "config.yaml", configHead+"server: {webhookConfigurations: [x]}"))
+}

@@ -1,0 +1,52 @@
+package app
+
+import "strings"
+
+// help says what each metric is: the help texts of /metrics. Units are those of
+// the names; times are in seconds since 1970.
+var help = map[string]string{
+	"fastadmit_budget_overruns_total": "Calls that kube-apiserver had given up before their answer was ready.",
+
+	"fastadmit_certificate_expiry_timestamp_seconds": "When the CA that signs, the leaf that is served, or what it is trusted by in registered webhooks expires; 0 if there is none.",
+	"fastadmit_certificate_failures_total":           "Attempts to keep the certificates that failed, by what could not be read, written or reached.",
+	"fastadmit_certificate_renewals_total":           "CAs and leaves made, and webhook configurations applied.",
+	"fastadmit_certificate_repairs_total":            "Times that what was wrong in the Secret of the certificates was put right.",
+
+	"fastadmit_cluster_live_requests_total":  "Objects asked of the API server because they were not known yet.",
+	"fastadmit_cluster_objects":              "Objects known of the cluster.",
+	"fastadmit_cluster_state_age_seconds":    "How long nothing was heard of the cluster.",
+	"fastadmit_cluster_synced":               "1 when all objects have been read.",
+	"fastadmit_cluster_watch_failures_total": "Times that the cluster could not be followed.",
+
+	"fastadmit_config_reload_failures_total":                 "Changes of files that were refused; what was before stays in use.",
+	"fastadmit_config_reload_last_success_timestamp_seconds": "When files were read last that are in use.",
+	"fastadmit_config_reload_successes_total":                "Changes of files that took effect.",
+
+	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by how they ended.",
+	"fastadmit_plugin_duration_seconds":   "How long a plugin's runs take.",
+	"fastadmit_plugin_panics_total":       "Panics of a plugin.",
+	"fastadmit_plugins_not_started_total": "Plugins that were not started because the time of their call was over.",
+
+	"fastadmit_refused_requests_total":   "HTTP requests answered with an error, by its code.",
+	"fastadmit_request_bytes_in_flight":  "Bytes read of the requests in flight.",
+	"fastadmit_request_bytes_total":      "Bytes of all reviews.",
+	"fastadmit_request_duration_seconds": "How long reviews take, from when they were read to when their answer is ready.",
+	"fastadmit_requests_in_flight":       "Requests from their first byte to the first one of their answer.",
+	"fastadmit_requests_total":           "Reviews, by how they ended.",
+	"fastadmit_response_bytes_total":     "Bytes of all answers to reviews.",
+
+	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",
+	"fastadmit_tls_handshake_errors_total":                   "Connections that failed before their first request.",
+}
+
+// describe returns the help text of a metric, those of the process among them.
+func describe(name string) string {
+	switch text := help[name]; {
+	case text != "":
+		return text
+	case strings.HasPrefix(name, "go_"):
+		return "Of the Go runtime: see WriteProcessMetrics of github.com/VictoriaMetrics/metrics."
+	default:
+		return "Of the process, as Linux counts: see proc(5)."
+	}
+}

@@ -1,0 +1,324 @@
+// Package loss counts what becomes of a steady stream of requests while
+// something happens to fastadmit. A real API server calls two replicas through
+// a Service; each has an address of its own, in a network namespace. The test
+// is their kubelet and the endpoint slice controller.
+package loss
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+)
+
+const (
+	// testserver has plugin Steady, which makes capacity known.
+	testserver = "../.cache/testserver"
+
+	// enabled is a plugin that mutates Pods, and one that denies some.
+	enabled = "DefaultTolerationSeconds,LimitPodHardAntiAffinityTopology"
+
+	// before and after are how long there are calls before anything happens and
+	// after it.
+	before = 2 * time.Second
+	after  = 2 * time.Second
+
+	// idleMax is how many idle connections an API server keeps for each webhook
+	// (k8s.io/client-go transport/cache.go), and webhooks how many it calls here.
+	idleMax  = 25
+	webhooks = 2
+	// webhookTimeout is how long it waits for an answer: what fastadmit manifests
+	// says, which is Kubernetes' default.
+	webhookTimeout = 10 * time.Second
+)
+
+// A stand is an API server and fastadmit's pods.
+type stand struct {
+	*pods
+	stream *stream
+}
+
+// An event is what happens during a stream.
+type event struct {
+	name string
+	// happen makes it happen, and returns how many requests may be lost to it,
+	// because Kubernetes makes that unavoidable.
+	happen func(s *stand, t *testing.T) (lostMax int)
+	every  time.Duration // between bursts, burstEvery if 0
+	binary string        // of the pods, cluster.Binary if empty
+	flags  []string      // of the pods
+}
+
+const (
+	// capacity is how many requests a second two replicas can answer that let so
+	// many in at once, each of which takes plugin Steady 200 ms.
+	capacity    = 2 * inFlightMax * 5
+	inFlightMax = 4
+
+	// overload is three times the capacity, in requests a second.
+	overload = 3 * capacity
+	// What comes in a short one can be answered before API servers give up, what
+	// comes in a long one cannot.
+	shortOverload, longOverload = before, 10 * time.Second
+)
+
+var events = []event{
+	{name: "nothing", happen: (*stand).nothing},
+	{name: "rolling restart", happen: (*stand).rollingRestart},
+	{name: "certificates rotated", happen: (*stand).certificatesRotated},
+	{name: "configuration changed", happen: (*stand).configurationChanged},
+	{name: "connections of one second", happen: (*stand).connectionsEnd, flags: []string{"--max-connection-age=1s"}},
+	overloaded(shortOverload),
+	overloaded(longOverload),
+	{name: "API server restarted", happen: (*stand).apiServerRestarted},
+	{name: "replica killed", happen: (*stand).replicaKilled},
+	{name: "replica frozen", happen: (*stand).replicaFrozen},
+}
+
+func TestLoss(t *testing.T) {
+	if err := lockNetwork(t); err != nil {
+		row := tally.Loss{Event: "none was tried", Skipped: err.Error()}
+		if err := row.Write(0); err != nil {
+			t.Fatal(err)
+		}
+		t.Skipf("no request was sent: %v", err)
+	}
+	s := &stand{pods: &pods{authority: cluster.NewAuthority(t), files: t.TempDir()}}
+	s.api = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{
+		Flags: map[string]string{"enable-aggregator-routing": "true"},
+	})
+	s.prepare(t)
+	s.configure(t, enabled)
+	s.write(t, s.certificate(t))
+	s.register(t, s.authority.PEM)
+	for i, e := range events {
+		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { s.try(t, i, &e) })
+	}
+}
+
+// configure writes the configuration of the pods.
+func (s *stand) configure(t *testing.T, plugins string) {
+	t.Helper()
+	s.write(t, map[string][]byte{"config.yaml": fmt.Appendf(nil,
+		"apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\nenableAdmissionPlugins: [%s]\n", plugins)})
+}
+
+// register registers the pods by their Service, with what checks their
+// certificates.
+func (s *stand) register(t *testing.T, bundle []byte) {
+	t.Helper()
+	s.api.MustKubectl(t, cluster.Manifests(t, "--enable-admission-plugins="+enabled, "--service-port", fmt.Sprint(servicePort),
+		"--ca-bundle-file", cluster.WriteFile(t, "ca.crt", bundle)), "apply", "-f", "-")
+}
+
+// works says why the API server does not call the pods yet.
+func (s *stand) works() error {
+	create := func(unwanted bool) error {
+		pod, err := s.api.Client.CoreV1().Pods(tenant).Create(context.Background(), newPod("p", unwanted),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(pod.Spec.Tolerations) == 0 {
+			err = errors.New("got no tolerations")
+		}
+		return err
+	}
+	return errors.Join(create(false), cluster.WantError(create(true), "denied the request: LimitPodHardAntiAffinityTopology: "))
+}
+
+// try has an event happen to two new replicas, and counts.
+func (s *stand) try(t *testing.T, place int, e *event) {
+	defer s.clear(t)
+	for range 2 {
+		s.start(t, cmp.Or(e.binary, cluster.Binary), e.flags...)
+	}
+	cluster.Await(t, "the webhooks to be called", s.works)
+	s.stream = startStream(s.api, cmp.Or(e.every, burstEvery))
+	defer s.stream.stop()
+	time.Sleep(before)
+	for _, n := range s.all {
+		if n.Metric(t, `fastadmit_request_duration_seconds_count{webhook="mutate/fail"}`) == 0 {
+			t.Errorf("pod %s was not called, and the row means nothing", n.address)
+		}
+	}
+	lostMax := e.happen(s, t)
+	s.stream.stop()
+	row := s.stream.result(t, e.name)
+	row.LostMax = lostMax
+	if err := row.Write(place); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", row)
+	if row.Lost > lostMax || row.MutationsMissed > 0 || row.ValidationsMissed > 0 {
+		t.Errorf("got %+v", row)
+	}
+}
+
+// clear removes all pods, so that the next row begins with connections of its
+// own.
+func (s *stand) clear(t *testing.T) {
+	for _, n := range s.all {
+		n.Kill()
+	}
+	s.all = nil
+	s.publish(t)
+}
+
+func (s *stand) nothing(*testing.T) int {
+	time.Sleep(after)
+	return 0
+}
+
+// overloaded is a stream of more than the replicas can answer. Who is refused
+// comes back, and gets an answer if there is one to be had in time.
+func overloaded(length time.Duration) event {
+	return event{
+		name:  fmt.Sprintf("three times the capacity, %s", length),
+		every: time.Second * perBurst / overload, binary: testserver,
+		flags: []string{"--enable-admission-plugins=" + enabled + ",Steady", fmt.Sprintf("--max-requests-inflight=%d", inFlightMax)},
+		happen: func(s *stand, t *testing.T) int {
+			time.Sleep(length - before)
+			s.stream.stop()
+			refused := 0
+			for _, n := range s.all {
+				refused += n.Metric(t, `fastadmit_refused_requests_total{code="429"}`)
+			}
+			if t.Logf("%d calls were refused", refused); refused < s.stream.count() {
+				t.Errorf("got %d calls refused, want more than there were requests, %d", refused, s.stream.count())
+			}
+			// Half of what could be answered has to be: API servers try again once a
+			// second, and some of that is spent on refusals.
+			answered := int((length + webhookTimeout).Seconds()) * capacity / 2
+			if length == shortOverload {
+				answered = s.stream.count()
+			}
+			return s.stream.count() - answered
+		},
+	}
+}
+
+// rollingRestart replaces one replica after the other, each by one that is
+// ready before, as a Deployment with maxUnavailable 0 does.
+func (s *stand) rollingRestart(t *testing.T) int {
+	for _, n := range slices.Clone(s.all) {
+		s.start(t, cluster.Binary)
+		s.delete(t, n)
+	}
+	return 0
+}
+
+// certificatesRotated replaces the authority: API servers learn of the new one
+// first, then servers get their certificates, then the old one is forgotten.
+func (s *stand) certificatesRotated(t *testing.T) int {
+	old := s.authority
+	s.authority = cluster.NewAuthority(t)
+	s.register(t, append(bytes.Clone(old.PEM), s.authority.PEM...))
+	time.Sleep(time.Second) // API servers learn of it
+	s.reloaded(t, func() { s.write(t, s.certificate(t)) })
+	s.register(t, s.authority.PEM)
+	time.Sleep(after)
+	return 0
+}
+
+// configurationChanged switches a plugin on and off.
+func (s *stand) configurationChanged(t *testing.T) int {
+	for range 5 {
+		s.reloaded(t, func() { s.configure(t, enabled+",AlwaysAdmit") })
+		s.reloaded(t, func() { s.configure(t, enabled) })
+	}
+	return 0
+}
+
+// reloaded changes files, and waits until all replicas have read them.
+func (s *stand) reloaded(t *testing.T, change func()) {
+	t.Helper()
+	const reloads = "fastadmit_config_reload_successes_total"
+	counts := make([]int, len(s.all))
+	for i, n := range s.all {
+		counts[i] = n.Metric(t, reloads)
+	}
+	change()
+	for i, n := range s.all {
+		cluster.Await(t, "files to be read", func() error {
+			if n.Metric(t, reloads) == counts[i] {
+				return errors.New("they are not")
+			}
+			return nil
+		})
+	}
+}
+
+// connectionsEnd waits until all connections have been replaced some times.
+func (s *stand) connectionsEnd(t *testing.T) int {
+	const times = 4
+	for _, n := range s.all {
+		count := func() int { return connections(t, n.PID()) }
+		begin := count()
+		cluster.Await(t, "new connections", func() error {
+			if got, want := count()-begin, times*webhooks; got < want {
+				return fmt.Errorf("got %d, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	time.Sleep(after)
+	return 0
+}
+
+func (s *stand) apiServerRestarted(*testing.T) int {
+	s.stream.setDown(true)
+	s.api.Restart()
+	s.stream.setDown(false)
+	time.Sleep(after)
+	return 0
+}
+
+// replicaKilled kills a replica, whose container is started again. Lost is what
+// was in flight, and what an API server sends there until it knows.
+func (s *stand) replicaKilled(t *testing.T) int {
+	n, sent := s.all[0], s.stream.count()
+	n.Kill()
+	time.Sleep(noticeDelay)
+	n.ready = false
+	s.publish(t)
+	time.Sleep(endpointLag)
+	sent = s.stream.count() - sent
+	s.run(t, n)
+	time.Sleep(after)
+	return sent + perBurst
+}
+
+// replicaFrozen stops a replica without ending it: the system still takes its
+// connections. Lost is what was sent there until its readiness probe has failed
+// often enough, and then one request for each connection that is left.
+func (s *stand) replicaFrozen(t *testing.T) int {
+	n, sent := s.all[0], s.stream.count()
+	n.Signal(t, syscall.SIGSTOP)
+	for failures := 0; failures < probeFailures; {
+		next := time.Now().Add(probePeriod)
+		if err := n.probe(); err != nil {
+			failures++
+		}
+		time.Sleep(time.Until(next))
+	}
+	n.ready = false
+	s.publish(t)
+	time.Sleep(endpointLag)
+	sent = s.stream.count() - sent
+	// What was sent there gets no answer in time, though it might get one later.
+	time.Sleep(webhookTimeout)
+	n.Signal(t, syscall.SIGCONT)
+	cluster.Await(t, "readiness", n.probe)
+	n.ready = true
+	s.publish(t)
+	return sent + perBurst + webhooks*idleMax
+}

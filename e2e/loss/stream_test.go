@@ -1,0 +1,196 @@
+package loss
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+)
+
+const (
+	// tenant is the namespace from which there are calls.
+	tenant = "tenant"
+
+	// A stream sends perBurst requests at once, so that the API server keeps
+	// connections to both replicas, and the next ones burstEvery later.
+	perBurst   = 10
+	burstEvery = 100 * time.Millisecond
+
+	// One in unwantedEvery requests is for a Pod that must be denied.
+	unwantedEvery = 5
+
+	// requestMax bounds how long a request may take: no more than a webhook can,
+	// twice.
+	requestMax = 90 * time.Second
+)
+
+// A stream creates Pods at a steady rate. Each is to be mutated, or denied.
+type stream struct {
+	api   *cluster.APIServer
+	every time.Duration // between two bursts
+
+	mu         sync.Mutex
+	down       bool // there is no API server
+	sent       int
+	lost       int
+	unanswered int // for want of an API server
+	texts      map[string]int
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func startStream(api *cluster.APIServer, every time.Duration) *stream {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &stream{api: api, every: every, texts: make(map[string]int), cancel: cancel, ended: make(chan struct{})}
+	go s.run(ctx)
+	return s
+}
+
+// run sends until ctx ends, and waits for the answers.
+func (s *stream) run(ctx context.Context) {
+	defer close(s.ended)
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	for next := time.Now(); ; {
+		for range perBurst {
+			s.mu.Lock()
+			number, down := s.sent, s.down
+			s.sent++
+			s.mu.Unlock()
+			answers.Go(func() { s.note(s.send(number), down) })
+		}
+		next = next.Add(s.every)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(next)):
+		}
+	}
+}
+
+// stop sends no more, and waits for the answers.
+func (s *stream) stop() {
+	s.cancel()
+	<-s.ended
+}
+
+func (s *stream) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// errNotDenied is of a Pod that was to be denied.
+var errNotDenied = errors.New("an unwanted Pod was not denied")
+
+// send creates a Pod, once: client-go would try again where it may.
+func (s *stream) send(number int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
+	defer cancel()
+	unwanted := number%unwantedEvery == 0
+	err := s.api.Client.CoreV1().RESTClient().Post().Namespace(tenant).Resource("pods").MaxRetries(0).
+		Body(newPod(fmt.Sprintf("p-%d", number), unwanted)).Do(ctx).Error()
+	switch {
+	case !unwanted:
+		return err
+	case err == nil:
+		return errNotDenied // what is stored is counted later
+	case strings.Contains(err.Error(), "denied the request: LimitPodHardAntiAffinityTopology: "):
+		return nil
+	}
+	return err
+}
+
+// digits are ports and the like, in which errors differ that are of one kind.
+var digits = regexp.MustCompile(`[0-9]{3,}`)
+
+// setDown says that there will be no API server in a moment, or that there is
+// one again.
+func (s *stream) setDown(down bool) {
+	s.mu.Lock()
+	s.down = down
+	s.mu.Unlock()
+	if down {
+		time.Sleep(s.every) // what was sent before has arrived
+	}
+}
+
+// note counts an answer. An error with a status is an API server's answer. One
+// without is none, which a request may get that was sent while the API server
+// was down: its own fault, and not a webhook's.
+func (s *stream) note(err error, down bool) {
+	if err == nil || errors.Is(err, errNotDenied) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered && down {
+		s.unanswered++
+	} else {
+		s.lost++
+	}
+	s.texts[digits.ReplaceAllString(err.Error(), "#")]++
+}
+
+// newPod returns a Pod to which a plugin adds tolerations, or one that another
+// plugin denies.
+func newPod(name string, unwanted bool) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1"}}},
+	}
+	if unwanted {
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "c"}}, TopologyKey: corev1.LabelTopologyZone,
+			}},
+		}}
+	}
+	return pod
+}
+
+// result counts what came of it: the answers, and what is stored, which is
+// removed then.
+func (s *stream) result(t *testing.T, event string) tally.Loss {
+	t.Helper()
+	r := tally.Loss{Event: event, Requests: s.sent, Lost: s.lost, Unanswered: s.unanswered}
+	ctx, client := context.Background(), s.api.Client.CoreV1().Pods(tenant)
+	stored, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range stored.Items {
+		spec := &stored.Items[i].Spec
+		if len(spec.Tolerations) == 0 {
+			r.MutationsMissed++
+		}
+		if spec.Affinity != nil {
+			r.ValidationsMissed++
+		}
+	}
+	wanted := r.Requests - (r.Requests+unwantedEvery-1)/unwantedEvery
+	if least := wanted - r.Lost - r.Unanswered; len(stored.Items)-r.ValidationsMissed < least {
+		t.Errorf("got %d Pods stored, want at least %d", len(stored.Items), least)
+	}
+	if err := client.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range slices.Sorted(maps.Keys(s.texts)) {
+		t.Logf("%d times: %s", s.texts[text], text)
+	}
+	return r
+}

@@ -1,0 +1,67 @@
+package tally
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+// Loss is what came of a stream of requests while something happened.
+type Loss struct {
+	Event    string
+	Requests int
+	// Lost are requests that the API server answered with an error that is not
+	// the denial they were to get, LostMax how many of these there may be.
+	Lost, LostMax int
+	// MutationsMissed are objects that were stored without their mutation, and
+	// ValidationsMissed those that should have been denied.
+	MutationsMissed, ValidationsMissed int
+	// Unanswered are requests without an answer of an API server.
+	Unanswered int
+	Skipped    string // why it was not tried, empty if it was
+}
+
+// lossDir is the folder of these rows, in Dir.
+const lossDir = "loss"
+
+// Write keeps the row for that place in the table.
+func (l Loss) Write(place int) error {
+	dir := os.Getenv(Dir)
+	if dir == "" {
+		return nil
+	}
+	dir = filepath.Join(dir, lossDir)
+	content, err := json.Marshal(l)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.json", place)), content, 0o644)
+}
+
+// ReadLosses returns all rows in dir.
+func ReadLosses(dir string) ([]Loss, error) {
+	return read[Loss](filepath.Join(dir, lossDir))
+}
+
+// LossTable returns the rows as a table.
+func LossTable(rows []Loss) string {
+	var text, skipped strings.Builder
+	t := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "EVENT\tREQUESTS\tLOST\tMAY BE LOST\tMUTATIONS MISSED\tVALIDATIONS MISSED\tNO API SERVER")
+	for _, r := range rows {
+		if r.Skipped != "" {
+			fmt.Fprintf(&skipped, "%s: skipped: %s\n", r.Event, r.Skipped)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n",
+			r.Event, r.Requests, r.Lost, r.LostMax, r.MutationsMissed, r.ValidationsMissed, r.Unanswered)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	return text.String() + skipped.String()
+}

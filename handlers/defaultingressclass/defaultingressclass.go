@@ -1,0 +1,64 @@
+// Package defaultingressclass is the admission plugin DefaultIngressClass.
+//
+// It gives every new Ingress that names no class the default one of the
+// cluster, so that exactly one ingress controller serves it. Without it, such an
+// Ingress is served by each controller that takes what names none, or by nobody.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/network/defaultingressclass
+// v1.36.3.
+package defaultingressclass
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "DefaultIngressClass",
+		Summary: "gives Ingresses that name no class the default one",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{"networking.k8s.io"},
+			Versions:   []string{"v1"},
+			Resources:  []string{"ingresses"},
+		}},
+		Mutates:     true,
+		Cluster:     []cluster.Need{cluster.IngressClasses.Watched()},
+		OnByDefault: true,
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{classes: cluster.IngressClasses.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit}, nil
+		},
+	}
+}
+
+type plugin struct {
+	classes *cluster.Objects[*networkingv1.IngressClass]
+}
+
+// admit sets the class unless the Ingress has one, in its spec or in the
+// annotation of old. An empty one is one.
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	ingress := &review.Object
+	if ingress.Get("spec", "ingressClassName").IsSet() ||
+		ingress.Get("metadata", "annotations", networkingv1beta1.AnnotationIngressClass).Exists() {
+		return handlers.Allowed()
+	}
+	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
+		ingress.EnsureObject("spec")
+		ingress.SetString(class.Name, "spec", "ingressClassName")
+	}
+	return handlers.Allowed()
+}
+
+func isDefault(class *networkingv1.IngressClass) bool {
+	return class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true"
+}

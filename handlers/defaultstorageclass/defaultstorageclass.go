@@ -1,0 +1,73 @@
+// Package defaultstorageclass is the admission plugin DefaultStorageClass.
+//
+// It gives every new PersistentVolumeClaim that names no storage class the
+// default one of the cluster, so that those who write claims need not know how
+// storage is called there. Without it, such a claim waits until somebody makes
+// a volume for it by hand, or kube-controller-manager finds the default class.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/storageclass/setdefault
+// and pkg/volume/util/storageclass.go v1.36.3.
+package defaultstorageclass
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// The annotations that make a class a default one where their value is "true"
+// (k8s.io/kubernetes pkg/volume/util/storageclass.go).
+const (
+	annotationDefault     = "storageclass.kubernetes.io/is-default-class"
+	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "DefaultStorageClass",
+		Summary: "gives claims that name no storage class the default one",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"persistentvolumeclaims"},
+		}},
+		Mutates:     true,
+		Cluster:     []cluster.Need{cluster.StorageClasses.Watched()},
+		OnByDefault: true,
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{classes: cluster.StorageClasses.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit}, nil
+		},
+	}
+}
+
+type plugin struct {
+	classes *cluster.Objects[*storagev1.StorageClass]
+}
+
+// admit sets the class unless the claim has one. The empty class is one: such a
+// claim wants a volume that nobody makes for it.
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	claim := &review.Object
+	if !claim.Root().IsSet() || // what is no claim is left alone, as in-tree
+		claim.Get("metadata", "annotations", corev1.BetaStorageClassAnnotation).Exists() ||
+		claim.Get("spec", "storageClassName").IsSet() {
+		return handlers.Allowed()
+	}
+	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
+		claim.EnsureObject("spec")
+		claim.SetString(class.Name, "spec", "storageClassName")
+	}
+	return handlers.Allowed()
+}
+
+func isDefault(class *storagev1.StorageClass) bool {
+	return class.Annotations[annotationDefault] == "true" || class.Annotations[annotationDefaultBeta] == "true"
+}

@@ -1,0 +1,182 @@
+package persistentvolumeclaimresize
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const (
+	claims    = "v1/persistentvolumeclaims"
+	recording = "persistentvolumeclaims-update-v1-1.json"
+)
+
+func chain(t testing.TB) *handlers.Chain {
+	t.Helper()
+	class := func(name string, grows *bool) *storagev1.StorageClass {
+		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, AllowVolumeExpansion: grows}
+	}
+	return handlertest.MustChain(t, Plugin(), "", class("gold", new(true)), class("silver", new(false)), class("tin", nil))
+}
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// claim returns a claim of that class, as the fields of its spec name it, and of
+// that size in JSON.
+func claim(phase, class, size string) string {
+	return `{"metadata":{"name":"data"},"spec":{` + class + `"resources":{"requests":{"storage":` + size + `}}},"status":{"phase":"` + phase + `"}}`
+}
+
+// TestSizes tries what counts as larger.
+func TestSizes(t *testing.T) {
+	chain := chain(t)
+	f := func(was, is string, want handlers.Outcome) {
+		t.Helper()
+		body := handlertest.UpdateBody(claims, claim("Pending", "", is), claim("Pending", "", was))
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+	}
+	larger := func(was, is string) {
+		t.Helper()
+		f(was, is, handlers.OutcomeDenied)
+		f(is, was, handlers.OutcomeAllowed)
+		f(is, is, handlers.OutcomeAllowed)
+	}
+	larger(`"1Gi"`, `"2Gi"`)
+	larger(`"1G"`, `"1Gi"`)
+	larger(`"1.4Gi"`, `"1.5Gi"`)
+	larger(`"100m"`, `"1"`)
+	larger(`"1u"`, `"2u"`)
+	larger(`"6Ei"`, `"7Ei"`)
+	larger(`null`, `"1"`)
+	larger(`"0"`, `1`)
+	larger(`"-1Gi"`, `"0"`)
+	larger(`1000`, `1024`)
+	f(`"1Gi"`, `"1024Mi"`, handlers.OutcomeAllowed)
+	f(`"1e3"`, `"1000"`, handlers.OutcomeAllowed)
+	f(`null`, `"0"`, handlers.OutcomeAllowed)
+	f(`"8Ei"`, `"9Ei"`, handlers.OutcomeAllowed) // more than quantities can tell apart
+
+	// What is no quantity cannot be told.
+	f(`"1Gi"`, `"much"`, handlers.OutcomeErrored)
+	f(`"much"`, `"1Gi"`, handlers.OutcomeErrored)
+	f(`"1Gi"`, `""`, handlers.OutcomeErrored)
+	f(`"1Gi"`, `true`, handlers.OutcomeErrored)
+	f(`"1Gi"`, `{}`, handlers.OutcomeErrored)
+}
+
+// TestSizeErrors shows what the operator reads of a size that is none.
+func TestSizeErrors(t *testing.T) {
+	f := func(was, is, want string) {
+		t.Helper()
+		var before, after codec.Object
+		before.Reset([]byte(claim("Bound", "", was)))
+		after.Reset([]byte(claim("Bound", "", is)))
+		if _, err := grows(before.Root(), after.Root()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	f(`"1Gi"`, `"much"`, `object: spec.resources.requests.storage: got "much": quantities must match`)
+	f(`{"a":1}`, `"1Gi"`, `oldObject: spec.resources.requests.storage: got {"a":1}: quantities must match`)
+}
+
+// TestGrowing tries which claims may grow.
+func TestGrowing(t *testing.T) {
+	chain := chain(t)
+	f := func(was, is string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.UpdateBody(claims, is, was))
+	}
+	class := func(was, is string, want handlers.Outcome) {
+		t.Helper()
+		f(claim("Bound", was, `"1Gi"`), claim("Bound", is, `"2Gi"`), want)
+	}
+	const gold = `"storageClassName":"gold",`
+	class(gold, gold, handlers.OutcomeAllowed)
+	class(`"storageClassName":"silver",`, `"storageClassName":"silver",`, handlers.OutcomeDenied)
+	class(`"storageClassName":"tin",`, `"storageClassName":"tin",`, handlers.OutcomeDenied)
+	class(`"storageClassName":"gone",`, `"storageClassName":"gone",`, handlers.OutcomeDenied)
+	class(`"storageClassName":"",`, `"storageClassName":"",`, handlers.OutcomeDenied)
+	class(`"storageClassName":null,`, `"storageClassName":null,`, handlers.OutcomeDenied)
+	class(``, ``, handlers.OutcomeDenied)
+	class(``, gold, handlers.OutcomeDenied)
+	class(gold, ``, handlers.OutcomeDenied)
+	class(`"storageClassName":"silver",`, gold, handlers.OutcomeDenied)
+
+	// The phase that counts is the one before.
+	f(claim("Pending", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
+	f(claim("bound", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
+	f(claim("Bound", gold, `"1Gi"`), claim("Lost", gold, `"2Gi"`), handlers.OutcomeAllowed)
+
+	// The annotation goes before the field.
+	annotated := func(class, field, size string) string {
+		return `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":` + class + `}},` +
+			`"spec":{"storageClassName":"` + field + `","resources":{"requests":{"storage":"` + size + `"}}},"status":{"phase":"Bound"}}`
+	}
+	f(annotated(`"gold"`, "silver", "1Gi"), annotated(`"gold"`, "silver", "2Gi"), handlers.OutcomeAllowed)
+	f(annotated(`"gold"`, "silver", "1Gi"), claim("Bound", gold, `"2Gi"`), handlers.OutcomeAllowed)
+	f(annotated(`"silver"`, "gold", "1Gi"), annotated(`"silver"`, "gold", "2Gi"), handlers.OutcomeDenied)
+	f(annotated(`""`, "gold", "1Gi"), annotated(`""`, "gold", "2Gi"), handlers.OutcomeDenied)
+	f(annotated(`null`, "gold", "1Gi"), annotated(`null`, "gold", "2Gi"), handlers.OutcomeDenied) // an API server reads ""
+
+	// What has no size does not grow.
+	f(`null`, claim("Bound", gold, `"2Gi"`), handlers.OutcomeAllowed)
+	f(claim("Bound", gold, `"1Gi"`), `null`, handlers.OutcomeAllowed)
+	f(claim("Bound", gold, `"1Gi"`), `{}`, handlers.OutcomeAllowed)
+	f(`{}`, `{"spec":"claim"}`, handlers.OutcomeAllowed)
+	f(`{}`, claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
+}
+
+func TestHandles(t *testing.T) {
+	chain := chain(t)
+	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+		t.Helper()
+		body := handlertest.UpdateBody(resource, claim("Bound", "", `"2Gi"`), claim("Bound", "", `"1Gi"`))
+		body = bytes.Replace(body, []byte(`"UPDATE"`), []byte(`"`+operation+`"`), 1)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+	}
+	f(codec.Update, claims, handlers.OutcomeDenied)
+	f(codec.Create, claims, handlers.OutcomeAllowed)
+	f(codec.Delete, claims, handlers.OutcomeAllowed)
+	f(codec.Update, "v1/persistentvolumes", handlers.OutcomeAllowed)
+	f(codec.Update, "example.com/v1/persistentvolumeclaims", handlers.OutcomeAllowed)
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := chain(t)
+	body := corpus.MustRead(recording)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, grown(t, body, "gold"))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	chain := chain(b)
+	f := func(name string, want handlers.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Validate, want, body) })
+	}
+	body := corpus.MustRead(recording)
+	f("same size", handlers.OutcomeAllowed, body)
+	f("allowed", handlers.OutcomeAllowed, grown(b, body, "gold"))
+	f("denied", handlers.OutcomeDenied, grown(b, body, "silver"))
+}
+
+// grown makes of a recording the update of a bound claim of that class from a
+// smaller size.
+func grown(t testing.TB, body []byte, class string) []byte {
+	t.Helper()
+	body = bytes.ReplaceAll(body, []byte(`"storageClassName":"fast"`), []byte(`"storageClassName":"`+class+`"`))
+	body = bytes.ReplaceAll(body, []byte(`"status":{"phase":"Pending"}`), []byte(`"status":{"phase":"Bound"}`))
+	object, old, ok := bytes.Cut(body, []byte(`"oldObject":`))
+	if !ok {
+		t.Fatalf("%s has no old object", recording)
+	}
+	old = bytes.Replace(old, []byte(`"storage":"10Gi"`), []byte(`"storage":"9Gi"`), 1)
+	return bytes.Join([][]byte{object, old}, []byte(`"oldObject":`))
+}
