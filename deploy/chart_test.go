@@ -331,6 +331,11 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 		if names == nil {
 			names = []string{"any"}
 		}
+		for _, url := range r.NonResourceURLs {
+			for _, verb := range r.Verbs {
+				all[verb+" "+url] = true
+			}
+		}
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {
 				for _, name := range names {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,6 +20,10 @@ type Answer struct {
 	Status *metav1.Status
 	// Object is the object after a Mutate that allowed the request.
 	Object []byte
+	// Warnings are what the user is told beside, in order.
+	Warnings []string
+	// Annotations are those of the audit log, less the prefixes of their keys.
+	Annotations map[string]string
 }
 
 // An Implementation of a plugin.
@@ -36,9 +41,9 @@ type Comparison struct {
 	// Difference says how fastadmit's answers differ from Kubernetes'; empty if
 	// they do not.
 	Difference string
-	// Denied and Changed say what Kubernetes did in either phase. A namespace that
-	// it made is a change too.
-	Denied, Changed bool
+	// Denied, Changed and Warned say what Kubernetes did in either phase. A
+	// namespace that it made is a change too.
+	Denied, Changed, Warned bool
 }
 
 // Compare asks both about the case, in both phases. The error is one of
@@ -60,6 +65,7 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		}
 		comparison.Denied = comparison.Denied || want.Status != nil
 		comparison.Changed = comparison.Changed || want.Object != nil && !equalJSON(want.Object, r.object)
+		comparison.Warned = comparison.Warned || len(want.Warnings) > 0
 		got, err := ours.answer(r, phase)
 		got.Object, want.Object = unrandom(got.Object, r.object), unrandom(want.Object, r.object)
 		if c.Message != nil {
@@ -127,6 +133,12 @@ func (a Answer) differs(want Answer) string {
 	}
 	if !equalJSON(a.Object, want.Object) {
 		return fmt.Sprintf("got object %s, want %s", a.Object, want.Object)
+	}
+	if !slices.Equal(a.Warnings, want.Warnings) {
+		return fmt.Sprintf("got warnings %q, want %q", a.Warnings, want.Warnings)
+	}
+	if !maps.Equal(a.Annotations, want.Annotations) {
+		return fmt.Sprintf("got audit annotations %q, want %q", a.Annotations, want.Annotations)
 	}
 	return ""
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -33,7 +35,16 @@ type ours struct {
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
-	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)})
+	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
+	if world.Authorizer != nil {
+		file, err := theStandIn().kubeconfig(world.Authorizer)
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(filepath.Dir(file))
+		known = cluster.Options{Kubeconfig: file}
+	}
+	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +85,23 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w in %s", err, response)
 	}
+	answer := Answer{Warnings: result.Warnings}
+	for key, value := range result.AuditAnnotations {
+		if key != o.chain.Plugins()[0].Name { // where the chain says what the plugin did
+			answer.annotate(key, value)
+		}
+	}
 	if !result.Allowed {
 		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
 		e2e.Unattributed(&status)
-		return Answer{Status: &status}, nil
+		answer.Status = &status
+		return answer, nil
 	}
 	if phase == handlers.Validate {
-		return Answer{}, nil
+		return answer, nil
 	}
-	object, err := apply(result.Patch, r.object)
-	return Answer{Object: object}, err
+	answer.Object, err = apply(result.Patch, r.object)
+	return answer, err
 }
 
 func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
@@ -22,8 +23,13 @@ type suite struct {
 	// pause is the longest time between two cases.
 	pause    time.Duration
 	variants []variant
-	// denies and changes say what the plugin does.
-	denies, changes bool
+	// denies, changes and warns say what the plugin does.
+	denies, changes, warns bool
+	// background says that Kubernetes' plugin has goroutines that stay, so that it
+	// sees the time of the clock.
+	background bool
+	// authorizer is that of the world of the tables; nil for none.
+	authorizer func(t *testing.T) authorizer.Authorizer
 	// message is the Message of all cases.
 	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
@@ -126,6 +132,8 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		ownerReferences(),
+		podSecurity(),
 		limitRangerSuite(),
 		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
 		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},

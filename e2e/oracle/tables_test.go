@@ -34,12 +34,19 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sharedUpstream, sharedOurs := s.implementations(t, &s.variants[0], tableWorld(t, &tables.Case{}))
+			in := func(c *tables.Case) (upstream, ours oracle.Implementation) {
+				world := tableWorld(t, c)
+				if s.authorizer != nil {
+					world.Authorizer = s.authorizer(t)
+				}
+				return s.implementations(t, &s.variants[0], world)
+			}
+			sharedUpstream, sharedOurs := in(&tables.Case{})
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
 				upstream, ours := sharedUpstream, sharedOurs
 				if c.Given != nil || c.Namespace != nil || namespaceOf(&c) != home {
-					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
+					upstream, ours = in(&c)
 				}
 				request := tableCase(t, &c)
 				request.Message = s.message
@@ -107,6 +114,9 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	}
 	if gvk.Kind == "Eviction" || gvk.Kind == "Binding" {
 		request.Resource = pods
+	}
+	if gvk.Kind == "Namespace" {
+		request.Namespace = request.Name
 	}
 	switch old := c.Old(); {
 	case old != nil:

@@ -4,23 +4,24 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
@@ -39,7 +40,9 @@ type World struct {
 	// Objects are what there is, of the kinds that fastadmit knows, with their
 	// defaults. Each side has its own copies, and may write to them.
 	Objects []runtime.Object
-	// Authorizer says who may do what; nil if everybody may do everything.
+	// Authorizer says who may do what; nil if everybody may do everything. Of a
+	// world with one, fastadmit sees a stand-in for an API server, which has none of
+	// the Objects.
 	Authorizer authorizer.Authorizer
 }
 
@@ -68,7 +71,8 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
 		kubeadmission.NewPluginInitializer(quotas, nil),
-		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate, nil, ctx.Done(), restMapper()),
+		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate,
+			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
 	})
 	if err != nil {
 		return nil, err
@@ -91,35 +95,54 @@ func (u *upstream) namespaces() ([]string, error) {
 	return names, nil
 }
 
-// restMapper knows all that Kubernetes has.
-func restMapper() meta.RESTMapper {
-	return testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
-}
-
 func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 	attributes, err := r.Case.attributes() // of its own: the plugin writes to the object
 	if err != nil {
 		return Answer{}, err
 	}
-	if denial := u.ask(attributes, phase); denial != nil {
-		return Answer{Status: responsewriters.ErrorToAPIStatus(denial)}, nil
+	var answer Answer
+	ctx := audit.WithAuditContext(warning.WithWarningRecorder(context.Background(), (*warnings)(&answer.Warnings)))
+	denial := u.ask(ctx, attributes, phase)
+	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
+		answer.annotate(path.Base(key), value)
+	}
+	if denial != nil {
+		answer.Status = responsewriters.ErrorToAPIStatus(denial)
+		return answer, nil
 	}
 	if phase == handlers.Validate {
-		return Answer{}, nil
+		return answer, nil
 	}
 	versioned, err := admission.NewVersionedAttributes(attributes, r.asKind(), objectInterfaces())
 	if err != nil {
 		return Answer{}, err
 	}
-	object, err := encode(versioned.VersionedObject)
-	return Answer{Object: object}, err
+	answer.Object, err = encode(versioned.VersionedObject)
+	return answer, err
 }
 
-func (u *upstream) ask(attributes admission.Attributes, phase handlers.Phase) error {
+// annotate notes an annotation of the audit log.
+func (a *Answer) annotate(key, value string) {
+	if a.Annotations == nil {
+		a.Annotations = make(map[string]string)
+	}
+	a.Annotations[key] = value
+}
+
+// warnings implements warning.Recorder. The filter of API servers drops those that are
+// there already (k8s.io/apiserver pkg/endpoints/filters/warning.go).
+type warnings []string
+
+func (w *warnings) AddWarning(_, text string) {
+	if !slices.Contains(*w, text) {
+		*w = append(*w, text)
+	}
+}
+
+func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, phase handlers.Phase) error {
 	if !u.plugin.Handles(attributes.GetOperation()) {
 		return nil
 	}
-	ctx := context.Background()
 	if mutator, ok := u.plugin.(admission.MutationInterface); ok && phase == handlers.Mutate {
 		return mutator.Admit(ctx, attributes, objectInterfaces())
 	}

@@ -6,6 +6,7 @@ package twins
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,7 +32,8 @@ import (
 // twins are two clusters.
 type twins struct {
 	etcd      *cluster.Etcd
-	admission string // AdmissionConfiguration for either side
+	flags     map[string]string // of all API servers
+	admission string            // AdmissionConfiguration for either side
 	authority *cluster.Authority
 	fastadmit *cluster.Fastadmit
 	// off are both, without any of the plugins: what must be there before a
@@ -48,9 +50,20 @@ var configurations = map[string]string{
 	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
 		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
+	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
+		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
 }
 
-func start(t *testing.T) *twins {
+// conditions are those of the plugin's webhook, as its README has them.
+var conditions = map[string][]admissionregistrationv1.MatchCondition{
+	ownersPlugin: {{Name: "owners", Expression: "has(object.metadata) && has(object.metadata.ownerReferences) || " +
+		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
+}
+
+func start(t *testing.T) *twins { return startWith(t, nil) }
+
+// startWith starts twins whose API servers have these flags, too.
+func startWith(t *testing.T, flags map[string]string) *twins {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -64,13 +77,13 @@ func start(t *testing.T) *twins {
 		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
 	}
 	admission := write("admission.yaml", content)
-	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
+	tw := &twins{etcd: cluster.StartEtcd(t), flags: flags, admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a"})
-	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b"})
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: flags})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -84,7 +97,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 	for i := range on {
 		p := &on[i]
 		names = append(names, p.Name)
-		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Equivalent: true}
+		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Conditions: conditions[p.Name], Equivalent: true}
 		if p.Mutates {
 			hook.URL = tw.fastadmit.URL + "/mutate/" + p.Name
 			mutating = append(mutating, hook)
@@ -94,9 +107,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{
-		Name: "a-on", Prefix: "a", On: names, Flags: map[string]string{"admission-control-config-file": tw.admission},
-	})
+	flags := map[string]string{"admission-control-config-file": tw.admission}
+	maps.Copy(flags, tw.flags)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -122,6 +135,9 @@ func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
 func TestTwins(t *testing.T) {
 	tw := start(t)
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.Name == ownersPlugin {
+			continue // TestOwners
+		}
 		row := tally.Row{Plugin: p.Name, Test: "twins"}
 		if p.LastRelease != "" {
 			row.Skipped = []string{"Kubernetes removed the plugin after " + p.LastRelease}
@@ -268,6 +284,16 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				t.Fatal(err)
 			}
 		}
+		t.Cleanup(func() { remove(t, s, c.New()) })
+		before := c.Old()
+		if c.Operation != "" {
+			before = c.New()
+		}
+		if before != nil {
+			if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s: %v", c.About, err)
+			}
+		}
 		for _, given := range c.GivenObjects() {
 			if !isNamespaced(given) {
 				continue
@@ -276,16 +302,6 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				given.SetNamespace(namespace)
 			}
 			if err := create(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatalf("%s: %v", c.About, err)
-			}
-		}
-		t.Cleanup(func() { remove(t, s, c.New()) })
-		before := c.Old()
-		if c.Operation != "" {
-			before = c.New()
-		}
-		if before != nil {
-			if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -328,15 +344,16 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		as := s
+		warnings := new(warnings)
+		as := s.WithWarnings(t, warnings)
 		if c.User != nil {
-			as = s.As(t, c.User.Username, c.User.Groups)
+			as = as.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
 		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
 			object = about
 		}
-		results[i] = shown(object, err, c.New().GetGenerateName())
+		results[i] = strings.Join(*warnings, "\n") + shown(object, err, c.New().GetGenerateName())
 		if err == nil {
 			stored, err := read(s, object)
 			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
@@ -358,6 +375,11 @@ func home(s *cluster.APIServer, c *tables.Case) string {
 	}
 	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
 }
+
+// warnings implements rest.WarningHandler.
+type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 // write does what the case says.
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {

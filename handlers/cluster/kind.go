@@ -88,12 +88,18 @@ func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(
 func Rules(needs ...Need) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, need := range needs {
+		if need.Kind == discovered {
+			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return r.NonResourceURLs != nil }) {
+				rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: discoveryURLs, Verbs: need.Verbs})
+			}
+			continue
+		}
 		resource := need.resource
 		if need.SubResource != "" {
 			resource += "/" + need.SubResource
 		}
 		i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
-			return r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
+			return r.NonResourceURLs == nil && r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
 		})
 		if i < 0 {
 			i = len(rules)

@@ -20,8 +20,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
 	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
 	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
+	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podsecurity"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
 	"github.com/fastadmit/fastadmit/handlers/priority"
@@ -58,6 +60,7 @@ func InTree(options Options) []handlers.Plugin {
 		serviceaccount.Plugin(),
 		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
+		podsecurity.Plugin(),
 		podnodeselector.Plugin(),
 		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
@@ -68,6 +71,7 @@ func InTree(options Options) []handlers.Plugin {
 		extendedresourcetoleration.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		ownerreferencespermissionenforcement.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
 		runtimeclass.Plugin(),
 		certificatesubjectrestriction.Plugin(),

@@ -74,9 +74,9 @@ declare is in files/plugins.yaml. */ -}}
 {{- end -}}
 {{- $rules := dict -}}
 {{- range $needs -}}
-{{- $key := printf "%s %s" (first .resources) (first .apiGroups) -}}
+{{- $key := printf "%s %s" (first (.resources | default .nonResourceURLs)) (first (.apiGroups | default (list ""))) -}}
 {{- $known := get $rules $key | default dict -}}
-{{- $_ := set $rules $key (dict "apiGroups" .apiGroups "resources" .resources "verbs" (concat ($known.verbs | default list) .verbs | uniq)) -}}
+{{- $_ := set $rules $key (set (deepCopy .) "verbs" (concat ($known.verbs | default list) .verbs | uniq)) -}}
 {{- end -}}
 {{- range $key := keys $rules | sortAlpha }}
 {{ list (get $rules $key) | toYaml }}
