@@ -3,7 +3,6 @@ package oracle_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
 	randv2 "math/rand/v2"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -46,8 +46,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
@@ -79,6 +78,10 @@ func TestGenerated(t *testing.T) {
 						world = v.world(g)
 					}
 					upstream, ours := s.implementations(t, &v, world)
+					if s.background {
+						s.generated(t, &row, v, g, &did, upstream, ours)
+						continue
+					}
 					// In a bubble the clock stands still unless the test sleeps, so both
 					// plugins see the same time.
 					synctest.Test(t, func(t *testing.T) { s.generated(t, &row, v, g, &did, upstream, ours) })

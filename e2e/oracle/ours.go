@@ -43,6 +43,9 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
+	if world.hasQuotas() {
+		return &quotaOurs{&ours{chain}, cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched()))}, nil
+	}
 	return &ours{chain}, nil
 }
 

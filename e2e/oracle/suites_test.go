@@ -24,6 +24,9 @@ type suite struct {
 	variants []variant
 	// denies and changes say what the plugin does.
 	denies, changes bool
+	// background says that Kubernetes' plugin has goroutines that stay, so that it
+	// sees the time of the clock.
+	background bool
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -119,6 +122,7 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		{name: "ResourceQuota", generate: (*generator).quota, variants: quotaVariants(), denies: true, changes: true, background: true},
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
 	}

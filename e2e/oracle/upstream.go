@@ -59,14 +59,17 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		world.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
-		kubeadmission.NewPluginInitializer(quotas, nil),
 		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate, nil, ctx.Done(), restMapper()),
+		kubeadmission.NewPluginInitializer(quotas, nil),
 	})
 	if err != nil {
 		return nil, err
 	}
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
+	if world.hasQuotas() {
+		return &quotaUpstream{upstream: &upstream{plugin}, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil
+	}
 	return &upstream{plugin}, nil
 }
 

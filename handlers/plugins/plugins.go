@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/resourcequota"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 )
@@ -40,6 +41,7 @@ func InTree(options Options) []handlers.Plugin {
 		extendedresourcetoleration.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		denyserviceexternalips.Plugin(),
+		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
 }
