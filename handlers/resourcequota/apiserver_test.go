@@ -32,7 +32,7 @@ import (
 // without asking is what they were at first.
 type apiServer struct {
 	*httptest.Server
-	t      *testing.T
+	t      testing.TB
 	decode runtime.Decoder
 
 	mu      sync.Mutex
@@ -45,7 +45,7 @@ type apiServer struct {
 	over   []string // quotas that were written with more than there may be used
 }
 
-func newAPIServer(t *testing.T, quotas ...*corev1.ResourceQuota) *apiServer {
+func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ResourceQuota{})
 	a := &apiServer{t: t, decode: serializer.NewCodecFactory(scheme).UniversalDeserializer(), quotas: make(map[string]*corev1.ResourceQuota)}

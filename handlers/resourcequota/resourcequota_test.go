@@ -2,6 +2,7 @@ package resourcequota
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,4 +154,30 @@ func BenchmarkDenied(b *testing.B) {
 func BenchmarkCharged(b *testing.B) {
 	chain := handlertest.MustChain(b, Plugin(), "", quota(benchmarked(b), "q", resources("pods", "1T"), resources("pods", "1")))
 	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}
+
+// BenchmarkCache says how many bytes of the heap a quota takes of 10,000, each
+// with a usual number of limits.
+func BenchmarkCache(b *testing.B) {
+	const quotas = 10_000
+	hard := resources("pods", "100", "requests.cpu", "40", "requests.memory", "100Gi", "limits.cpu", "80", "limits.memory", "200Gi", "requests.storage", "1Ti")
+	a := newAPIServer(b)
+	for i := range quotas {
+		q := quota(fmt.Sprintf("team-%05d-production", i), fmt.Sprintf("quota-%d", i), hard, hard)
+		q.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: fmt.Sprint(q.Spec.Hard)}
+		a.put(q)
+	}
+	heap := func() float64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	for b.Loop() {
+		before := heap()
+		chain := a.replica()
+		b.ReportMetric((heap()-before)/quotas, "B/quota")
+		runtime.KeepAlive(chain)
+	}
 }
