@@ -24,6 +24,9 @@ import (
 func quotaVariants() []variant {
 	var all []variant
 	for _, limited := range []string{
+		// As the tables want it.
+		`{"resource":"services","matchContains":["services.loadbalancers"]},
+		 {"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}`,
 		``,
 		`{"resource":"pods","matchContains":["cpu","nvidia"]},{"resource":"persistentvolumeclaims","matchContains":["gold"]},{"resource":"configmaps","matchContains":["count/"]}`,
 		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["high"]},{"scopeName":"BestEffort"},{"scopeName":"CrossNamespacePodAffinity"}]},

@@ -42,6 +42,11 @@ type twins struct {
 const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
 
+// limitedResources are what the tables of ResourceQuota want.
+const limitedResources = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` +
+	`{"resource":"services","matchContains":["services.loadbalancers"]},` +
+	`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}]}`
+
 func start(t *testing.T) *twins {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -52,7 +57,8 @@ func start(t *testing.T) *twins {
 		return path
 	}
 	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
-		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
+		"plugins: [{name: EventRateLimit, path: %q}, {name: ResourceQuota, path: %q}]\n",
+		write("events.yaml", eventLimits), write("quotas.yaml", limitedResources)))
 	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
@@ -84,7 +90,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 		}
 	}
 	admission := ""
-	if on[0].Name == "EventRateLimit" {
+	if on[0].Name == "EventRateLimit" || on[0].Name == "ResourceQuota" {
 		admission = tw.admission
 	}
 	a := tw.etcd.StartAPIServer(t, "a", "a-on", admission, names...)
@@ -173,7 +179,13 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 // shared returns what the case is given that is in no namespace, and is there
 // for other cases too.
 func shared(c *tables.Case) []*unstructured.Unstructured {
-	return slices.DeleteFunc(c.GivenObjects(), func(object *unstructured.Unstructured) bool { return isNamespaced(object) })
+	var objects []*unstructured.Unstructured
+	for _, object := range c.GivenObjects() {
+		if !isNamespaced(object) {
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }
 
 // isNamespaced says whether an object that is given is in a namespace.
@@ -263,7 +275,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 			if given.GetNamespace() == "" {
 				given.SetNamespace(namespace)
 			}
-			if err := create(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := createWithStatus(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -299,11 +311,17 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case, namespace s
 			as = s.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
-		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
-			continue
+		results[i] = shown(object, err, c.New().GetGenerateName())
+		if err == nil {
+			stored, err := read(s, object)
+			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
 		}
-		stored, err := read(s, object)
-		results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+		for _, given := range c.GivenObjects() {
+			if given.GetKind() == "ResourceQuota" { // which requests change
+				quota, err := read(s, given)
+				results[i] += "\nquota " + strings.ReplaceAll(shown(quota, err, ""), `"manager":"fastadmit"`, `"manager":"kube-apiserver"`)
+			}
+		}
 	}
 	if results[0] == results[1] {
 		return ""
