@@ -3,6 +3,7 @@ package oracle_test
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
@@ -372,4 +374,36 @@ func (g *generator) oldClaim() *resourcev1beta1.ResourceClaim {
 		})
 	}
 	return c
+}
+
+// TestQuotaConfigurations asks both sides whether they take a configuration.
+func TestQuotaConfigurations(t *testing.T) {
+	row := tally.Row{Plugin: "ResourceQuota", Test: "configurations"}
+	f := accepts(t, &row)
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuotaConfiguration\n"
+	const old = "apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration\n"
+	for _, config := range []string{
+		"", "rubbish", "{}", "[]", "null", "# nothing\n", head, old,
+		"apiVersion: resourcequota.admission.k8s.io/v1alpha1\nkind: Configuration\n",
+		"apiVersion: resourcequota.admission.k8s.io/v1\nkind: Configuration\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: Configuration\n",
+		"apiVersion: apiserver.config.k8s.io/v1beta1\nkind: ResourceQuotaConfiguration\n",
+		"kind: ResourceQuotaConfiguration\n", "apiVersion: apiserver.config.k8s.io/v1\n",
+		head + "limitedResources: null", head + "limitedResources: []", head + "limitedResources: {}", head + "limitedResources: [null]",
+		head + "limitedResources: [{}]", head + "limitedResources: [{resource: pods}]", head + "limitedResources: [{apiGroup: apps}]",
+		head + "limitedResources: [{resource: ''}, {resource: pods}]", head + "limitedResources: [{resource: pods, matchContains: [cpu]}]",
+		head + "limitedResources: [{resource: pods, matchContains: cpu}]", head + "limitedResources: [{resource: 1}]",
+		head + "limitedResources: [{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [a]}]}]",
+		head + "limitedResources: [{resource: pods, matchScopes: [{scopeName: Odd, operator: Odd}]}]",
+		head + "limitedResources: [{resource: pods, matchScopes: [{scope: PriorityClass}]}]",
+		head + "limitedResource: []", head + "limitedResources: []\nlimitedResources: []", head + "LimitedResources: []",
+		head + "limitedResources: [{resource: pods, resource: pods}]", head + "metadata: {}",
+		old + "limitedResources: [{resource: pods, matchContains: [cpu]}]", old + "limitedResources: [{matchContains: [cpu]}]",
+		`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[{"resource":"pods"}]}`,
+		`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[{"resource":"pods"}]} x`,
+		`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedresources":[]}`,
+	} {
+		f(config, "")
+	}
+	mustWrite(t, row)
 }
