@@ -213,13 +213,13 @@ func (s *APIServer) Audit(want func(e *auditv1.Event) bool) ([]auditv1.Event, er
 	return events, nil
 }
 
-// StartControllerManager starts the controllers that make pods.
-func (s *APIServer) StartControllerManager(t testing.TB) {
+// StartControllerManager starts the controllers that make pods, and those named.
+func (s *APIServer) StartControllerManager(t testing.TB, controllers ...string) {
 	t.Helper()
 	start(t, s.name+"-controllers", nil, filepath.Join(binaries, "kubernetes/kube-controller-manager"),
 		"--kubeconfig", s.Kubeconfig(t), "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
 		"--controllers", "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"+
-			"job-controller,cronjob-controller,replicationcontroller-controller")
+			"job-controller,cronjob-controller,"+strings.Join(append(controllers, "replicationcontroller-controller"), ","))
 }
 
 // Kubectl runs kubectl and returns what it prints. The error says that it

@@ -326,7 +326,7 @@ func (g *generator) claimName() string { return pick(g, "claim-0", "claim-1", "c
 
 // claimMetadata are those of a claim that is made for a pod, or nearly.
 func (g *generator) claimMetadata(namespace string) metav1.ObjectMeta {
-	i := g.IntN(4) // there is no pod-3
+	i := pick(g, 0, 0, 0, 1, 2, 3) // there is no pod-3
 	m := metav1.ObjectMeta{
 		Namespace: namespace, Name: g.claimName(),
 		CreationTimestamp: metav1.Unix(int64(1e9+g.IntN(2)), 0),
