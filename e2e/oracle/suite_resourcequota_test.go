@@ -327,15 +327,25 @@ func (g *generator) claimName() string { return pick(g, "claim-0", "claim-1", "c
 // claimMetadata are those of a claim that is made for a pod, or nearly.
 func (g *generator) claimMetadata(namespace string) metav1.ObjectMeta {
 	i := pick(g, 0, 0, 0, 1, 2, 3) // there is no pod-3
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i)), Controller: new(true)}
 	m := metav1.ObjectMeta{
 		Namespace: namespace, Name: g.claimName(),
 		CreationTimestamp: metav1.Unix(int64(1e9+g.IntN(2)), 0),
-		Annotations:       map[string]string{resourcev1.ExtendedResourceClaimAnnotation: pick(g, "true", "true", "true", "false")},
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: pick(g, "v1", "v1", "v1", "v2"), Kind: pick(g, "Pod", "Pod", "Pod", "Job"), Name: fmt.Sprint("pod-", i),
-			UID: types.UID(fmt.Sprint("uid-", pick(g, i, i, i, 0))), Controller: pick(g, nil, new(true), new(true), new(false)),
-		}},
+		Annotations:       map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
 	}
+	switch g.IntN(12) {
+	case 0:
+		m.Annotations[resourcev1.ExtendedResourceClaimAnnotation] = "false"
+	case 1:
+		owner.APIVersion = "v2"
+	case 2:
+		owner.Kind = "Job"
+	case 3:
+		owner.UID = "uid-0"
+	case 4:
+		owner.Controller = pick(g, nil, new(false))
+	}
+	m.OwnerReferences = []metav1.OwnerReference{owner}
 	if g.in(4) {
 		m.OwnerReferences = slices.Insert(m.OwnerReferences, 0, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "other"})
 	}

@@ -160,8 +160,8 @@ func (a *apiServer) used(quota, resource string) int64 {
 	return quantity.Value()
 }
 
-// replica returns a chain of its own that knows the cluster from the server.
-func (a *apiServer) replica() *handlers.Chain {
+// state returns what is known of the server.
+func (a *apiServer) state() *cluster.State {
 	a.t.Helper()
 	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
 	content := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":%q}}],`+
@@ -170,16 +170,24 @@ func (a *apiServer) replica() *handlers.Chain {
 		a.t.Fatal(err)
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
+	if err == nil {
+		err = state.Follow(a.t.Context(), Plugin().Cluster...)
+	}
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	chain := chainIn(a.t, state)
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
 	defer cancel()
 	if err := state.Wait(ctx); err != nil {
 		a.t.Fatal(err)
 	}
-	return chain
+	return state
+}
+
+// replica returns a chain of its own that knows the cluster from the server.
+func (a *apiServer) replica() *handlers.Chain {
+	a.t.Helper()
+	return chainIn(a.t, a.state())
 }
 
 // chainIn returns a chain with a plugin of its own.

@@ -169,8 +169,6 @@ func again(quotas []*corev1.ResourceQuota, pending []*charge, failed []int, err 
 		switch c.tries++; {
 		case !lost:
 			c.done <- nil
-		case c.tries > most && c.verdict != nil:
-			c.done <- c.verdict
 		case c.tries > most:
 			c.done <- &failure{err}
 		default:

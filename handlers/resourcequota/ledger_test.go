@@ -241,6 +241,65 @@ func TestDeniedByOthers(t *testing.T) {
 	}
 }
 
+// TestReprieve has two charges wait for a third, of which the second does not fit
+// behind the first. Then the first cannot be written, because somebody else has
+// changed the quota: both are looked at again.
+func TestReprieve(t *testing.T) {
+	f := func(name string, usedThen string, wantAllowed, wantDenied int, wantUsed int64) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t, quota(home, "q", resources("pods", "2"), resources("pods", "0")))
+			state, needs := a.state(), Plugin().Cluster
+			l := newLedger(cluster.ResourceQuotas.In(state.View(needs...)))
+			first, others := make(chan struct{}), make(chan struct{})
+			n := 0
+			a.before = func(*corev1.ResourceQuota) *apierrors.StatusError {
+				switch n++; n {
+				case 1:
+					close(first)
+					<-others
+				case 2:
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					a.put(quota(home, "q", resources("pods", "2"), resources("pods", usedThen)))
+				}
+				return nil
+			}
+			answers := make(chan error, 3)
+			ask := func() {
+				answers <- l.charge(t.Context(), home, &demand{evaluator: pods{}, object: unscoped{}, used: resources("pods", "1")})
+			}
+			go ask()
+			<-first
+			go ask()
+			go ask()
+			for waiting := 0; waiting < 2; time.Sleep(time.Millisecond) {
+				l.mu.Lock()
+				waiting = len(l.waiting[home])
+				l.mu.Unlock()
+			}
+			close(others)
+			allowed, denied := 0, 0
+			for range 3 {
+				switch err := <-answers; {
+				case err == nil:
+					allowed++
+				case strings.HasPrefix(err.Error(), "exceeded quota: q"):
+					denied++
+				default:
+					t.Error(err)
+				}
+			}
+			if got := a.used("q", "pods"); allowed != wantAllowed || denied != wantDenied || got != wantUsed {
+				t.Errorf("got %d allowed, %d denied and %d used, want %d, %d and %d", allowed, denied, got, wantAllowed, wantDenied, wantUsed)
+			}
+		})
+	}
+	f("as before", "1", 2, 1, 2)
+	f("for nothing", "2", 1, 2, 2)
+	f("for both", "0", 3, 0, 2)
+}
+
 // TestTooLate has a call end while a charge is written: those that wait are not
 // charged.
 func TestTooLate(t *testing.T) {
