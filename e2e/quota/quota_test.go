@@ -51,6 +51,9 @@ func TestQuota(t *testing.T) {
 		s.replicas = append(s.replicas, cluster.StartFastadmit(t, cluster.Binary, s.authority, "--kubeconfig", s.Kubeconfig(t),
 			"--enable-admission-plugins", "ResourceQuota,AlwaysDeny"))
 	}
+	for _, replica := range s.replicas {
+		awaitReady(t, replica)
+	}
 	hook := cluster.Webhook{URL: "https://" + s.balance(t) + "/validate/ResourceQuota", CA: s.authority.PEM, Equivalent: true}
 	for _, rule := range resourcequota.Plugin().Rules {
 		hook.Rules = append(hook.Rules, rule.WithOperations())
@@ -65,6 +68,24 @@ func TestQuota(t *testing.T) {
 	s.tookPart(t)
 	if err := s.row.Write(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awaitReady waits until a replica knows the cluster.
+func awaitReady(t *testing.T, replica *cluster.Fastadmit) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); ; time.Sleep(20 * time.Millisecond) {
+		response, err := http.Get(replica.Metrics + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not ready: %s", replica.URL, response.Status)
+		}
 	}
 }
 
@@ -336,13 +357,14 @@ func (s *stand) sum(t *testing.T, series string) (sum int) {
 	return sum
 }
 
-// tookPart checks that both replicas have charged.
+// tookPart checks that both replicas have tried to charge: one may have lost all
+// it wrote to the other.
 func (s *stand) tookPart(t *testing.T) {
 	t.Helper()
 	for _, replica := range s.replicas {
-		conflicts := replica.Metric(t, strings.Replace(updates, "done", "conflict", 1))
-		t.Logf("%s: %d writes, %d conflicts", replica.URL, replica.Metric(t, updates), conflicts)
-		if replica.Metric(t, updates) == 0 {
+		writes, conflicts := replica.Metric(t, updates), replica.Metric(t, strings.Replace(updates, "done", "conflict", 1))
+		t.Logf("%s: %d writes, %d conflicts", replica.URL, writes, conflicts)
+		if writes+conflicts == 0 {
 			t.Errorf("%s: got no writes, want both replicas to take part", replica.URL)
 		}
 	}
