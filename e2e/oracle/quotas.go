@@ -10,8 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
@@ -98,4 +101,34 @@ func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
 type quotaOurs struct {
 	*ours
 	known *cluster.Objects[*corev1.ResourceQuota]
+}
+
+// awaitClasses waits until the evaluators know the DeviceClasses of the world.
+// They hear of them apart from the informer.
+func awaitClasses(evaluators []quota.Evaluator, world *World) error {
+	claims := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })
+	for _, object := range world.Objects {
+		class, ok := object.(*resourcev1.DeviceClass)
+		for deadline := time.Now().Add(time.Minute); ok && !knows(evaluators[at], class); time.Sleep(20 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the evaluator of claims does not hear of %s", class.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// knows says whether the evaluator of claims knows the class and its extended
+// resource.
+func knows(e quota.Evaluator, class *resourcev1.DeviceClass) bool {
+	if name := class.Spec.ExtendedResourceName; name != nil {
+		claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}}}}
+		used, err := e.Usage(claim)
+		_, ok := used[corev1.ResourceName("requests."+*name)]
+		return ok && err == nil
+	}
+	return len(e.MatchingResources([]corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class.Name)})) == 1
 }

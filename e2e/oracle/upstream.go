@@ -68,6 +68,9 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
 	if world.hasQuotas() {
+		if err := awaitClasses(quotas.Evaluators(), &world); err != nil {
+			return nil, err
+		}
 		return &quotaUpstream{upstream: &upstream{plugin}, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil
 	}
 	return &upstream{plugin}, nil

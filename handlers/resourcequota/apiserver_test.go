@@ -39,6 +39,7 @@ type apiServer struct {
 	version int
 	quotas  map[string]*corev1.ResourceQuota
 	puts    int
+	asked   int // requests about one namespace
 	// before, if not nil, is called before a write, and says what it is answered
 	// with; nil to do it.
 	before func(q *corev1.ResourceQuota) *apierrors.StatusError
@@ -73,6 +74,11 @@ func (a *apiServer) put(q *corev1.ResourceQuota) {
 // ServeHTTP implements http.Handler.
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) > 4 {
+		a.mu.Lock()
+		a.asked++
+		a.mu.Unlock()
+	}
 	switch {
 	case !strings.Contains(r.URL.Path, "resourcequotas"):
 		a.fail(w, apierrors.NewNotFound(schema.GroupResource{}, ""))

@@ -202,6 +202,15 @@ func TestFailures(t *testing.T) {
 	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, handlers.OutcomeErrored, "", 0, 1)
 }
 
+// TestNobodyAsked has Pods in a namespace without a quota: the API server hears
+// nothing of them.
+func TestNobodyAsked(t *testing.T) {
+	a := newAPIServer(t, quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1")))
+	if allowed := createMany(t, 50, a.replica()); allowed != 50 || a.asked != 0 {
+		t.Errorf("got %d Pods and %d requests, want all of the 50 and none", allowed, a.asked)
+	}
+}
+
 // TestGone has a quota that is deleted, of which the watch says nothing.
 func TestGone(t *testing.T) {
 	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "1"), resources("pods", "0")))
