@@ -59,7 +59,11 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
-	return &ours{chain, cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))}, nil
+	namespaces := cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))
+	if world.hasQuotas() {
+		return &quotaOurs{&ours{chain, namespaces}, cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched()))}, nil
+	}
+	return &ours{chain, namespaces}, nil
 }
 
 func (o *ours) namespaces() ([]string, error) {

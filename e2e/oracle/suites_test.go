@@ -144,6 +144,7 @@ func suites() []suite {
 		podTopologyLabelsSuite(),
 		prioritySuite(),
 		runtimeClassSuite(),
+		{name: "ResourceQuota", generate: (*generator).quota, variants: quotaVariants(), denies: true, changes: true, background: true},
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},

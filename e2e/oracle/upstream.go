@@ -70,16 +70,23 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		world.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
-		kubeadmission.NewPluginInitializer(quotas, nil),
 		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate,
 			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
+		kubeadmission.NewPluginInitializer(quotas, nil),
 	})
 	if err != nil {
 		return nil, err
 	}
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
-	return &upstream{plugin, client}, nil
+	asked := &upstream{plugin, client}
+	if world.hasQuotas() {
+		if err := awaitClasses(quotas.Evaluators(), &world); err != nil {
+			return nil, err
+		}
+		return &quotaUpstream{upstream: asked, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil
+	}
+	return asked, nil
 }
 
 func (u *upstream) namespaces() ([]string, error) {

@@ -52,6 +52,9 @@ var configurations = map[string]string{
 		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
 	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
 		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
+	"ResourceQuota": `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` +
+		`{"resource":"services","matchContains":["services.loadbalancers"]},` +
+		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}]}`,
 }
 
 // conditions are those of the plugin's webhook, as its README has them.
@@ -301,7 +304,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 			if given.GetNamespace() == "" {
 				given.SetNamespace(namespace)
 			}
-			if err := create(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := createWithStatus(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}

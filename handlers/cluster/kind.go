@@ -17,6 +17,10 @@ type Kind struct {
 	resource   string // as in a path of the API
 	namespaced bool
 
+	// newer says that there are API servers, among those that are in use, that do
+	// not have the resource. There are no objects then.
+	newer bool
+
 	// object and list are empty ones. Of what is only created, such as a review,
 	// there are no lists.
 	object, list runtime.Object

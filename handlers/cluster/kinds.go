@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +17,7 @@ import (
 func Kinds() []*Kind {
 	return []*Kind{
 		CSIDrivers.Kind,
+		DeviceClasses.Kind,
 		IngressClasses.Kind,
 		LimitRanges.Kind,
 		Namespaces.Kind,
@@ -24,6 +26,7 @@ func Kinds() []*Kind {
 		PersistentVolumes.Kind,
 		Pods.Kind,
 		PriorityClasses.Kind,
+		ResourceClaims.Kind,
 		ResourceQuotas.Kind,
 		RuntimeClasses.Kind,
 		ServiceAccounts.Kind,
@@ -185,7 +188,10 @@ func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
 	}
 }
 
-// ResourceQuotas are known by their limits and what is used of them.
+// ResourceQuotas are known whole, but for who wrote which field: whoever writes
+// the status sends the metadata, too, and kube-apiserver takes all of it but the
+// managed fields as what is wanted (k8s.io/kubernetes
+// pkg/registry/core/resourcequota/strategy.go).
 var ResourceQuotas = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ResourceQuota",
@@ -194,7 +200,36 @@ var ResourceQuotas = define(Kind{
 	object:     &corev1.ResourceQuota{},
 	list:       &corev1.ResourceQuotaList{},
 }, func(q *corev1.ResourceQuota) *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta), Spec: q.Spec, Status: q.Status}
+	q.ManagedFields = nil
+	return q
+})
+
+// DeviceClasses are known by the extended resources that stand for them.
+var DeviceClasses = define(Kind{
+	version:  resourcev1.SchemeGroupVersion,
+	name:     "DeviceClass",
+	resource: "deviceclasses",
+	newer:    true,
+	object:   &resourcev1.DeviceClass{},
+	list:     &resourcev1.DeviceClassList{},
+}, func(c *resourcev1.DeviceClass) *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{
+		ObjectMeta: trimMeta(&c.ObjectMeta), Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: c.Spec.ExtendedResourceName},
+	}
+})
+
+// ResourceClaims are known by their owners.
+var ResourceClaims = define(Kind{
+	version:    resourcev1.SchemeGroupVersion,
+	name:       "ResourceClaim",
+	resource:   "resourceclaims",
+	namespaced: true,
+	object:     &resourcev1.ResourceClaim{},
+	list:       &resourcev1.ResourceClaimList{},
+}, func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	trimmed := &resourcev1.ResourceClaim{ObjectMeta: trimClass(&c.ObjectMeta)}
+	trimmed.OwnerReferences = c.OwnerReferences
+	return trimmed
 })
 
 // EnforceMountableSecretsAnnotation says whether pods may use only the secrets

@@ -27,6 +27,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
 	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/resourcequota"
 	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
@@ -78,6 +79,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		podtopologylabels.Plugin(),
+		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
 }
