@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func quota(name string, used int64) *corev1.ResourceQuota {
+func quota(name string) *corev1.ResourceQuota {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name}}
-	q.Status.Used = corev1.ResourceList{"pods": *resource.NewQuantity(used, resource.DecimalSI)}
+	q.Status.Used = corev1.ResourceList{"pods": *resource.NewQuantity(1, resource.DecimalSI)}
 	return q
 }
 
@@ -30,14 +30,14 @@ func TestFilesTakeWrites(t *testing.T) {
 	}
 	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"))
 	quotas, ctx := ResourceQuotas.In(view), t.Context()
-	created, err := quotas.Create(ctx, quota("q", 1))
+	created, err := quotas.Create(ctx, quota("q"))
 	if err != nil || created.ResourceVersion == "" {
 		t.Fatal(created, err)
 	}
-	if _, err := quotas.Create(ctx, quota("q", 1)); !apierrors.IsAlreadyExists(err) {
+	if _, err := quotas.Create(ctx, quota("q")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("twice: got %v", err)
 	}
-	if _, err := quotas.Create(ctx, quota("p", 1)); err != nil {
+	if _, err := quotas.Create(ctx, quota("p")); err != nil {
 		t.Error(err)
 	}
 	changed := created.DeepCopy()
@@ -49,7 +49,7 @@ func TestFilesTakeWrites(t *testing.T) {
 	if _, err := quotas.UpdateStatus(ctx, changed); !apierrors.IsConflict(err) {
 		t.Errorf("an old version: got %v", err)
 	}
-	if _, err := quotas.UpdateStatus(ctx, quota("none", 1)); !apierrors.IsNotFound(err) {
+	if _, err := quotas.UpdateStatus(ctx, quota("none")); !apierrors.IsNotFound(err) {
 		t.Errorf("of nothing: got %v", err)
 	}
 	if got, ok := quotas.Cached("one", "q"); !ok || got.Status.Used.Pods().Value() != 2 {

@@ -22,7 +22,7 @@ func (a *amount) add(b amount) {
 	case !a.given:
 		*a = amount{b.DeepCopy(), true}
 	default:
-		a.Quantity.Add(b.Quantity)
+		a.Add(b.Quantity)
 	}
 }
 

@@ -84,7 +84,7 @@ func lacks(resources codec.Value, items []corev1.LimitRangeItem, of func(*corev1
 // fill sets what the object at the path lacks, and returns the names of the
 // resources set. Of two defaults for a resource the last one counts.
 func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList, path ...string) (set []string) {
-	at := append(path, "")
+	at := append(slices.Clip(path), "")
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Type != corev1.LimitTypeContainer {
 			continue

@@ -103,8 +103,8 @@ func (p *plugin) demandFinalizers(a *asker, owner *metav1.OwnerReference) *handl
 	}
 	if err != nil {
 		return new(handlers.Denied(handlers.Forbidden(a.review, fmt.Errorf(
-			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %v",
-			owner.APIVersion, owner.Kind, err))))
+			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %s",
+			owner.APIVersion, owner.Kind, err.Error()))))
 	}
 	for _, mapping := range mappings {
 		attributes := authorizationv1.ResourceAttributes{

@@ -223,7 +223,7 @@ func TestUser(t *testing.T) {
 	if _, err := decode(`{"username":"jane","groups":"all"}`); err == nil {
 		t.Error("groups that are none were read")
 	}
-	if errors.Unwrap(&undiscoveredError{os.ErrDeadlineExceeded}) != os.ErrDeadlineExceeded {
+	if !errors.Is(&undiscoveredError{os.ErrDeadlineExceeded}, os.ErrDeadlineExceeded) {
 		t.Error("the reason of a failure is lost")
 	}
 }

@@ -2,6 +2,7 @@ package podtolerationrestriction
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestCovers(t *testing.T) {
 func TestMerge(t *testing.T) {
 	f := func(a, b, want string) {
 		t.Helper()
-		entries := append(newTolerations(list(a)).entries, newTolerations(list(b)).entries...)
+		entries := slices.Concat(newTolerations(list(a)).entries, newTolerations(list(b)).entries)
 		merge(entries)
 		var kept []string
 		for _, e := range entries {

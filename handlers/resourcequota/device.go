@@ -206,7 +206,7 @@ func podOwner(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
 }
 
 func isBefore(a, b *resourcev1.ResourceClaim) bool {
-	if order := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); order != 0 {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order < 0
 	}
 	return a.Name < b.Name

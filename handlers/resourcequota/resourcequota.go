@@ -16,6 +16,7 @@ package resourcequota
 
 import (
 	"context"
+	"errors"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -116,16 +117,17 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 
 // answer makes the result of how the charge went.
 func answer(review *codec.Review, err error) handlers.Result {
-	switch err := err.(type) {
-	case nil:
+	if err == nil {
 		return handlers.Allowed()
-	case refusal:
-		return handlers.Denied(handlers.Forbidden(review, err))
-	case *failure:
-		if apierrors.IsConflict(err) {
-			return handlers.Denied(err.error) // which in-tree returns, too
+	}
+	if refused, ok := errors.AsType[refusal](err); ok {
+		return handlers.Denied(handlers.Forbidden(review, refused))
+	}
+	if failed, ok := errors.AsType[*failure](err); ok {
+		if apierrors.IsConflict(failed) {
+			return handlers.Denied(failed.error) // which in-tree returns, too
 		}
-		return handlers.Errored(err.error)
+		return handlers.Errored(failed.error)
 	}
 	return handlers.Denied(err)
 }

@@ -58,7 +58,7 @@ func needs(plugin *handlers.Plugin) string {
 		all = append(all, plugin.Needs)
 	}
 	for _, need := range plugin.Cluster {
-		if kind := need.Kind.String(); !slices.Contains(all, kind) {
+		if kind := need.String(); !slices.Contains(all, kind) {
 			all = append(all, kind)
 		}
 	}

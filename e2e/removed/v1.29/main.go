@@ -46,6 +46,9 @@ func answer(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
+		if review.Request == nil {
+			continue // an object of the world, at which the plugin does not look
+		}
 		status, err := ask(plugin, review.Request)
 		if err != nil {
 			return err
