@@ -28,7 +28,7 @@ type ours struct{ chain *handlers.Chain }
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
-	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)})
+	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...), Authorize: world.authorize})
 	if err != nil {
 		return nil, err
 	}

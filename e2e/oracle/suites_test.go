@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
@@ -24,6 +27,9 @@ type suite struct {
 	variants []variant
 	// denies and changes say what the plugin does.
 	denies, changes bool
+	// gate is a feature gate that is off by default and without which no API server
+	// has all that the plugin looks at; empty for none.
+	gate featuregate.Feature
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -69,6 +75,9 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		return removed, ours
 	}
 	setTolerationFlags(t, v.options)
+	if s.gate != "" {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, s.gate, true)
+	}
 	upstream, err = oracle.NewUpstream(t.Context(), s.name, v.config, world)
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +130,7 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		nodeRestriction(),
 		persistentVolumeClaimResize(),
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},

@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/noderestriction"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
@@ -37,6 +38,7 @@ func InTree(options Options) []handlers.Plugin {
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		noderestriction.Plugin(),
 		alwayspullimages.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
 		eventratelimit.Plugin(),
