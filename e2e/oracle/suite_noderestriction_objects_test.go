@@ -146,7 +146,7 @@ func (g *generator) podCertificate() *oracle.Case {
 		uid := func() types.UID { return pick(g, "u1", "u1", "u1", "u1", g.uid()) }
 		return &certificatesv1beta1.PodCertificateRequest{ObjectMeta: g.metadata(), Spec: certificatesv1beta1.PodCertificateRequestSpec{
 			NodeName: types.NodeName(g.nodeName()), NodeUID: uid(), PodName: g.objectName(), PodUID: uid(),
-			ServiceAccountName: g.objectName(), ServiceAccountUID: uid(),
+			ServiceAccountName: pick(g, "a", "a", g.objectName()), ServiceAccountUID: uid(),
 		}}
 	})
 	c := g.request(pick(g, admission.Create, admission.Create, admission.Create, admission.Create, admission.Update), w.kind, w.resource)

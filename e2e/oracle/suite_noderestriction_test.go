@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -41,8 +42,8 @@ func (g *generator) nodesWorld() oracle.World {
 	world := oracle.World{Authorizer: authorizer.AuthorizerFunc(authorizeSome)}
 	add := func(object runtime.Object) { world.Objects = append(world.Objects, object) }
 	for _, name := range []string{"n1", "n2"} {
-		if !g.in(5) {
-			add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: g.uid()}})
+		if !g.in(8) {
+			add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: pick(g, "u1", "u1", "u1", g.uid())}})
 		}
 	}
 	for _, namespace := range []string{"shop", "kube-system"} {
@@ -109,7 +110,7 @@ func (g *generator) podOfNode(meta metav1.ObjectMeta) *corev1.Pod {
 		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pick(g, "", "x"), "k": "v"}
 	}
 	pod.Spec.NodeName = g.nodeName()
-	pod.Spec.ServiceAccountName = g.objectName()
+	pod.Spec.ServiceAccountName = pick(g, "a", "a", g.objectName())
 	pod.Spec.Volumes = some(g, 4, g.tokenVolume)
 	return pod
 }
@@ -186,7 +187,7 @@ func (g *generator) persistentVolume(name string) *corev1.PersistentVolume {
 
 // ofNode makes a request of what is nearly always a node, about what nodes write.
 func (g *generator) ofNode() *oracle.Case {
-	c := pick(g, g.other, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.node, g.node, g.claimStatus, g.token, g.token, g.token,
+	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.node, g.node, g.claimStatus, g.token, g.token, g.token,
 		g.podCertificate, g.podCertificate, g.nodeLease, g.csiNode, g.resourceSlice, g.certificate)()
 	c.User = user.DefaultInfo{Name: "system:node:n1", UID: g.word(), Groups: []string{"system:nodes", "system:authenticated"}}
 	if g.in(4) {
@@ -223,10 +224,12 @@ func (g *generator) mirrorPod() *oracle.Case {
 		func() {
 			owner.Controller, owner.BlockOwnerDeletion = pick(g, nil, new(false), new(true)), pick(g, new(false), new(true))
 		},
-		func() { g.refer(pod) }, func() { g.refer(pod) }, func() { g.refer(pod) }, func() { g.refer(pod) },
 	}
-	for range g.IntN(3) {
+	if g.in(3) {
 		pick(g, mistakes...)()
+	}
+	if !g.in(4) {
+		g.refer(pod)
 	}
 	return g.write(c, pod, nil)
 }
@@ -235,7 +238,7 @@ func (g *generator) mirrorPod() *oracle.Case {
 func (g *generator) refer(pod *corev1.Pod) {
 	reference := corev1.LocalObjectReference{Name: pick(g, "", "x", "x")}
 	spec := &pod.Spec
-	switch g.IntN(5) {
+	switch g.IntN(10) {
 	case 0:
 		spec.ServiceAccountName = reference.Name
 	case 1:
@@ -259,8 +262,56 @@ func (g *generator) refer(pod *corev1.Pod) {
 		case 2:
 			spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{EnvFrom: common.EnvFrom, Env: common.Env}}}
 		}
-	case 4:
-		spec.Volumes = append(fuzzed[*corev1.Pod](g, podKind).Spec.Volumes, some(g, 1, g.tokenVolume)...)
+	default:
+		spec.Volumes = some(g, 3, func() corev1.Volume { return g.anyVolume(reference.Name) })
+	}
+}
+
+// anyVolume is a volume of any kind, and sometimes of two. Where it can name
+// something, it does so.
+func (g *generator) anyVolume(name string) corev1.Volume {
+	volume := corev1.Volume{Name: "v"}
+	if g.in(6) {
+		volume.Projected = &corev1.ProjectedVolumeSource{}
+	}
+	source := reflect.ValueOf(&volume.VolumeSource).Elem()
+	for range pick(g, 0, 1, 1, 1, 1, 2) {
+		if volume.Projected != nil && !g.in(4) {
+			break
+		}
+		field := source.Field(g.IntN(source.NumField()))
+		field.Set(reflect.New(field.Type().Elem()))
+	}
+	if volume.Projected != nil {
+		volume.Projected.Sources = some(g, 2, func() (from corev1.VolumeProjection) {
+			if g.in(8) {
+				return from
+			}
+			field := reflect.ValueOf(&from).Elem().Field(g.IntN(reflect.TypeOf(from).NumField()))
+			field.Set(reflect.New(field.Type().Elem()))
+			setNames(reflect.ValueOf(&from).Elem(), name)
+			return from
+		})
+	}
+	setNames(source, name)
+	return volume
+}
+
+// setNames sets the names of secrets and config maps, wherever they are.
+func setNames(v reflect.Value, name string) {
+	for i := range v.NumField() {
+		field := v.Field(i)
+		reference, isReference := field.Interface().(*corev1.LocalObjectReference)
+		switch called := v.Type().Field(i).Name; {
+		case field.Kind() == reflect.String && (called == "SecretName" || called == "Name"):
+			field.SetString(name)
+		case isReference && reference == nil:
+			field.Set(reflect.ValueOf(&corev1.LocalObjectReference{Name: name}))
+		case field.Kind() == reflect.Struct:
+			setNames(field, name)
+		case field.Kind() == reflect.Pointer && !field.IsNil() && field.Elem().Kind() == reflect.Struct:
+			setNames(field.Elem(), name)
+		}
 	}
 }
 
