@@ -21,6 +21,7 @@ var random = []struct {
 	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`), `"TIME"`},
 	{regexp.MustCompile(`"10\.0\.\d+\.\d+"`), `"CLUSTER-IP"`},
 	{regexp.MustCompile(`"resourceVersion":"\d+"`), `"resourceVersion":"N"`},
+	{regexp.MustCompile(`"token":"[^"]+"`), `"token":"TOKEN"`},
 	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
 }
 

@@ -4,12 +4,16 @@
 package twins
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +41,18 @@ type twins struct {
 	// off are both, without any of the plugins: what must be there before a
 	// test is written through them. The second one gets fastadmit's webhooks.
 	off [2]*cluster.APIServer
+	// uids are those that objects which are given a UID have got of their API server
+	// instead.
+	uids [2]map[given]string
+}
+
+// given is a UID that an object was given, in a namespace or in none.
+type given struct{ namespace, uid string }
+
+// resources has API servers serve what Kubernetes does not serve unless told to, and
+// plugins know about.
+var resources = map[string]string{
+	"feature-gates": "PodCertificateRequest=true", "runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true",
 }
 
 const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
@@ -58,8 +74,9 @@ func start(t *testing.T) *twins {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a"})
-	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b"})
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: resources})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: resources})
+	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -83,9 +100,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names}
+	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: maps.Clone(resources)}
 	if on[0].Name == "EventRateLimit" {
-		o.Flags = map[string]string{"admission-control-config-file": tw.admission}
+		o.Flags["admission-control-config-file"] = tw.admission
 	}
 	a := tw.etcd.StartAPIServer(t, o)
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
@@ -161,7 +178,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for i := first; i < last; i++ {
 				row.Cases++
-				if difference := compare(t, on, &cases[i]); difference != "" {
+				if difference := compare(t, on, [2]*tables.Case{tw.on(t, 0, &cases[i]), tw.on(t, 1, &cases[i])}); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
@@ -188,12 +205,12 @@ func isNamespaced(object *unstructured.Unstructured) bool {
 // both sides alike: the API server sets the time itself, in seconds.
 func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
-	for _, s := range tw.off {
+	for i, s := range tw.off {
 		for _, object := range objects {
 			if created := object.GetCreationTimestamp(); !created.IsZero() {
 				time.Sleep(time.Second)
 			}
-			if err := create(s, object.DeepCopy()); err != nil {
+			if err := tw.create(i, object); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
@@ -258,7 +275,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 			object.SetNamespace(namespace)
 		}
 	}
-	for _, s := range tw.off {
+	for i, s := range tw.off {
 		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
@@ -267,9 +284,9 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				continue
 			}
 			if given.GetNamespace() == "" {
-				given.SetNamespace(namespace)
+				given.SetNamespace(c.New().GetNamespace())
 			}
-			if err := create(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := tw.create(i, given); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -280,7 +297,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		if before == nil {
 			continue
 		}
-		if err := createWithStatus(s, before); err != nil {
+		if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatalf("%s: %v", c.About, err)
 		}
 	}
@@ -295,12 +312,47 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	return err
 }
 
+// create creates a copy of an object that is given, on one side, and notes the UID
+// that it gets.
+func (tw *twins) create(side int, object *unstructured.Unstructured) error {
+	resource, err := tw.off[side].Resource(object)
+	if err != nil {
+		return err
+	}
+	created, err := resource.Create(context.Background(), object.DeepCopy(), metav1.CreateOptions{})
+	if err == nil && object.GetUID() != "" {
+		tw.uids[side][given{created.GetNamespace(), string(object.GetUID())}] = string(created.GetUID())
+	}
+	return err
+}
+
+// on returns the case as it is on one side: with the UIDs of that side.
+func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
+	t.Helper()
+	namespace := c.New().GetNamespace()
+	text, err := json.Marshal(c.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, uid := range tw.uids[side] {
+		if given.namespace == "" || given.namespace == namespace {
+			text = bytes.ReplaceAll(text, []byte(strconv.Quote(given.uid)), []byte(strconv.Quote(uid)))
+		}
+	}
+	own := *c
+	own.Object = nil
+	if err := json.Unmarshal(text, &own.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &own
+}
+
 // compare sends the case to both and says how they differ.
-func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
+func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		as := s
+		as, c := s, cases[i]
 		if c.User != nil {
 			as = s.As(t, c.User.Username, c.User.Groups)
 		}
@@ -321,21 +373,18 @@ func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	object := c.New()
-	resource, err := s.Resource(object)
+	object, at := c.New(), c.New().DeepCopy()
+	if kind := map[string]string{"Binding": "Pod", "Eviction": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]; kind != "" {
+		at.SetAPIVersion("v1") // which it is a subresource of
+		at.SetKind(kind)
+	}
+	resource, err := s.Resource(at)
 	if err != nil {
 		return nil, err
 	}
 	var subresources []string
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
-	}
-	if object.GetKind() == "Eviction" {
-		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
-		pod.SetNamespace(object.GetNamespace())
-		if resource, err = s.Resource(pod); err != nil {
-			return nil, err
-		}
 	}
 	switch {
 	case c.Operation == string(codec.Delete):
