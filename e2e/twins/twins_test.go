@@ -326,7 +326,8 @@ func (tw *twins) create(side int, object *unstructured.Unstructured) error {
 	return err
 }
 
-// on returns the case as it is on one side: with the UIDs of that side.
+// on returns the case as it is on one side: with the UIDs of that side, and with what
+// the API server has set in the object that is updated, as clients send that back.
 func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
 	t.Helper()
 	namespace := c.New().GetNamespace()
@@ -343,6 +344,15 @@ func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
 	own.Object = nil
 	if err := json.Unmarshal(text, &own.Object); err != nil {
 		t.Fatal(err)
+	}
+	if c.Old() != nil {
+		before, err := read(tw.off[side], c.Old())
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.New().SetUID(before.GetUID())
+		own.New().SetCreationTimestamp(before.GetCreationTimestamp())
+		own.New().SetResourceVersion(before.GetResourceVersion())
 	}
 	return &own
 }
