@@ -39,6 +39,10 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	for _, s := range tw.off {
+		// Those of other cases would get pods of the DaemonSet.
+		if err := s.Client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		for _, object := range []string{"Namespace " + workloadsHome, "Node node"} {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}

@@ -113,6 +113,10 @@ func BenchmarkCache(b *testing.B) {
 	f(Namespaces.Kind, 10_000, func(i int) wired { return wireNamespace(i) })
 	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
 	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
+	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
+	f(Pods.Kind, 50_000, func(i int) wired { return wirePod(i) })
+	f(PersistentVolumeClaims.Kind, 10_000, func(i int) wired { return wireClaim(i) })
+	f(PersistentVolumes.Kind, 10_000, func(i int) wired { return wireVolume(i) })
 }
 
 // wired is an object as it comes over the wire.

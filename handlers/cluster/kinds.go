@@ -181,7 +181,7 @@ var ServiceAccounts = define(Kind{
 	}
 })
 
-// Nodes are known by their labels.
+// Nodes are known by their UID.
 var Nodes = define(Kind{
 	version:  corev1.SchemeGroupVersion,
 	name:     "Node",
@@ -189,9 +189,7 @@ var Nodes = define(Kind{
 	object:   &corev1.Node{},
 	list:     &corev1.NodeList{},
 }, func(n *corev1.Node) *corev1.Node {
-	trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
-	trimmed.Labels = n.Labels
-	return trimmed
+	return &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
 })
 
 // Pods are known by the node that they are on, their service account, whether
