@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -412,9 +414,23 @@ func (g *generator) csiNode() *oracle.Case {
 }
 
 func (g *generator) resourceSlice() *oracle.Case {
-	return g.named(pick(g, admission.Create, admission.Delete), at("resource.k8s.io/v1 ResourceSlice resourceslices", func() runtime.Object {
-		return &resourcev1.ResourceSlice{ObjectMeta: g.metadata(), Spec: resourcev1.ResourceSliceSpec{NodeName: maybe(g, g.nodeName)}}
-	}))
+	node := maybe(g, g.nodeName)
+	w := pick(g,
+		at("resource.k8s.io/v1 ResourceSlice resourceslices", func() runtime.Object {
+			return &resourcev1.ResourceSlice{ObjectMeta: g.metadata(), Spec: resourcev1.ResourceSliceSpec{NodeName: node}}
+		}),
+		at("resource.k8s.io/v1beta2 ResourceSlice resourceslices", func() runtime.Object {
+			return &resourcev1beta2.ResourceSlice{ObjectMeta: g.metadata(), Spec: resourcev1beta2.ResourceSliceSpec{NodeName: node}}
+		}),
+		at("resource.k8s.io/v1beta1 ResourceSlice resourceslices", func() runtime.Object {
+			slice := &resourcev1beta1.ResourceSlice{ObjectMeta: g.metadata()}
+			if node != nil {
+				slice.Spec.NodeName = *node
+			}
+			return slice
+		}),
+	)
+	return g.named(pick(g, admission.Create, admission.Delete), w)
 }
 
 // named makes a request whose name is a node's, most of the time.

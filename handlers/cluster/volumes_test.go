@@ -55,6 +55,8 @@ func TestTrimPod(t *testing.T) {
 	// Whatever else it mounts, a pod with a token for the API server shares that.
 	plain := append(volume(projected(config, token(""))), volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})...)
 	f(plain, plainVolumes)
+	csi := volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
+	f(append(volume(projected(token(""))), csi...), append(volume(corev1.VolumeSource{Projected: projectedTokens("")}), csi...))
 	if got := trimVolumes(plain); &got[0] != &plainVolumes[0] {
 		t.Error("got volumes of its own, want those that all pods share")
 	}

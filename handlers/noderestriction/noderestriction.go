@@ -64,7 +64,12 @@ func rules() []handlers.Rule {
 		rule("certificates.k8s.io", "v1", []codec.Operation{create}, "certificatesigningrequests"),
 		rule("coordination.k8s.io", "v1", all, "leases"),
 		rule("storage.k8s.io", "v1", all, "csinodes"),
-		rule("resource.k8s.io", "v1", []codec.Operation{create, remove}, "resourceslices"),
+		{ // all that v1.36.3 has; before v1.34 there was no v1
+			Operations: []codec.Operation{create, remove},
+			Groups:     []string{"resource.k8s.io"},
+			Versions:   []string{"v1", "v1beta2", "v1beta1"},
+			Resources:  []string{"resourceslices"},
+		},
 	}
 }
 

@@ -110,17 +110,12 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// isForbidden reports whether a kubelet may not touch the label: those for the
-// isolation of nodes, and those of Kubernetes that are not known to be a kubelet's.
+// isForbidden reports whether a kubelet may not touch the label: those of Kubernetes
+// that are not known to be a kubelet's. Among them are those for the isolation of
+// nodes, in node-restriction.kubernetes.io, which in-tree asks about separately.
 func isForbidden(label string) bool {
 	namespace, _, ok := strings.Cut(label, "/")
-	if !ok {
-		return false
-	}
-	if isIn(namespace, corev1.LabelNamespaceNodeRestriction) {
-		return true
-	}
-	return (isIn(namespace, "kubernetes.io") || isIn(namespace, "k8s.io")) &&
+	return ok && (isIn(namespace, "kubernetes.io") || isIn(namespace, "k8s.io")) &&
 		!slices.Contains(kubeletLabels, label) &&
 		!isIn(namespace, corev1.LabelNamespaceSuffixKubelet) && !isIn(namespace, corev1.LabelNamespaceSuffixNode)
 }
