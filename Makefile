@@ -50,12 +50,8 @@ docs: ## write what is generated in documents anew
 	go test -run Conventions . -update
 
 .PHONY: e2e
-e2e: build ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, the wire, callers, certificates, losses
+e2e: chart ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, the wire, certificates, losses, the chart
 	e2e/run
-
-.PHONY: e2e-cluster
-e2e-cluster: chart ## the chart and docs/operations.md on a real kube-apiserver, with a real Prometheus
-	e2e/run deploy
 
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard

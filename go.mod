@@ -11,7 +11,9 @@ require (
 	golang.org/x/sync v0.22.0
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	k8s.io/client-go v0.36.3
+	k8s.io/component-helpers v0.36.3
 	k8s.io/csi-translation-lib v0.36.3
+	k8s.io/pod-security-admission v0.36.3
 )
 
 require (
@@ -20,6 +22,7 @@ require (
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	golang.org/x/oauth2 v0.34.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
+	k8s.io/component-base v0.36.3 // indirect
 )
 
 require (

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
@@ -233,9 +235,14 @@ func TestRBAC(t *testing.T) {
 			}
 			wantRole, wantCluster = options.Rules()
 		}
-		if strings.Contains(s.values, "enforcement: [{action: audit, namespaceSelector") {
-			wantCluster = append(wantCluster, cluster.Rules(cluster.Namespaces.Watched())...)
+		var wanted []cluster.Need
+		if strings.Contains(s.values, "namespaceSelector: {matchLabels") {
+			wanted = append(wanted, cluster.Namespaces.Watched())
 		}
+		for _, name := range enabled(t, r) {
+			wanted = append(wanted, needs(name)...)
+		}
+		wantCluster = append(wantCluster, cluster.Rules(wanted...)...)
 		var gotRole, gotCluster []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.Role](t, r, "Role") {
 			gotRole = append(gotRole, role.Rules...)
@@ -263,6 +270,31 @@ func TestRBAC(t *testing.T) {
 			t.Errorf("got subjects %v, want %v", bound, account)
 		}
 	})
+}
+
+// TestPluginRBAC compares what the chart allows for each plugin with what the
+// plugin declares.
+func TestPluginRBAC(t *testing.T) {
+	for name, h := range table(t) {
+		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate(t), "")
+		var got []rbacv1.PolicyRule
+		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+			got = append(got, role.Rules...)
+		}
+		if got, want := permissions(got), permissions(cluster.Rules(needs(name)...)); !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+	}
+}
+
+// enabled returns the plugins of a release.
+func enabled(t *testing.T, r release) []string {
+	t.Helper()
+	var c struct{ EnableAdmissionPlugins []string }
+	if err := yaml.Unmarshal([]byte(run(t, binary, append([]string{"config"}, files(t, r)...)...)), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c.EnableAdmissionPlugins
 }
 
 // byKind takes --webhook-configurations apart.
@@ -298,6 +330,11 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 		names := r.ResourceNames
 		if names == nil {
 			names = []string{"any"}
+		}
+		for _, url := range r.NonResourceURLs {
+			for _, verb := range r.Verbs {
+				all[verb+" "+url] = true
+			}
 		}
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {

@@ -11,9 +11,13 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // manifests returns what "fastadmit manifests" prints for the files in the
@@ -39,13 +43,7 @@ func TestWebhooks(t *testing.T) {
 		})
 	}
 	for name, h := range table(t) {
-		settings := ""
-		if h.Everything {
-			settings = `rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
-		} else if configuration := configurations[name]; configuration != "" {
-			settings = "configuration: " + configuration
-		}
-		f(name, fmt.Sprintf("plugins: {%s: {%s}}", name, settings), false)
+		f(name, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h)), false)
 	}
 	f("several", somePlugins, false)
 	f("registration", somePlugins+`
@@ -148,10 +146,33 @@ var configurations = map[string]string{
 type handled struct {
 	// Everything says that the plugin takes every resource, if no rules of its
 	// settings narrow it.
-	Everything  bool                                         `json:"everything,omitempty"`
-	SideEffects string                                       `json:"sideEffects,omitempty"`
-	Mutate      []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
-	Validate    []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`
+	Everything  bool   `json:"everything,omitempty"`
+	SideEffects string `json:"sideEffects,omitempty"`
+	// Cluster is what the plugin must be allowed to do in the cluster.
+	Cluster  []rbacv1.PolicyRule                          `json:"cluster,omitempty"`
+	Mutate   []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
+	Validate []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`
+}
+
+// needs returns what a plugin declares.
+func needs(name string) []cluster.Need {
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.Name == name {
+			return p.Cluster
+		}
+	}
+	return nil
+}
+
+// settingsOf returns settings with which the chart takes a plugin.
+func settingsOf(name string, h handled) string {
+	if h.Everything {
+		return `rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
+	}
+	if configuration := configurations[name]; configuration != "" {
+		return "configuration: " + configuration
+	}
+	return ""
 }
 
 const tableFile = "chart/files/plugins.yaml"
@@ -186,7 +207,7 @@ func table(t *testing.T) map[string]handled {
 			name, configurations[name])
 		printed := webhooks(t, parse(t, run(t, binary, "manifests", "--enable-admission-plugins="+name,
 			"--admission-control-config-file="+writeFile(t, "admission.yaml", admission))))
-		var h handled
+		h := handled{Cluster: cluster.Rules(needs(name)...)}
 		for _, w := range printed {
 			phase := &h.Validate
 			if strings.HasPrefix(w.Name, "mutate-") {

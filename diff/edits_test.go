@@ -107,8 +107,9 @@ func (e *editor) edit() {
 			e.object.Remove(path...)
 		}
 	case 7:
-		if v.Kind() == codec.KindObject {
-			e.object.EnsureObject(append(path, "made/~", name)...)
+		made := append(slices.Clone(path), "made/~", name)
+		if kind := v.Get(made[len(path):]...).Kind(); v.Kind() == codec.KindObject && (kind == codec.KindMissing || kind == codec.KindObject) {
+			e.object.EnsureObject(made...)
 		}
 	case 8: // there and back
 		was := string(v.AppendJSON(nil))

@@ -11,6 +11,12 @@ import (
 //go:embed *.json
 var files embed.FS
 
+// Cluster is a file of manifests: what plugins that know the cluster look at for
+// the recorded Pods of the namespace shop.
+//
+//go:embed cluster.yaml
+var Cluster []byte
+
 // Names returns the names of all recordings, sorted.
 func Names() []string {
 	names, err := fs.Glob(files, "*.json")

@@ -83,8 +83,7 @@ type APIServerOptions struct {
 	// them, as replicas do.
 	Prefix string
 	// On are plugins to switch on. Those that are on by default are, less those
-	// that a webhook is to stand in for and ServiceAccount, which names volumes
-	// at random.
+	// that a webhook is to stand in for.
 	On []string
 	// Flags are further ones, without dashes, and values for those that it has
 	// anyway. Without any, everybody may do everything.
@@ -133,13 +132,13 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 
 // off returns the plugins to switch off.
 func off(on []string) string {
-	all := "ServiceAccount"
+	var all []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if p.OnByDefault && !slices.Contains(on, p.Name) {
-			all += "," + p.Name
+			all = append(all, p.Name)
 		}
 	}
-	return all
+	return strings.Join(all, ",")
 }
 
 // Restart ends the API server as Kubernetes does, and starts it again. It still

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"regexp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,6 +20,10 @@ type Answer struct {
 	Status *metav1.Status
 	// Object is the object after a Mutate that allowed the request.
 	Object []byte
+	// Warnings are what the user is told beside, in order.
+	Warnings []string
+	// Annotations are those of the audit log, less the prefixes of their keys.
+	Annotations map[string]string
 }
 
 // An Implementation of a plugin.
@@ -24,13 +31,19 @@ type Implementation interface {
 	answer(r *request, phase handlers.Phase) (Answer, error)
 }
 
+// A provider is an Implementation in a world in which it can make namespaces.
+type provider interface {
+	namespaces() ([]string, error) // the names of those there are, sorted
+}
+
 // Comparison is how the answers to a case compare.
 type Comparison struct {
 	// Difference says how fastadmit's answers differ from Kubernetes'; empty if
 	// they do not.
 	Difference string
-	// Denied and Changed say what Kubernetes did in either phase.
-	Denied, Changed bool
+	// Denied, Changed and Warned say what Kubernetes did in either phase. A
+	// namespace that it made is a change too.
+	Denied, Changed, Warned bool
 }
 
 // Compare asks both about the case, in both phases. The error is one of
@@ -41,6 +54,10 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	if err != nil {
 		return comparison, fmt.Errorf("cannot make the request: %w", err)
 	}
+	before, err := namespacesOf(upstream)
+	if err != nil {
+		return comparison, err
+	}
 	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
 		want, err := upstream.answer(r, phase)
 		if err != nil {
@@ -48,8 +65,20 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		}
 		comparison.Denied = comparison.Denied || want.Status != nil
 		comparison.Changed = comparison.Changed || want.Object != nil && !equalJSON(want.Object, r.object)
+		comparison.Warned = comparison.Warned || len(want.Warnings) > 0
 		got, err := ours.answer(r, phase)
+		got.Object, want.Object = unrandom(got.Object, r.object), unrandom(want.Object, r.object)
+		if c.Message != nil {
+			got.unchanced(c.Message)
+			want.unchanced(c.Message)
+		}
 		difference := got.differs(want)
+		for again := 0; c.Unordered && difference != "" && want.Status != nil && again < unorderedMax; again++ {
+			if want, err = upstream.answer(r, phase); err != nil {
+				return comparison, fmt.Errorf("cannot ask Kubernetes: %w", err)
+			}
+			difference = got.differs(want)
+		}
 		if err != nil {
 			difference = fmt.Sprintf("no answer: %v", err)
 		}
@@ -58,8 +87,65 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 			return comparison, nil
 		}
 	}
-	return comparison, nil
+	difference, quotasChanged, err := compareQuotas(upstream, ours)
+	if err != nil {
+		return comparison, err
+	}
+	if difference != "" {
+		comparison.Difference = fmt.Sprintf("%s\nreview %s", difference, r.body)
+	}
+	comparison.Changed = comparison.Changed || quotasChanged
+	want, err := namespacesOf(upstream)
+	if err != nil || want == nil {
+		return comparison, err
+	}
+	comparison.Changed = comparison.Changed || !slices.Equal(before, want)
+	got, err := namespacesOf(ours)
+	if !slices.Equal(got, want) {
+		comparison.Difference = fmt.Sprintf("got namespaces %q, want %q\nreview %s", got, want, r.body)
+	}
+	return comparison, err
 }
+
+// namespacesOf returns the names of the namespaces that there are, sorted; nil
+// for an Implementation that knows of none.
+func namespacesOf(i Implementation) ([]string, error) {
+	p, ok := i.(provider)
+	if !ok {
+		return nil, nil
+	}
+	return p.namespaces()
+}
+
+// random are the names that plugins make at random: the volume of ServiceAccount.
+var random = regexp.MustCompile(`"kube-api-access-[a-z0-9]{5}"`)
+
+// unrandom returns the object with numbers for what is random in it, in the
+// order in which it is there, but for what was there when the object was sent.
+func unrandom(object, sent []byte) []byte {
+	var names []string
+	return random.ReplaceAllFunc(object, func(name []byte) []byte {
+		if bytes.Contains(sent, name) {
+			return name
+		}
+		if !slices.Contains(names, string(name)) {
+			names = append(names, string(name))
+		}
+		return fmt.Appendf(nil, `"random %d"`, slices.Index(names, string(name)))
+	})
+}
+
+func (a Answer) unchanced(message func(string) string) {
+	if a.Status != nil {
+		a.Status.Message = message(a.Status.Message)
+	}
+}
+
+// unorderedMax is how often Kubernetes is asked again for one of several answers.
+// A loop over a small map begins at one of eight places, so an answer comes one
+// time in eight, or more often: that 200 times are not enough happens to one case
+// in 10^11.
+const unorderedMax = 200
 
 func (a Answer) differs(want Answer) string {
 	if got, want := seen(a.Status), seen(want.Status); !reflect.DeepEqual(got, want) {
@@ -67,6 +153,12 @@ func (a Answer) differs(want Answer) string {
 	}
 	if !equalJSON(a.Object, want.Object) {
 		return fmt.Sprintf("got object %s, want %s", a.Object, want.Object)
+	}
+	if !slices.Equal(a.Warnings, want.Warnings) {
+		return fmt.Sprintf("got warnings %q, want %q", a.Warnings, want.Warnings)
+	}
+	if !maps.Equal(a.Annotations, want.Annotations) {
+		return fmt.Sprintf("got audit annotations %q, want %q", a.Annotations, want.Annotations)
 	}
 	return ""
 }

@@ -41,6 +41,12 @@ type Case struct {
 	// matchPolicy Equivalent makes that another version than the request's.
 	AsKind     schema.GroupVersionKind
 	AsResource schema.GroupVersionResource
+	// Message makes the same of messages that differ in what Kubernetes leaves to
+	// chance, such as the order of a Go map; nil if there is nothing of the kind.
+	Message func(message string) string
+	// Unordered says that Kubernetes looks at objects in random order and denies
+	// because of the first: any of its answers will do.
+	Unordered bool
 }
 
 const uid = types.UID("6b8a2f0e-7c35-4f0c-9d0a-3c8f7f6a1e52")

@@ -8,10 +8,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
-// TestConfigurations asks both sides whether they take a configuration.
-func TestConfigurations(t *testing.T) {
-	row := tally.Row{Plugin: "EventRateLimit", Test: "configurations"}
-	f := func(config, listed string) {
+// accepts returns a function that asks both sides whether they take a
+// configuration. If they differ on purpose, listed says in what.
+func accepts(t *testing.T, row *tally.Row) func(config, listed string) {
+	return func(config, listed string) {
 		t.Helper()
 		row.Cases++
 		_, want := oracle.NewUpstream(t.Context(), row.Plugin, config, oracle.World{})
@@ -27,6 +27,12 @@ func TestConfigurations(t *testing.T) {
 			row.Different = append(row.Different, config)
 		}
 	}
+}
+
+// TestConfigurations asks both sides whether they take a configuration.
+func TestConfigurations(t *testing.T) {
+	row := tally.Row{Plugin: "EventRateLimit", Test: "configurations"}
+	f := accepts(t, &row)
 	const head = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n"
 	f("", "")
 	f("rubbish", "")

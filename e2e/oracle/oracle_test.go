@@ -3,7 +3,6 @@ package oracle_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
 	randv2 "math/rand/v2"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -46,8 +46,7 @@ func newGenerator(seed uint64) *generator {
 // thousands of denials.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 
@@ -79,6 +78,10 @@ func TestGenerated(t *testing.T) {
 						world = v.world(g)
 					}
 					upstream, ours := s.implementations(t, &v, world)
+					if s.background {
+						s.generated(t, &row, v, g, &did, upstream, ours)
+						continue
+					}
 					// In a bubble the clock stands still unless the test sleeps, so both
 					// plugins see the same time.
 					synctest.Test(t, func(t *testing.T) { s.generated(t, &row, v, g, &did, upstream, ours) })
@@ -91,12 +94,13 @@ func TestGenerated(t *testing.T) {
 }
 
 // done counts what Kubernetes did.
-type done struct{ cases, denied, changed int }
+type done struct{ cases, denied, changed, warned int }
 
 func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, did *done, upstream, ours oracle.Implementation) {
 	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
+		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++
 		row.Cases++
@@ -113,14 +117,17 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 		if comparison.Changed {
 			did.changed++
 		}
+		if comparison.Warned {
+			did.warned++
+		}
 	}
 }
 
 // matters fails if a generator hardly ever meets what the plugin does: that
 // proves nothing.
 func (s *suite) matters(t *testing.T, v *variant, did *done) {
-	t.Logf("%s: %d cases, of which Kubernetes denied %d and changed %d", v.about, did.cases, did.denied, did.changed)
-	if s.denies && did.denied < did.cases/50 || s.changes && did.changed < did.cases/50 {
+	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed, did.warned)
+	if least := did.cases / 50; s.denies && did.denied < least || s.changes && did.changed < least || s.warns && did.warned < least {
 		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/50)
 	}
 }
@@ -135,4 +142,22 @@ func compare(t *testing.T, c *oracle.Case, upstream, ours oracle.Implementation)
 		t.Errorf("%s: %s", c.About, comparison.Difference)
 	}
 	return comparison
+}
+
+// TestOrder compares the order of the table with that of kube-apiserver.
+func TestOrder(t *testing.T) {
+	last := -1
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.LastRelease != "" {
+			continue
+		}
+		place := slices.Index(options.AllOrderedPlugins, p.Name)
+		if place <= last {
+			t.Errorf("%s: got a line behind that of %s, which comes later in kube-apiserver", p.Name, options.AllOrderedPlugins[last])
+		}
+		last = place
+		if defaults := !options.DefaultOffAdmissionPlugins().Has(p.Name); defaults != p.OnByDefault {
+			t.Errorf("%s: got on by default %v, want %v", p.Name, p.OnByDefault, defaults)
+		}
+	}
 }

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
@@ -23,12 +27,28 @@ const webhook = "fastadmit.example.com"
 
 // ours is a plugin of fastadmit in a chain of its own. Its answers are taken
 // as an API server takes them.
-type ours struct{ chain *handlers.Chain }
+type ours struct {
+	chain *handlers.Chain
+	known *cluster.Objects[*corev1.Namespace]
+}
 
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
-	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, world.Objects...), Authorize: world.authorize})
+	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
+	watches := slices.ContainsFunc(plugin.Cluster, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
+	switch {
+	case watches: // for which the stand-in has no objects
+		known.Authorize = world.authorize
+	case world.Authorizer != nil:
+		file, err := theStandIn().kubeconfig(world.Authorizer)
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(filepath.Dir(file))
+		known = cluster.Options{Kubeconfig: file}
+	}
+	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +63,21 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
-	return &ours{chain}, nil
+	namespaces := cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))
+	if world.hasQuotas() {
+		return &quotaOurs{&ours{chain, namespaces}, cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched()))}, nil
+	}
+	return &ours{chain, namespaces}, nil
+}
+
+func (o *ours) namespaces() ([]string, error) {
+	list, err := o.known.ListLive(context.Background(), "")
+	names := make([]string, len(list))
+	for i, n := range list {
+		names[i] = n.Name
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
@@ -59,16 +93,23 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w in %s", err, response)
 	}
+	answer := Answer{Warnings: result.Warnings}
+	for key, value := range result.AuditAnnotations {
+		if key != o.chain.Plugins()[0].Name { // where the chain says what the plugin did
+			answer.annotate(key, value)
+		}
+	}
 	if !result.Allowed {
 		status := webhookerrors.ToStatusErr(webhook, result.Result).ErrStatus
 		e2e.Unattributed(&status)
-		return Answer{Status: &status}, nil
+		answer.Status = &status
+		return answer, nil
 	}
 	if phase == handlers.Validate {
-		return Answer{}, nil
+		return answer, nil
 	}
-	object, err := apply(result.Patch, r.object)
-	return Answer{Object: object}, err
+	answer.Object, err = apply(result.Patch, r.object)
+	return answer, err
 }
 
 func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {

@@ -20,9 +20,10 @@ type Removed struct {
 	answers *json.Decoder
 }
 
-// StartRemoved starts the command.
-func StartRemoved(command string) (*Removed, error) {
-	r := &Removed{command: exec.Command(command)}
+// StartRemoved starts the command for a plugin, in a world that has objects of
+// the kinds that the plugin asks for.
+func StartRemoved(command, plugin string, world World) (*Removed, error) {
+	r := &Removed{command: exec.Command(command, plugin)}
 	r.command.Stderr = os.Stderr
 	var err error
 	if r.reviews, err = r.command.StdinPipe(); err != nil {
@@ -33,7 +34,19 @@ func StartRemoved(command string) (*Removed, error) {
 		return nil, err
 	}
 	r.answers = json.NewDecoder(answers)
-	return r, r.command.Start()
+	if err := r.command.Start(); err != nil {
+		return nil, err
+	}
+	for _, object := range world.Objects {
+		encoded, err := encode(object)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := r.reviews.Write(encoded); err != nil {
+			return nil, fmt.Errorf("cannot tell %s what there is: %w", command, err)
+		}
+	}
+	return r, nil
 }
 
 // Stop ends the process.

@@ -23,7 +23,7 @@ import (
 )
 
 // node writes a Node, with changes of what decides about where pods go.
-func (g *generator) node() *oracle.Case {
+func (g *generator) kubeletNode() *oracle.Case {
 	kind, nodes := corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: g.nodeLabels()}}
 	change := func() {
@@ -45,7 +45,7 @@ func (g *generator) node() *oracle.Case {
 	change()
 	if g.in(8) {
 		c := g.request(admission.Delete, kind, nodes)
-		c.OldObject, c.Name = node, g.nodeName()
+		c.OldObject, c.Name = node, g.someNode()
 		c.OldObject.GetObjectKind().SetGroupVersionKind(kind)
 		return c
 	}
@@ -61,7 +61,7 @@ func (g *generator) node() *oracle.Case {
 		return node
 	})
 	if c.Name = "n1"; g.in(12) {
-		c.Name = g.nodeName()
+		c.Name = g.someNode()
 	}
 	return c
 }
@@ -145,7 +145,7 @@ func (g *generator) podCertificate() *oracle.Case {
 	w := at("certificates.k8s.io/v1beta1 PodCertificateRequest podcertificaterequests", func() runtime.Object {
 		uid := func() types.UID { return pick(g, "u1", "u1", "u1", "u1", g.uid()) }
 		return &certificatesv1beta1.PodCertificateRequest{ObjectMeta: g.metadata(), Spec: certificatesv1beta1.PodCertificateRequestSpec{
-			NodeName: types.NodeName(g.nodeName()), NodeUID: uid(), PodName: g.objectName(), PodUID: uid(),
+			NodeName: types.NodeName(g.someNode()), NodeUID: uid(), PodName: g.objectName(), PodUID: uid(),
 			ServiceAccountName: pick(g, "a", "a", g.objectName()), ServiceAccountUID: uid(),
 		}}
 	})
@@ -174,7 +174,7 @@ var certificateRequests = sync.OnceValue(func() [][]byte {
 	return requests
 })
 
-func (g *generator) certificate() *oracle.Case {
+func (g *generator) kubeletCertificate() *oracle.Case {
 	w := at("certificates.k8s.io/v1 CertificateSigningRequest certificatesigningrequests", func() runtime.Object {
 		return &certificatesv1.CertificateSigningRequest{ObjectMeta: g.metadata(), Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: pick(g, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName,

@@ -101,7 +101,7 @@ var csiDrivers = []string{"csi.example.com", "secrets.example.com", "ebs.csi.aws
 	"pd.csi.storage.gke.io", "cinder.csi.openstack.org", "csi.vsphere.vmware.com", "pxd.portworx.com"}
 
 func (g *generator) uid() types.UID       { return types.UID(pick(g, "", "u1", "u1", "u1", "u1", "u2")) }
-func (g *generator) nodeName() string     { return pick(g, "n1", "n1", "n1", "n1", "n2", "") }
+func (g *generator) someNode() string     { return pick(g, "n1", "n1", "n1", "n1", "n2", "") }
 func (g *generator) audience() string     { return pick(g, "", "vault", "vault", "aws", `a"\`) }
 func (g *generator) objectName() string   { return pick(g, "a", "b", "c", "d", "") }
 func (g *generator) tokenVolumes() string { return pick(g, "a", "b", "c", "missing") }
@@ -111,7 +111,7 @@ func (g *generator) podOfNode(meta metav1.ObjectMeta) *corev1.Pod {
 	if g.in(4) {
 		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pick(g, "", "x"), "k": "v"}
 	}
-	pod.Spec.NodeName = g.nodeName()
+	pod.Spec.NodeName = g.someNode()
 	pod.Spec.ServiceAccountName = pick(g, "a", "a", g.objectName())
 	pod.Spec.Volumes = some(g, 4, g.tokenVolume)
 	return pod
@@ -189,8 +189,8 @@ func (g *generator) persistentVolume(name string) *corev1.PersistentVolume {
 
 // ofNode makes a request of what is nearly always a node, about what nodes write.
 func (g *generator) ofNode() *oracle.Case {
-	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.node, g.node, g.claimStatus, g.token, g.token, g.token,
-		g.podCertificate, g.podCertificate, g.nodeLease, g.csiNode, g.resourceSlice, g.certificate)()
+	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.kubeletNode, g.kubeletNode, g.claimStatus, g.token, g.token, g.token,
+		g.podCertificate, g.podCertificate, g.nodeLease, g.csiNode, g.resourceSlice, g.kubeletCertificate)()
 	c.User = user.DefaultInfo{Name: "system:node:n1", UID: g.word(), Groups: []string{"system:nodes", "system:authenticated"}}
 	if g.in(4) {
 		c.User.Extra = map[string][]string{"k": {g.word(), ""}}
@@ -219,10 +219,10 @@ func (g *generator) mirrorPod() *oracle.Case {
 	owner := &pod.OwnerReferences[0]
 	mistakes := []func(){
 		func() { pod.Annotations = pick(g, nil, map[string]string{corev1.MirrorPodAnnotationKey: ""}) },
-		func() { pod.Spec.NodeName = g.nodeName() },
+		func() { pod.Spec.NodeName = g.someNode() },
 		func() { pod.OwnerReferences = pick(g, nil, []metav1.OwnerReference{*owner, *owner}) },
 		func() { owner.APIVersion, owner.Kind = pick(g, "v1", "v2"), pick(g, "Node", "Pod") },
-		func() { owner.Name, owner.UID = g.nodeName(), g.uid() },
+		func() { owner.Name, owner.UID = g.someNode(), g.uid() },
 		func() {
 			owner.Controller, owner.BlockOwnerDeletion = pick(g, nil, new(false), new(true)), pick(g, new(false), new(true))
 		},
@@ -334,7 +334,7 @@ func (g *generator) podStatus() *oracle.Case {
 	c := g.request(admission.Update, podKind, pods)
 	c.Subresource = "status"
 	pod := &corev1.Pod{ObjectMeta: g.metadata()}
-	pod.Spec.NodeName = g.nodeName()
+	pod.Spec.NodeName = g.someNode()
 	pod.Status.Phase = corev1.PodRunning
 	claims := func() {
 		pod.Status.ResourceClaimStatuses = some(g, 2, func() corev1.PodResourceClaimStatus {
@@ -400,7 +400,7 @@ func (g *generator) token() *oracle.Case {
 
 func (g *generator) nodeLease() *oracle.Case {
 	lease := func() runtime.Object {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: g.nodeName()}}
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: g.someNode()}}
 	}
 	c := g.named(pick(g, admission.Create, admission.Update, admission.Delete), at("coordination.k8s.io/v1 Lease leases", lease))
 	c.Namespace = pick(g, "kube-node-lease", "kube-node-lease", "shop", "")
@@ -409,12 +409,12 @@ func (g *generator) nodeLease() *oracle.Case {
 
 func (g *generator) csiNode() *oracle.Case {
 	return g.named(pick(g, admission.Create, admission.Update, admission.Delete), at("storage.k8s.io/v1 CSINode csinodes", func() runtime.Object {
-		return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: g.nodeName()}}
+		return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: g.someNode()}}
 	}))
 }
 
 func (g *generator) resourceSlice() *oracle.Case {
-	node := maybe(g, g.nodeName)
+	node := maybe(g, g.someNode)
 	w := pick(g,
 		at("resource.k8s.io/v1 ResourceSlice resourceslices", func() runtime.Object {
 			return &resourcev1.ResourceSlice{ObjectMeta: g.metadata(), Spec: resourcev1.ResourceSliceSpec{NodeName: node}}
@@ -442,7 +442,7 @@ func (g *generator) named(operation admission.Operation, w writable) *oracle.Cas
 	} else {
 		g.write(c, w.object(), w.object)
 	}
-	if c.Name = g.nodeName(); operation == admission.Create && g.in(2) {
+	if c.Name = g.someNode(); operation == admission.Create && g.in(2) {
 		c.Name = ""
 	}
 	return c

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
@@ -25,11 +26,18 @@ type suite struct {
 	// pause is the longest time between two cases.
 	pause    time.Duration
 	variants []variant
-	// denies and changes say what the plugin does.
-	denies, changes bool
 	// gate is a feature gate that is off by default and without which no API server
 	// has all that the plugin looks at; empty for none.
 	gate featuregate.Feature
+	// denies, changes and warns say what the plugin does.
+	denies, changes, warns bool
+	// background says that Kubernetes' plugin has goroutines that stay, so that it
+	// sees the time of the clock.
+	background bool
+	// authorizer is that of the world of the tables; nil for none.
+	authorizer func(t *testing.T) authorizer.Authorizer
+	// message is the Message of all cases.
+	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
@@ -63,7 +71,7 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed)
+		removed, err := oracle.StartRemoved(s.removed, s.name, world)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
@@ -123,17 +131,34 @@ func suites() []suite {
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
+		certificateSubjectRestriction(),
 		defaultIngressClass(),
 		defaultStorageClass(),
 		{name: "DefaultTolerationSeconds", generate: (*generator).pod, variants: tolerationVariants(), changes: true},
+		denyExec("DenyEscalatingExec"),
+		denyExec("DenyExecOnPrivileged"),
 		{name: "DenyServiceExternalIPs", generate: (*generator).service, variants: one, denies: true},
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
 		nodeRestriction(),
+		ownerReferences(),
+		podSecurity(),
+		limitRangerSuite(),
+		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
+		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
+		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		persistentVolumeClaimResize(),
+		{name: "PodNodeSelector", generate: (*generator).selectsNodes, variants: selectorVariants(), denies: true, changes: true},
+		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
+		podTopologyLabelsSuite(),
+		prioritySuite(),
+		runtimeClassSuite(),
+		{name: "ResourceQuota", generate: (*generator).quota, variants: quotaVariants(), denies: true, changes: true, background: true},
 		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
+		taintNodesByCondition(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,13 +34,23 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})
+			in := func(c *tables.Case) (upstream, ours oracle.Implementation) {
+				world := tableWorld(t, c)
+				if s.authorizer != nil {
+					world.Authorizer = s.authorizer(t)
+				}
+				return s.implementations(t, &s.variants[0], world)
+			}
+			sharedUpstream, sharedOurs := in(&tables.Case{})
 			row := tally.Row{Plugin: s.name, Test: "tables in process", Cases: len(cases)}
 			for _, c := range cases {
-				if c.Given != nil || c.Namespace != nil {
-					upstream, ours = s.implementations(t, &s.variants[0], tableWorld(t, &c))
+				upstream, ours := sharedUpstream, sharedOurs
+				if c.Given != nil || c.Namespace != nil || namespaceOf(&c) != home {
+					upstream, ours = in(&c)
 				}
-				if compare(t, tableCase(t, &c), upstream, ours).Difference != "" {
+				request := tableCase(t, &c)
+				request.Message = s.message
+				if compare(t, request, upstream, ours).Difference != "" {
 					row.Different = append(row.Different, c.About)
 				}
 			}
@@ -55,17 +66,27 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
-// home is the namespace of cases.
+// home is the namespace of cases that name none.
 const home = "default"
+
+// namespaceOf returns the namespace of a case.
+func namespaceOf(c *tables.Case) string { return cmp.Or(c.New().GetNamespace(), home) }
 
 // tableWorld makes the world that a case is given.
 func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	t.Helper()
-	world := oracle.World{Objects: []runtime.Object{typed(t, c.NewNamespace(home))}}
+	var world oracle.World
+	if !c.IsMissing() {
+		namespace := typed(t, c.NewNamespace(namespaceOf(c))).(*corev1.Namespace)
+		if c.IsTerminating() {
+			namespace.Status.Phase = corev1.NamespaceTerminating
+		}
+		world.Objects = []runtime.Object{namespace}
+	}
 	for _, object := range c.GivenObjects() {
 		given := typed(t, object)
 		if isNamespaced(object.GetKind()) && object.GetNamespace() == "" {
-			given.(metav1.Object).SetNamespace(home)
+			given.(metav1.Object).SetNamespace(namespaceOf(c))
 		}
 		world.Objects = append(world.Objects, given)
 	}
@@ -85,8 +106,8 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	request := &oracle.Case{
 		About: c.About, Operation: admission.Create, Kind: gvk,
 		Resource: gvk.GroupVersion().WithResource(resourceOf(gvk)), Subresource: c.Subresource,
-		Name: object.GetName(), Namespace: home,
-		Object: typed(t, object), Options: &metav1.CreateOptions{},
+		Name: object.GetName(), Namespace: namespaceOf(c),
+		Object: typed(t, object), Options: &metav1.CreateOptions{}, DryRun: c.DryRun,
 	}
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}
@@ -95,10 +116,13 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 		request.Namespace = object.GetNamespace()
 	}
 	switch gvk.Kind {
-	case "Eviction":
+	case "Binding", "Eviction":
 		request.Resource = pods
 	case "TokenRequest":
 		request.Resource = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+	}
+	if gvk.Kind == "Namespace" {
+		request.Namespace = request.Name
 	}
 	switch old := c.Old(); {
 	case old != nil:
@@ -107,8 +131,17 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 		request.Operation, request.Object, request.OldObject, request.Options =
 			admission.Delete, nil, request.Object, &metav1.DeleteOptions{}
 	case c.Operation == string(admission.Connect):
-		request.Operation, request.Kind, request.Subresource = admission.Connect, gvk.GroupVersion().WithKind("PodAttachOptions"), "attach"
-		request.Object, request.Options = &corev1.PodAttachOptions{Stdout: true}, nil
+		request.Operation, request.Subresource, request.Options = admission.Connect, c.Connection(), nil
+		request.Object = map[string]runtime.Object{
+			"attach":      &corev1.PodAttachOptions{Stdout: true},
+			"exec":        &corev1.PodExecOptions{Stdout: true, Command: []string{"true"}},
+			"portforward": &corev1.PodPortForwardOptions{},
+		}[request.Subresource]
+		kinds, _, err := legacyscheme.Scheme.ObjectKinds(request.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Kind = kinds[0]
 		request.Object.GetObjectKind().SetGroupVersionKind(request.Kind)
 	}
 	return request

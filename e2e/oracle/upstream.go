@@ -4,18 +4,24 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/authorization"
@@ -28,14 +34,19 @@ import (
 )
 
 // upstream is a plugin of the API server that is linked in.
-type upstream struct{ plugin admission.Interface }
+type upstream struct {
+	plugin admission.Interface
+	client kubernetes.Interface
+}
 
 // A World is the cluster that both implementations are asked in.
 type World struct {
 	// Objects are what there is, of the kinds that fastadmit knows, with their
 	// defaults. Each side has its own copies, and may write to them.
 	Objects []runtime.Object
-	// Authorizer says who may do what; nil if everybody may do everything.
+	// Authorizer says who may do what; nil if everybody may do everything. Of a
+	// world with one, fastadmit sees a stand-in for an API server, which has none of
+	// the Objects.
 	Authorizer authorizer.Authorizer
 }
 
@@ -66,6 +77,7 @@ func (w *World) authorize(ctx context.Context, review *authorizationv1.SubjectAc
 func NewUpstream(ctx context.Context, name, config string, world World) (Implementation, error) {
 	plugins := admission.NewPlugins()
 	options.RegisterAllAdmissionPlugins(plugins)
+	server.RegisterAllAdmissionPlugins(plugins) // those of every API server
 	var file io.Reader
 	if config != "" {
 		file = bytes.NewBufferString(config)
@@ -81,20 +93,36 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		return nil, err
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
+		initializer.New(client, nil, informers, world.authorizer(), utilfeature.DefaultFeatureGate,
+			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
 		kubeadmission.NewPluginInitializer(quotas, nil),
-		initializer.New(client, nil, informers, world.authorizer(), utilfeature.DefaultFeatureGate, nil, ctx.Done(), restMapper()),
 	})
 	if err != nil {
 		return nil, err
 	}
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
-	return &upstream{plugin}, nil
+	asked := &upstream{plugin, client}
+	if world.hasQuotas() {
+		if err := awaitClasses(quotas.Evaluators(), &world); err != nil {
+			return nil, err
+		}
+		return &quotaUpstream{upstream: asked, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil
+	}
+	return asked, nil
 }
 
-// restMapper knows all that Kubernetes has.
-func restMapper() meta.RESTMapper {
-	return testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
+func (u *upstream) namespaces() ([]string, error) {
+	list, err := u.client.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
@@ -102,25 +130,49 @@ func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if denial := u.ask(attributes, phase); denial != nil {
-		return Answer{Status: responsewriters.ErrorToAPIStatus(denial)}, nil
+	var answer Answer
+	ctx := audit.WithAuditContext(warning.WithWarningRecorder(context.Background(), (*warnings)(&answer.Warnings)))
+	denial := u.ask(ctx, attributes, phase)
+	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
+		answer.annotate(path.Base(key), value)
+	}
+	if denial != nil {
+		answer.Status = responsewriters.ErrorToAPIStatus(denial)
+		return answer, nil
 	}
 	if phase == handlers.Validate {
-		return Answer{}, nil
+		return answer, nil
 	}
 	versioned, err := admission.NewVersionedAttributes(attributes, r.asKind(), objectInterfaces())
 	if err != nil {
 		return Answer{}, err
 	}
-	object, err := encode(versioned.VersionedObject)
-	return Answer{Object: object}, err
+	answer.Object, err = encode(versioned.VersionedObject)
+	return answer, err
 }
 
-func (u *upstream) ask(attributes admission.Attributes, phase handlers.Phase) error {
+// annotate notes an annotation of the audit log.
+func (a *Answer) annotate(key, value string) {
+	if a.Annotations == nil {
+		a.Annotations = make(map[string]string)
+	}
+	a.Annotations[key] = value
+}
+
+// warnings implements warning.Recorder. The filter of API servers drops those that are
+// there already (k8s.io/apiserver pkg/endpoints/filters/warning.go).
+type warnings []string
+
+func (w *warnings) AddWarning(_, text string) {
+	if !slices.Contains(*w, text) {
+		*w = append(*w, text)
+	}
+}
+
+func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, phase handlers.Phase) error {
 	if !u.plugin.Handles(attributes.GetOperation()) {
 		return nil
 	}
-	ctx := context.Background()
 	if mutator, ok := u.plugin.(admission.MutationInterface); ok && phase == handlers.Mutate {
 		return mutator.Admit(ctx, attributes, objectInterfaces())
 	}

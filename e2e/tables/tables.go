@@ -3,6 +3,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -21,8 +22,11 @@ type Case struct {
 	Namespace *Metadata `json:"namespace,omitempty"`
 	// User is who sends the request; nil for one who may do everything.
 	User *User `json:"user,omitempty"`
+	// DryRun is of a write that nothing is to come of.
+	DryRun bool `json:"dryRun,omitempty"`
 	// Operation is empty for writes, DELETE for the deletion of the object, and
-	// CONNECT for attaching to it.
+	// CONNECT for attaching to it, or for what the subresource says: exec,
+	// portforward.
 	Operation   string         `json:"operation,omitempty"`
 	Subresource string         `json:"subresource,omitempty"`
 	Object      map[string]any `json:"object"`
@@ -39,7 +43,15 @@ type User struct {
 type Metadata struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Phase is Missing for a namespace that does not exist, Terminating for one
+	// that was deleted, and empty for any other.
+	Phase string `json:"phase,omitempty"`
 }
+
+// IsMissing says that the case's namespace does not exist, and IsTerminating that
+// it was deleted.
+func (c *Case) IsMissing() bool     { return c.Namespace != nil && c.Namespace.Phase == "Missing" }
+func (c *Case) IsTerminating() bool { return c.Namespace != nil && c.Namespace.Phase == "Terminating" }
 
 // Read returns the cases in a file.
 func Read(file string) ([]Case, error) {
@@ -73,6 +85,9 @@ func (c *Case) NewNamespace(name string) *unstructured.Unstructured {
 	}
 	return namespace
 }
+
+// Connection returns the subresource that a CONNECT is for.
+func (c *Case) Connection() string { return cmp.Or(c.Subresource, "attach") }
 
 // New returns the object to write, Old the one it replaces, nil if there is
 // none.

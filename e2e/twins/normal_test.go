@@ -3,7 +3,9 @@ package twins
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,11 +42,27 @@ func shown(object *unstructured.Unstructured, err error, generate string) string
 	default:
 		text = "object " + normal(object)
 	}
+	text = withoutVolumeNames(text)
 	if generate != "" {
 		name := regexp.MustCompile(regexp.QuoteMeta(generate) + "[a-z0-9]{5}")
 		text = name.ReplaceAllString(text, generate+"RANDOM")
 	}
 	return text
+}
+
+// volumeName is what ServiceAccount calls a volume.
+var volumeName = regexp.MustCompile(`"kube-api-access-[a-z0-9]{5}"`)
+
+// withoutVolumeNames returns the text with numbers for these names, in the
+// order in which they are there.
+func withoutVolumeNames(text string) string {
+	var names []string
+	return volumeName.ReplaceAllStringFunc(text, func(name string) string {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		return fmt.Sprintf(`"kube-api-access-RANDOM-%d"`, slices.Index(names, name))
+	})
 }
 
 func normal(v any) string {

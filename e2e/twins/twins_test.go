@@ -35,7 +35,8 @@ import (
 // twins are two clusters.
 type twins struct {
 	etcd      *cluster.Etcd
-	admission string // AdmissionConfiguration for either side
+	flags     map[string]string // of all API servers
+	admission string            // AdmissionConfiguration for either side
 	authority *cluster.Authority
 	fastadmit *cluster.Fastadmit
 	// off are both, without any of the plugins: what must be there before a
@@ -55,10 +56,32 @@ var resources = map[string]string{
 	"feature-gates": "PodCertificateRequest=true", "runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true",
 }
 
-const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
-	`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`
+// configurations are those of plugins, on either side.
+var configurations = map[string]string{
+	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
+	"PodNodeSelector": `{"podNodeSelectorPluginConfig":{"clusterDefaultNodeSelector":"infra = false",` +
+		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
+	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
+		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
+	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
+		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
+	"ResourceQuota": `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` +
+		`{"resource":"services","matchContains":["services.loadbalancers"]},` +
+		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}]}`,
+}
 
-func start(t *testing.T) *twins {
+// conditions are those of the plugin's webhook, as its README has them.
+var conditions = map[string][]admissionregistrationv1.MatchCondition{
+	ownersPlugin: {{Name: "owners", Expression: "has(object.metadata) && has(object.metadata.ownerReferences) || " +
+		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
+}
+
+func start(t *testing.T) *twins { return startWith(t, resources) }
+
+// startWith starts twins whose API servers have these flags, too.
+func startWith(t *testing.T, flags map[string]string) *twins {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -67,15 +90,18 @@ func start(t *testing.T) *twins {
 		}
 		return path
 	}
-	admission := write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
-		"plugins: [{name: EventRateLimit, path: %q}]\n", write("events.yaml", eventLimits)))
-	tw := &twins{etcd: cluster.StartEtcd(t), admission: admission, authority: cluster.NewAuthority(t)}
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for name, configuration := range configurations {
+		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
+	}
+	admission := write("admission.yaml", content)
+	tw := &twins{etcd: cluster.StartEtcd(t), flags: flags, admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, p.Name)
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: resources})
-	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: resources})
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: flags})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
@@ -90,7 +116,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 	for i := range on {
 		p := &on[i]
 		names = append(names, p.Name)
-		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Equivalent: true}
+		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Conditions: conditions[p.Name], Equivalent: true}
 		if p.Mutates {
 			hook.URL = tw.fastadmit.URL + "/mutate/" + p.Name
 			mutating = append(mutating, hook)
@@ -100,11 +126,9 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 			validating = append(validating, hook)
 		}
 	}
-	o := cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: maps.Clone(resources)}
-	if on[0].Name == "EventRateLimit" {
-		o.Flags["admission-control-config-file"] = tw.admission
-	}
-	a := tw.etcd.StartAPIServer(t, o)
+	flags := map[string]string{"admission-control-config-file": tw.admission}
+	maps.Copy(flags, tw.flags)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, for if the plugin mutates by denying, a validating marker
 	// is never reached.
@@ -121,13 +145,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
 	var all []admissionregistrationv1.RuleWithOperations
 	for _, r := range of {
-		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
-			APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources,
-		}}
-		for _, operation := range r.Operations {
-			rule.Operations = append(rule.Operations, admissionregistrationv1.OperationType(operation))
-		}
-		all = append(all, rule)
+		all = append(all, r.WithOperations())
 	}
 	return all
 }
@@ -136,6 +154,9 @@ func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
 func TestTwins(t *testing.T) {
 	tw := start(t)
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if p.Name == ownersPlugin {
+			continue // TestOwners
+		}
 		row := tally.Row{Plugin: p.Name, Test: "twins"}
 		if p.LastRelease != "" {
 			row.Skipped = []string{"Kubernetes removed the plugin after " + p.LastRelease}
@@ -165,7 +186,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
-	// A namespace for each case: nobody has to delete anything.
+	// A namespace for each case: nobody has to delete what is in one.
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
@@ -276,8 +297,21 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 		}
 	}
 	for i, s := range tw.off {
-		if err := create(s, c.NewNamespace(c.New().GetNamespace())); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
+		home := c.NewNamespace(c.New().GetNamespace())
+		if !c.IsMissing() {
+			if err := create(s, home); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() { remove(t, s, c.New()) })
+		before := c.Old()
+		if c.Operation != "" {
+			before = c.New()
+		}
+		if before != nil {
+			if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s: %v", c.About, err)
+			}
 		}
 		for _, given := range c.GivenObjects() {
 			if !isNamespaced(given) {
@@ -290,15 +324,10 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
-		before := c.Old()
-		if c.Operation != "" {
-			before = c.New()
-		}
-		if before == nil {
-			continue
-		}
-		if err := createWithStatus(s, before); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatalf("%s: %v", c.About, err)
+		if c.IsTerminating() { // and stays that, for nobody removes its finalizer
+			if err := s.Client.CoreV1().Namespaces().Delete(context.Background(), home.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -315,12 +344,12 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 // create creates a copy of an object that is given, on one side, and notes the UID
 // that it gets.
 func (tw *twins) create(side int, object *unstructured.Unstructured) error {
-	resource, err := tw.off[side].Resource(object)
-	if err != nil {
+	s := tw.off[side]
+	if err := createWithStatus(s, object.DeepCopy()); err != nil || object.GetUID() == "" {
 		return err
 	}
-	created, err := resource.Create(context.Background(), object.DeepCopy(), metav1.CreateOptions{})
-	if err == nil && object.GetUID() != "" {
+	created, err := read(s, object)
+	if err == nil {
 		tw.uids[side][given{created.GetNamespace(), string(object.GetUID())}] = string(created.GetUID())
 	}
 	return err
@@ -357,21 +386,43 @@ func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
 	return &own
 }
 
+// remove deletes what a case wrote if it is there and in no namespace: nodes
+// would get pods of other tests.
+func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
+	t.Helper()
+	found, err := read(s, object)
+	if err != nil || found.GetNamespace() != "" || found.GetKind() == "Namespace" {
+		return
+	}
+	resource, err := s.Resource(object)
+	if err == nil {
+		err = resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // compare sends the case to both and says how they differ.
 func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		as, c := s, cases[i]
+		c, warnings := cases[i], new(warnings)
+		as := s.WithWarnings(t, warnings)
 		if c.User != nil {
-			as = s.As(t, c.User.Username, c.User.Groups)
+			as = as.As(t, c.User.Username, c.User.Groups)
 		}
 		object, err := write(as, c)
-		if results[i] = shown(object, err, c.New().GetGenerateName()); err != nil {
-			continue
+		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
+			object = about
 		}
-		stored, err := read(s, object)
-		results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+		results[i] = strings.Join(*warnings, "\n") + shown(object, err, c.New().GetGenerateName())
+		if err == nil {
+			stored, err := read(s, object)
+			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+		}
+		results[i] += "\n" + home(s, c)
 	}
 	if results[0] == results[1] {
 		return ""
@@ -379,16 +430,27 @@ func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) stri
 	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
 }
 
+// home says what has become of the case's namespace. Who made it is in its
+// managed fields, so it is not compared.
+func home(s *cluster.APIServer, c *tables.Case) string {
+	namespace, err := s.Client.CoreV1().Namespaces().Get(context.Background(), c.New().GetNamespace(), metav1.GetOptions{})
+	if err != nil {
+		return "no namespace: " + err.Error()
+	}
+	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
+}
+
+// warnings implements rest.WarningHandler.
+type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
 // write does what the case says.
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	object, at := c.New(), c.New().DeepCopy()
-	if kind := map[string]string{"Binding": "Pod", "Eviction": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]; kind != "" {
-		at.SetAPIVersion("v1") // which it is a subresource of
-		at.SetKind(kind)
-	}
-	resource, err := s.Resource(at)
+	object := c.New()
+	resource, err := s.Resource(subject(object))
 	if err != nil {
 		return nil, err
 	}
@@ -396,16 +458,33 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	if c.Subresource != "" {
 		subresources = append(subresources, c.Subresource)
 	}
+	var dryRun []string
+	if c.DryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
 	switch {
 	case c.Operation == string(codec.Delete):
-		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		return object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), DryRun: dryRun})
 	case c.Operation == string(codec.Connect):
 		return object, s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(object.GetNamespace()).
-			Name(object.GetName()).SubResource("attach").Param("stdout", "true").Do(ctx).Error()
+			Name(object.GetName()).SubResource(c.Connection()).Param("stdout", "true").Param("command", "true").Do(ctx).Error()
 	case c.Old() != nil:
-		return resource.Update(ctx, object, metav1.UpdateOptions{}, subresources...)
+		return resource.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun}, subresources...)
 	}
-	return resource.Create(ctx, object, metav1.CreateOptions{}, subresources...)
+	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun}, subresources...)
+}
+
+// subject returns what an object is written about: the pod, if it is the eviction
+// or the binding of one, and the service account of a token.
+func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
+	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]
+	if kind == "" {
+		return object
+	}
+	about := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+	about.SetNamespace(object.GetNamespace())
+	about.SetName(object.GetName())
+	return about
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {

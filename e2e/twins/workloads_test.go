@@ -39,14 +39,16 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	for _, s := range tw.off {
-		// Those of other cases would get pods of the DaemonSet.
-		if err := s.Client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range []string{"Namespace " + workloadsHome, "Node node"} {
+		for _, object := range []string{"Namespace " + workloadsHome, "Node node", "ServiceAccount default"} {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 			u.SetName(name)
+			// In place of the list in PodTolerationRestriction's configuration,
+			// which has not what DaemonSets tolerate.
+			u.SetAnnotations(map[string]string{"scheduler.alpha.kubernetes.io/tolerationsWhitelist": "[]"})
+			if isNamespaced(u) {
+				u.SetNamespace(workloadsHome)
+			}
 			if err := create(s, u); err != nil {
 				t.Fatal(err)
 			}

@@ -368,6 +368,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 var fastTiming = timing{
 	quiet:   time.Minute,
 	live:    time.Minute,
+	upgrade: time.Millisecond,
 	backoff: wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 5, Cap: 20 * time.Millisecond},
 }
 

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	Kubeconfig string           // file that says how to reach the API server
 	Dir        string           // folder with .yaml, .yml and .json files, read once
-	Embedded   bool             // the objects of a new cluster, without a cluster; every namespace exists
+	Embedded   bool             // the objects of a new cluster, without a cluster; every namespace exists, with its default ServiceAccount
 	Objects    []runtime.Object // with their defaults, as an API server would return them
 	UserAgent  string           // how the API server's logs name this process; client-go's default if empty
 	Log        *slog.Logger     // may be nil

@@ -14,12 +14,14 @@ import (
 )
 
 func TestRules(t *testing.T) {
-	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Namespaces.Called("create", "get"), SubjectAccessReviews.Called("create")))
+	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Discovered(), Namespaces.Called("create", "get"),
+		Discovered(), SubjectAccessReviews.Called("create")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := `[{"verbs":["get","list","watch","create"],"apiGroups":[""],"resources":["namespaces"]},` +
 		`{"verbs":["update"],"apiGroups":[""],"resources":["resourcequotas/status"]},` +
+		`{"verbs":["get"],"nonResourceURLs":["/api/*","/apis/*"]},` +
 		`{"verbs":["create"],"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews"]}]`; string(rules) != want {
 		t.Errorf("got  %s\nwant %s", rules, want)
 	}
@@ -111,12 +113,17 @@ func BenchmarkCache(b *testing.B) {
 		measure("whole", &whole)
 	}
 	f(Namespaces.Kind, 10_000, func(i int) wired { return wireNamespace(i) })
+	f(ServiceAccounts.Kind, 20_000, func(i int) wired { return wireServiceAccount(i) })
 	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
 	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
 	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
 	f(Pods.Kind, 50_000, func(i int) wired { return wirePod(i) })
 	f(PersistentVolumeClaims.Kind, 10_000, func(i int) wired { return wireClaim(i) })
 	f(PersistentVolumes.Kind, 10_000, func(i int) wired { return wireVolume(i) })
+	f(PriorityClasses.Kind, 1000, func(i int) wired { return wirePriorityClass(i) })
+	f(RuntimeClasses.Kind, 1000, func(i int) wired { return wireRuntimeClass(i) })
+	f(LimitRanges.Kind, 10_000, func(i int) wired { return wireLimitRange(i) })
+	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
 }
 
 // wired is an object as it comes over the wire.
@@ -169,6 +176,18 @@ func wireNamespace(i int) *corev1.Namespace {
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
 	}}
 	return n
+}
+
+// wireServiceAccount returns an account as a chart makes it for a workload with
+// rights in a cloud, two for each namespace.
+func wireServiceAccount(i int) *corev1.ServiceAccount {
+	meta := wireNamespace(i / 2).ObjectMeta
+	meta.Name, meta.Namespace = fmt.Sprintf("account-%d", i%2), meta.Name
+	meta.Annotations["iam.example.com/role"] = fmt.Sprintf("projects/team-%05d/roles/production", i)
+	return &corev1.ServiceAccount{
+		ObjectMeta: meta, Secrets: []corev1.ObjectReference{{Name: "account-token"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}
 }
 
 // wireStorageClass returns a class as a CSI driver's chart makes it.

@@ -24,6 +24,12 @@
 // first, is dropped as it arrives. Objects belong to the cache: they are shared
 // and must not be changed, but may be kept.
 //
+// # What it asks
+//
+// Who may do what (Access) and which resources there are (Discovery), of the API
+// server only. Answers about access are remembered as kube-apiserver remembers
+// those of an authorization webhook.
+//
 // # What it needs
 //
 // A plugin declares its needs: the kinds that it has watched, and the requests

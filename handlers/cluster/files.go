@@ -45,7 +45,9 @@ func (s *State) read() error {
 		err = r.readDir(os.DirFS(dir), ".", func(name string) string { return filepath.Join(dir, name) })
 	case s.options.Embedded:
 		err = r.readDir(embedded, "default", func(name string) string { return path.Join("embedded", name) })
-		s.find(Namespaces.Kind).files.imagined = true
+		s.find(Namespaces.Kind).files.imagined = func(string) bool { return true }
+		// kube-controller-manager makes one in every namespace.
+		s.find(ServiceAccounts.Kind).files.imagined = func(name string) bool { return name == "default" }
 	}
 	for i, object := range s.options.Objects {
 		at := fmt.Sprintf("object %d", i)

@@ -218,6 +218,13 @@ func TestEmbedded(t *testing.T) {
 	if got, err := n.Get(t.Context(), "", "shop"); err != nil || got.Name != "shop" || got.Labels[corev1.LabelMetadataName] != "shop" {
 		t.Errorf("got %v, %v, want each namespace to exist", got, err)
 	}
+	accounts := ServiceAccounts.In(s.View(ServiceAccounts.Watched()))
+	if got, err := accounts.GetLive(t.Context(), "shop", "default"); err != nil || got.Namespace != "shop" || got.Name != "default" {
+		t.Errorf("got %v, %v, want each namespace to have its account", got, err)
+	}
+	if got, err := accounts.GetLive(t.Context(), "shop", "web"); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, %v, want no other account", got, err)
+	}
 }
 
 func TestOptionsAreWrong(t *testing.T) {

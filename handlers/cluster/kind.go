@@ -17,6 +17,10 @@ type Kind struct {
 	resource   string // as in a path of the API
 	namespaced bool
 
+	// newer says that there are API servers, among those that are in use, that do
+	// not have the resource. There are no objects then.
+	newer bool
+
 	// object and list are empty ones. Of what is only created, such as a review,
 	// there are no lists.
 	object, list runtime.Object
@@ -88,12 +92,18 @@ func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(
 func Rules(needs ...Need) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, need := range needs {
+		if need.Kind == discovered {
+			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return r.NonResourceURLs != nil }) {
+				rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: discoveryURLs, Verbs: need.Verbs})
+			}
+			continue
+		}
 		resource := need.resource
 		if need.SubResource != "" {
 			resource += "/" + need.SubResource
 		}
 		i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
-			return r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
+			return r.NonResourceURLs == nil && r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
 		})
 		if i < 0 {
 			i = len(rules)

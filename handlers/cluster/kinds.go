@@ -5,8 +5,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,6 +17,7 @@ import (
 func Kinds() []*Kind {
 	return []*Kind{
 		CSIDrivers.Kind,
+		DeviceClasses.Kind,
 		IngressClasses.Kind,
 		LimitRanges.Kind,
 		Namespaces.Kind,
@@ -23,6 +26,7 @@ func Kinds() []*Kind {
 		PersistentVolumes.Kind,
 		Pods.Kind,
 		PriorityClasses.Kind,
+		ResourceClaims.Kind,
 		ResourceQuotas.Kind,
 		RuntimeClasses.Kind,
 		ServiceAccounts.Kind,
@@ -149,11 +153,45 @@ var LimitRanges = define(Kind{
 	namespaced: true,
 	object:     &corev1.LimitRange{},
 	list:       &corev1.LimitRangeList{},
+	setDefaults: func(object runtime.Object) {
+		for i := range object.(*corev1.LimitRange).Spec.Limits {
+			setDefaultsLimitRangeItem(&object.(*corev1.LimitRange).Spec.Limits[i])
+		}
+	},
 }, func(r *corev1.LimitRange) *corev1.LimitRange {
 	return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
 })
 
-// ResourceQuotas are known by their limits and what is used of them.
+// setDefaultsLimitRangeItem does as k8s.io/kubernetes pkg/apis/core/v1
+// SetDefaults_LimitRangeItem and SetDefaults_ResourceList.
+func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
+	fill := func(into *corev1.ResourceList, from corev1.ResourceList) {
+		if *into == nil {
+			*into = make(corev1.ResourceList)
+		}
+		for name, quantity := range from {
+			if _, ok := (*into)[name]; !ok {
+				(*into)[name] = quantity.DeepCopy()
+			}
+		}
+	}
+	if item.Type == corev1.LimitTypeContainer {
+		fill(&item.Default, item.Max)
+		fill(&item.DefaultRequest, item.Default)
+		fill(&item.DefaultRequest, item.Min)
+	}
+	for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+}
+
+// ResourceQuotas are known whole, but for who wrote which field: whoever writes
+// the status sends the metadata, too, and kube-apiserver takes all of it but the
+// managed fields as what is wanted (k8s.io/kubernetes
+// pkg/registry/core/resourcequota/strategy.go).
 var ResourceQuotas = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ResourceQuota",
@@ -162,11 +200,45 @@ var ResourceQuotas = define(Kind{
 	object:     &corev1.ResourceQuota{},
 	list:       &corev1.ResourceQuotaList{},
 }, func(q *corev1.ResourceQuota) *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta), Spec: q.Spec, Status: q.Status}
+	q.ManagedFields = nil
+	return q
 })
 
-// ServiceAccounts are known by their annotations, the secrets that they name and
-// whether they mount a token.
+// DeviceClasses are known by the extended resources that stand for them.
+var DeviceClasses = define(Kind{
+	version:  resourcev1.SchemeGroupVersion,
+	name:     "DeviceClass",
+	resource: "deviceclasses",
+	newer:    true,
+	object:   &resourcev1.DeviceClass{},
+	list:     &resourcev1.DeviceClassList{},
+}, func(c *resourcev1.DeviceClass) *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{
+		ObjectMeta: trimMeta(&c.ObjectMeta), Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: c.Spec.ExtendedResourceName},
+	}
+})
+
+// ResourceClaims are known by their owners.
+var ResourceClaims = define(Kind{
+	version:    resourcev1.SchemeGroupVersion,
+	name:       "ResourceClaim",
+	resource:   "resourceclaims",
+	namespaced: true,
+	object:     &resourcev1.ResourceClaim{},
+	list:       &resourcev1.ResourceClaimList{},
+}, func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	trimmed := &resourcev1.ResourceClaim{ObjectMeta: trimClass(&c.ObjectMeta)}
+	trimmed.OwnerReferences = c.OwnerReferences
+	return trimmed
+})
+
+// EnforceMountableSecretsAnnotation says whether pods may use only the secrets
+// that their service account names (k8s.io/kubernetes
+// plugin/pkg/admission/serviceaccount).
+const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// ServiceAccounts are known by the secrets that they name, the annotation
+// EnforceMountableSecretsAnnotation and whether they mount a token.
 var ServiceAccounts = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "ServiceAccount",
@@ -175,13 +247,17 @@ var ServiceAccounts = define(Kind{
 	object:     &corev1.ServiceAccount{},
 	list:       &corev1.ServiceAccountList{},
 }, func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		ObjectMeta: trimAnnotated(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
+	trimmed := &corev1.ServiceAccount{
+		ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
 		AutomountServiceAccountToken: a.AutomountServiceAccountToken,
 	}
+	if value, ok := a.Annotations[EnforceMountableSecretsAnnotation]; ok {
+		trimmed.Annotations = map[string]string{EnforceMountableSecretsAnnotation: value}
+	}
+	return trimmed
 })
 
-// Nodes are known by their UID.
+// Nodes are known by their labels.
 var Nodes = define(Kind{
 	version:  corev1.SchemeGroupVersion,
 	name:     "Node",
@@ -189,7 +265,9 @@ var Nodes = define(Kind{
 	object:   &corev1.Node{},
 	list:     &corev1.NodeList{},
 }, func(n *corev1.Node) *corev1.Node {
-	return &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
+	trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
+	trimmed.Labels = n.Labels
+	return trimmed
 })
 
 // Pods are known by the node that they are on, their service account, whether

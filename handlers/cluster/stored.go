@@ -18,7 +18,7 @@ import (
 // store with all their fields, and takes writes as an API server does.
 type stored struct {
 	store    *store
-	imagined bool // every name is that of an object
+	imagined func(name string) bool // which names are those of objects that nobody wrote; nil for none
 
 	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) // nil if nobody can
 
@@ -53,12 +53,15 @@ func (s *stored) get(namespace, name string) (runtime.Object, error) {
 	if object := s.objects[cache.NewObjectName(namespace, name)]; object != nil {
 		return object, nil
 	}
-	if !s.imagined {
+	if s.imagined == nil || !s.imagined(name) {
 		return nil, apierrors.NewNotFound(s.store.kind.Resource(), name)
 	}
 	object := s.store.kind.object.DeepCopyObject().(Object)
+	object.SetNamespace(namespace)
 	object.SetName(name)
-	s.store.kind.setDefaults(object)
+	if s.store.kind.setDefaults != nil {
+		s.store.kind.setDefaults(object)
+	}
 	return object, nil
 }
 

@@ -48,11 +48,16 @@ type timing struct {
 	// API server is back, and an attempt of each kind each ten seconds is nothing
 	// to it.
 	backoff wait.Backoff
+
+	// upgrade is how often an API server is asked whether it has a resource now:
+	// it has to be a newer one.
+	upgrade time.Duration
 }
 
 var defaultTiming = timing{
 	quiet:   3 * time.Minute,
 	live:    5 * time.Second,
+	upgrade: time.Minute,
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }
 
@@ -115,11 +120,36 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 // follow keeps the store as the API server says, until ctx ends. client-go logs
 // nothing here: faults are noted where they happen.
 func (s *store) follow(ctx context.Context) {
+	if s.kind.newer && !s.awaitResource(ctx) {
+		return
+	}
 	silent := logr.Discard()
 	calls := &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
 	cache.NewReflectorWithOptions(calls, s.kind.object, s, cache.ReflectorOptions{
 		Name: s.kind.String(), Logger: &silent, Backoff: &s.timing.backoff,
 	}).RunWithContext(klog.NewContext(ctx, silent))
+}
+
+// awaitResource waits until the API server has the resource, or fails in another
+// way than by not having it; false if ctx ends before. Until then, there is
+// nothing of the kind.
+func (s *store) awaitResource(ctx context.Context) bool {
+	for {
+		asking, cancel := context.WithTimeout(ctx, s.timing.live)
+		err := s.client.Get().Resource(s.kind.resource).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(asking).Error()
+		cancel()
+		if !apierrors.IsNotFound(err) {
+			return ctx.Err() == nil
+		}
+		if err := s.Replace(nil, ""); err != nil {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(s.timing.upgrade):
+		}
+	}
 }
 
 var (

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -331,6 +332,48 @@ func TestNobodyListens(t *testing.T) {
 	eventually(t, "the reason is told", func() bool { return strings.Contains(s.Ready().Error(), "connection refused") })
 	a.start()
 	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
+}
+
+// TestNewerKind is about an API server that does not have the resource, and then
+// does.
+func TestNewerKind(t *testing.T) {
+	a := newAPIServer(t)
+	var upgraded atomic.Bool
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path != "/apis/resource.k8s.io/v1/deviceclasses":
+			return false
+		case !upgraded.Load():
+			http.Error(w, "404 page not found", http.StatusNotFound) // as kube-apiserver says it of a group
+		case r.URL.Query().Get("sendInitialEvents") == "true":
+			a.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
+		case isWatch(r):
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"DeviceClassList","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"gpu"}}]}`)
+		}
+		return true
+	})
+	s := a.newState(Options{})
+	if err := s.Follow(t.Context(), DeviceClasses.Called("get")); err != nil {
+		t.Fatal(err)
+	}
+	s.find(DeviceClasses.Kind).timing = fastTiming
+	if err := s.Follow(t.Context(), DeviceClasses.Watched()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
+	classes := DeviceClasses.In(s.View(DeviceClasses.Watched()))
+	if got := classes.List(""); len(got) != 0 {
+		t.Errorf("got %v, want none", got)
+	}
+	if got := s.find(DeviceClasses.Kind).faults.Get(); got != 0 {
+		t.Errorf("got %d failures, want none: the API server is well", got)
+	}
+	upgraded.Store(true)
+	eventually(t, "the object is known", func() bool { return len(classes.List("")) == 1 })
 }
 
 // TestQuietWatch has a watch hang, as one through a proxy can, after the kind

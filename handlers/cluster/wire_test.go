@@ -4,95 +4,68 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// wireNode returns a node as a cloud's has it, with forty images.
-func wireNode(i int) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: wireMeta("", wireNodeName(i))}
-	for label := range 20 {
-		node.Labels[fmt.Sprintf("node.example.com/label-%d", label)] = "value"
+func wirePriorityClass(i int) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{
+		ObjectMeta: wireMeta("", fmt.Sprintf("priority-%03d", i)), Value: int32(i), PreemptionPolicy: new(corev1.PreemptNever),
+		Description: "This priority class is for pods that may be preempted by most others, and for no others.",
 	}
-	for image := range 40 {
-		name := fmt.Sprintf("registry.example.com/team/image-%d", image)
-		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{name + ":v1", name + "@sha256:0123456789abcdef"}})
+}
+
+func wireRuntimeClass(i int) *nodev1.RuntimeClass {
+	return &nodev1.RuntimeClass{
+		ObjectMeta: wireMeta("", fmt.Sprintf("sandbox-%03d", i)), Handler: "runsc", Overhead: &nodev1.Overhead{PodFixed: wireList("250m", "128Mi")},
+		Scheduling: &nodev1.Scheduling{
+			NodeSelector: map[string]string{"example.com/runtime": "sandbox"},
+			Tolerations:  []corev1.Toleration{{Key: "example.com/runtime", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}
+}
+
+// wireLimitRange returns one with defaults and two limits.
+func wireLimitRange(i int) *corev1.LimitRange {
+	limits := &corev1.LimitRange{
+		ObjectMeta: wireMeta(fmt.Sprintf("team-%05d-production", i), "limits"),
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+			{Type: corev1.LimitTypeContainer, Default: wireList("500m", "512Mi"), DefaultRequest: wireList("100m", "128Mi"), Max: wireList("4", "8Gi")},
+			{Type: corev1.LimitTypePod, Max: wireList("16", "32Gi")},
+		}},
+	}
+	LimitRanges.setDefaults(limits)
+	return limits
+}
+
+// wireMeta is what kubectl apply makes.
+func wireMeta(namespace, name string) metav1.ObjectMeta {
+	meta := wireNamespace(0).ObjectMeta
+	meta.Namespace, meta.Name = namespace, name
+	return meta
+}
+
+func wireList(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// wireNode returns a node as clouds make them, with labels and images.
+func wireNode(i int) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: wireMeta("", fmt.Sprintf("ip-10-%d-%d-17.eu-central-1.compute.internal", i/250, i%250))}
+	node.Labels = map[string]string{
+		"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/instance-type": "m6i.4xlarge",
+		"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "m6i.4xlarge",
+		"kubernetes.io/hostname":      node.Name,
+		"topology.kubernetes.io/zone": "eu-central-1a", "topology.kubernetes.io/region": "eu-central-1",
+		"failure-domain.beta.kubernetes.io/zone": "eu-central-1a", "failure-domain.beta.kubernetes.io/region": "eu-central-1",
+		"example.com/pool": "general", "example.com/image": "2026.11",
+	}
+	for j := range 50 {
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
+			Names: []string{fmt.Sprintf("registry.example.com/team/service-%d:v1.2.3", j)}, SizeBytes: 1 << 20,
+		})
 	}
 	return node
-}
-
-// wirePod returns a pod as a Deployment makes it, with the volume that the admission
-// plugin ServiceAccount adds. One in ten has a claim, too.
-func wirePod(i int) *corev1.Pod {
-	container := corev1.Container{
-		Name: "server", Image: "registry.example.com/team/server:v1.2.3",
-		VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-abcde", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
-	}
-	for variable := range 20 {
-		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", variable), Value: "some value or other"})
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: wireMeta(fmt.Sprintf("team-%d", i/20), fmt.Sprintf("server-%d-abcde", i)),
-		Spec: corev1.PodSpec{
-			NodeName:           wireNodeName(i / 10),
-			ServiceAccountName: "server", DeprecatedServiceAccount: "server",
-			Containers: []corev1.Container{container, container},
-			Volumes: []corev1.Volume{
-				{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-					Sources: []corev1.VolumeProjection{
-						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
-						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-					},
-				}}},
-				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			},
-		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
-	}
-	if i%10 == 0 {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprintf("data-server-%d", i)},
-		}})
-	}
-	return pod
-}
-
-func wireNodeName(i int) string {
-	return fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i>>16, i>>8&255, i&255)
-}
-
-func wireClaim(i int) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: wireMeta(fmt.Sprintf("team-%d", i/2), fmt.Sprintf("data-server-%d", i)),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: wireVolumeName(i), StorageClassName: new("gold"),
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
-		},
-	}
-}
-
-func wireVolume(i int) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: wireMeta("", wireVolumeName(i)), Spec: corev1.PersistentVolumeSpec{
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: "ebs.csi.aws.com", VolumeHandle: fmt.Sprintf("vol-%017x", i), FSType: "ext4",
-			VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-8081-ebs.csi.aws.com"},
-		}},
-		ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "team", Name: "data", UID: "0b6f0c63-0d5c-4a2c-8a3b-000000000000"},
-	}}
-}
-
-func wireVolumeName(i int) string { return fmt.Sprintf("pvc-0b6f0c63-0d5c-4a2c-8a3b-%012x", i) }
-
-// wireMeta returns metadata as those of a workload's objects are.
-func wireMeta(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: types.UID("5a1c9a3e-6f1a-4a53-9c3f-000000000000"), ResourceVersion: "123456789",
-		Labels:      map[string]string{"app.kubernetes.io/name": "server", "pod-template-hash": "5d4f8c7b9"},
-		Annotations: map[string]string{"example.com/checksum": "0123456789abcdef0123456789abcdef"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1500)},
-		}},
-	}
 }

@@ -1,14 +1,11 @@
 package eventratelimit
 
 import (
-	"fmt"
 	"slices"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -48,47 +45,16 @@ const (
 var limitTypes = []limitType{serverLimit, namespaceLimit, userLimit, sourceAndObjectLimit}
 
 // loadConfiguration reads a configuration file, nil for none. The error joins
-// everything that is wrong. Unlike upstream it refuses fields that it does not
-// know: what an operator misspelled would limit nothing.
+// everything that is wrong.
 func loadConfiguration(content []byte) (*configuration, error) {
 	c := new(configuration)
 	if content == nil {
 		return c, c.validate().ToAggregate()
 	}
-	unknown, err := c.decode(content)
-	if err != nil {
-		return nil, fmt.Errorf("cannot decode configuration: %w", err)
-	}
-	errs := c.validateType()
-	errs = append(errs, c.validate()...)
-	if aggregate := errs.ToAggregate(); aggregate != nil {
-		unknown = append(unknown, aggregate.Errors()...)
-	}
-	if err := utilerrors.NewAggregate(unknown); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// decode reads YAML, or JSON that begins with a brace, as Kubernetes tells
-// them apart. Unknown are the fields that it does not know or met twice.
-func (c *configuration) decode(content []byte) (unknown []error, err error) {
-	if !utilyaml.IsJSONBuffer(content) {
-		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
-			return nil, err
-		}
-	}
-	return json.UnmarshalStrict(content, c)
-}
-
-func (c *configuration) validateType() (errs field.ErrorList) {
-	if c.APIVersion != configAPIVersion {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{configAPIVersion}))
-	}
-	if c.Kind != configKind {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{configKind}))
-	}
-	return errs
+	return c, handlers.DecodeConfig(content, c, func() field.ErrorList {
+		errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+		return append(errs, c.validate()...)
+	})
 }
 
 // validate checks what upstream's apis/eventratelimit/validation does, in its

@@ -25,7 +25,7 @@ import (
 
 // What the user is told, as in-tree.
 var (
-	errNotBound = errors.New("Only bound persistent volume claims can be expanded") //nolint:staticcheck // in-tree's spelling
+	errNotBound = errors.New("Only bound persistent volume claims can be expanded")
 	errClass    = errors.New("only dynamically provisioned pvc can be resized and " +
 		"the storageclass that provisions the pvc must support resize")
 )

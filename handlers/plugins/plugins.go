@@ -6,17 +6,34 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
 	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyescalatingexec"
+	"github.com/fastadmit/fastadmit/handlers/denyexeconprivileged"
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
+	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
+	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
 	"github.com/fastadmit/fastadmit/handlers/noderestriction"
+	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podsecurity"
+	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
+	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
+	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/resourcequota"
+	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
 	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
+	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -37,17 +54,34 @@ func InTree(options Options) []handlers.Plugin {
 	return []handlers.Plugin{
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),
+		namespaceautoprovision.Plugin(),
+		namespacelifecycle.Plugin(),
+		namespaceexists.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
 		noderestriction.Plugin(),
+		limitranger.Plugin(),
+		serviceaccount.Plugin(),
+		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
+		podsecurity.Plugin(),
+		podnodeselector.Plugin(),
+		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),
+		podtolerationrestriction.Plugin(),
+		denyescalatingexec.Plugin(),
+		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		ownerreferencespermissionenforcement.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
+		runtimeclass.Plugin(),
+		certificatesubjectrestriction.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
+		podtopologylabels.Plugin(),
+		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/corpus"
 )
 
 // The contenders that have a part of their own.
@@ -66,6 +67,12 @@ func NewArena(ctx context.Context, dir string) (*Arena, error) {
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("cannot build the contenders: %w", err)
 	}
+	if err := os.Mkdir(a.clusterDir(), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(a.clusterDir(), "cluster.yaml"), corpus.Cluster, 0o600); err != nil {
+		return nil, err
+	}
 	roots, err := writeCertificates(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
@@ -77,6 +84,9 @@ func NewArena(ctx context.Context, dir string) (*Arena, error) {
 	a.CPUs = a.cpus.String()
 	return a, nil
 }
+
+// clusterDir is where fastadmit finds the cluster of the work "ten".
+func (a *Arena) clusterDir() string { return filepath.Join(a.dir, "cluster") }
 
 // Settings are how a contender is started apart from its work.
 type Settings struct {
@@ -110,7 +120,7 @@ func (a *Arena) Start(c Contender, w *Work, settings Settings, answer []byte) (*
 	switch c.Name {
 	case Ours:
 		args = append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--profiling", "--enable-admission-plugins=" + strings.Join(w.Plugins, ",")}, args...)
+			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--enable-admission-plugins=" + strings.Join(w.Plugins, ",")}, args...)
 		path = w.Path
 	case Floor:
 		file := filepath.Join(a.dir, w.Name+".answer")

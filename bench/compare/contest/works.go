@@ -42,8 +42,8 @@ var (
 	validating = []string{"PrivilegedContainers"}
 	mutating   = []string{"AlwaysPullImages"}
 	ten        = []string{
-		"AlwaysPullImages", "DefaultTolerationSeconds", "ExtendedResourceToleration", "SeccompProfile", "ServiceAccountToken",
-		"NodeSystem", "CostCenter", "RegistryMirror", "PrivilegeEscalation", "GracePeriod",
+		"NamespaceAutoProvision", "NamespaceLifecycle", "AlwaysPullImages", "LimitRanger", "ServiceAccount", "PodNodeSelector",
+		"Priority", "DefaultTolerationSeconds", "PodTolerationRestriction", "RuntimeClass",
 	}
 )
 
@@ -73,15 +73,11 @@ func Works() ([]*Work, error) {
 			Name: "mutate", About: "AlwaysPullImages, with a patch of three operations", Serves: "mutate",
 			Plugins: mutating, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + "]",
 		}, {
-			Name: "ten", About: "ten plugins that mutate, with a patch of ten operations", Serves: "ten",
+			Name: "ten", About: "ten plugins that mutate, eight of which look at the cluster, with a patch of six operations", Serves: "ten",
 			Plugins: ten, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + `,
-				{"op":"add","path":"/spec/securityContext/seccompProfile","value":{"type":"RuntimeDefault"}},
-				{"op":"add","path":"/spec/automountServiceAccountToken","value":false},
-				{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}},
-				{"op":"add","path":"/metadata/labels/cost-center","value":"unknown"},
-				{"op":"replace","path":"/spec/containers/1/image","value":"mirror.example.com/library/envoy@sha256:beb6bd6a68f114c1dc2ea4b28db81bdf91de202a9014972bec5e4d9171d90ed0"},
-				{"op":"add","path":"/spec/initContainers/0/securityContext","value":{"allowPrivilegeEscalation":false}},
-				{"op":"add","path":"/spec/containers/1/securityContext","value":{"allowPrivilegeEscalation":false}}]`,
+				{"op":"add","path":"/spec/nodeSelector","value":{"pool":"general"}},
+				{"op":"add","path":"/spec/tolerations/-","value":{"key":"tenant","operator":"Equal","value":"shop","effect":"NoSchedule"}},
+				{"op":"add","path":"/spec/tolerations/-","value":{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"}}]`,
 		}, {
 			Name: "update", About: "AlwaysPullImages on an UPDATE with a new image, two objects of 1 MiB", Serves: "mutate",
 			Plugins: mutating, Path: "/mutate", Review: update, Patch: "[" + pullAlways + "]",

@@ -5,28 +5,33 @@ package typed
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Mutators returns what mutates Pods in the work, in its order. Old is nil but
-// in an update.
-func Mutators(work string) []func(pod, old *corev1.Pod) {
-	only := func(mutate func(*corev1.Pod)) func(pod, old *corev1.Pod) {
-		return func(pod, _ *corev1.Pod) { mutate(pod) }
+// A Mutator changes a Pod. Old is nil but in an update. The error denies it.
+type Mutator func(pod, old *corev1.Pod) error
+
+// Mutators returns what mutates Pods in the work, in its order.
+func Mutators(work string) ([]Mutator, error) {
+	if work == "mutate" {
+		return []Mutator{alwaysPullImages}, nil
 	}
-	switch work {
-	case "mutate":
-		return []func(pod, old *corev1.Pod){alwaysPullImages}
-	case "ten":
-		return []func(pod, old *corev1.Pod){
-			alwaysPullImages, only(defaultTolerationSeconds), only(extendedResourceToleration), only(seccompProfile),
-			only(serviceAccountToken), only(nodeSystem), only(costCenter), only(registryMirror), only(privilegeEscalation),
-			only(gracePeriod),
-		}
+	if work != "ten" {
+		return nil, nil
 	}
-	return nil
+	c, err := NewCluster()
+	if err != nil {
+		return nil, err
+	}
+	only := func(mutate func(pod *corev1.Pod) error) Mutator {
+		return func(pod, _ *corev1.Pod) error { return mutate(pod) }
+	}
+	return []Mutator{
+		only(c.namespaceAutoProvision), only(c.namespaceLifecycle), alwaysPullImages, only(c.limitRanger),
+		only(c.serviceAccount), only(c.podNodeSelector), only(c.priority), only(defaultTolerationSeconds),
+		only(c.podTolerationRestriction), only(c.runtimeClass),
+	}, nil
 }
 
 // ValidatePrivileged denies privileged containers.
@@ -42,9 +47,9 @@ func ValidatePrivileged(pod *corev1.Pod) error {
 
 // alwaysPullImages is kube-apiserver's plugin (k8s.io/kubernetes
 // plugin/pkg/admission/alwayspullimages).
-func alwaysPullImages(pod, old *corev1.Pod) {
+func alwaysPullImages(pod, old *corev1.Pod) error {
 	if old != nil && !hasNewImage(pod, old) {
-		return
+		return nil
 	}
 	eachContainer(pod, func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways })
 	for i := range pod.Spec.Volumes {
@@ -52,6 +57,7 @@ func alwaysPullImages(pod, old *corev1.Pod) {
 			image.PullPolicy = corev1.PullAlways
 		}
 	}
+	return nil
 }
 
 func hasNewImage(pod, old *corev1.Pod) bool {
@@ -78,7 +84,7 @@ func eachContainer(pod *corev1.Pod, visit func(*corev1.Container)) {
 
 // defaultTolerationSeconds is kube-apiserver's plugin (k8s.io/kubernetes
 // plugin/pkg/admission/defaulttolerationseconds).
-func defaultTolerationSeconds(pod *corev1.Pod) {
+func defaultTolerationSeconds(pod *corev1.Pod) error {
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		tolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 			return (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
@@ -89,82 +95,5 @@ func defaultTolerationSeconds(pod *corev1.Pod) {
 			})
 		}
 	}
-}
-
-// extendedResourceToleration is kube-apiserver's plugin (k8s.io/kubernetes
-// plugin/pkg/admission/extendedresourcetoleration), for Pods whose tolerations
-// are not for the resources already.
-func extendedResourceToleration(pod *corev1.Pod) {
-	requested := make(map[string]bool)
-	eachContainer(pod, func(c *corev1.Container) {
-		for name := range c.Resources.Requests {
-			if domain, _, found := strings.Cut(string(name), "/"); found && !strings.HasSuffix(domain, "kubernetes.io") {
-				requested[string(name)] = true
-			}
-		}
-	})
-	for name := range requested {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-			Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-		})
-	}
-}
-
-func seccompProfile(pod *corev1.Pod) {
-	if pod.Spec.SecurityContext == nil {
-		pod.Spec.SecurityContext = new(corev1.PodSecurityContext)
-	}
-	if pod.Spec.SecurityContext.SeccompProfile == nil {
-		pod.Spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-	}
-}
-
-func serviceAccountToken(pod *corev1.Pod) {
-	if pod.Spec.AutomountServiceAccountToken == nil {
-		pod.Spec.AutomountServiceAccountToken = new(false)
-	}
-}
-
-func nodeSystem(pod *corev1.Pod) {
-	if _, found := pod.Spec.NodeSelector[corev1.LabelOSStable]; !found {
-		if pod.Spec.NodeSelector == nil {
-			pod.Spec.NodeSelector = make(map[string]string)
-		}
-		pod.Spec.NodeSelector[corev1.LabelOSStable] = "linux"
-	}
-}
-
-func costCenter(pod *corev1.Pod) {
-	if _, found := pod.Labels["cost-center"]; !found {
-		if pod.Labels == nil {
-			pod.Labels = make(map[string]string)
-		}
-		pod.Labels["cost-center"] = "unknown"
-	}
-}
-
-func registryMirror(pod *corev1.Pod) {
-	eachContainer(pod, func(c *corev1.Container) {
-		if image, found := strings.CutPrefix(c.Image, "docker.io/"); found {
-			c.Image = "mirror.example.com/" + image
-		}
-	})
-}
-
-func privilegeEscalation(pod *corev1.Pod) {
-	eachContainer(pod, func(c *corev1.Container) {
-		if c.SecurityContext == nil {
-			c.SecurityContext = new(corev1.SecurityContext)
-		}
-		if c.SecurityContext.AllowPrivilegeEscalation == nil {
-			c.SecurityContext.AllowPrivilegeEscalation = new(false)
-		}
-	})
-}
-
-func gracePeriod(pod *corev1.Pod) {
-	const secondsMax = 300
-	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil && *seconds > secondsMax {
-		pod.Spec.TerminationGracePeriodSeconds = new(int64(secondsMax))
-	}
+	return nil
 }

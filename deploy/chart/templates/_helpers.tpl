@@ -61,9 +61,31 @@ all without asking. */ -}}
 {{- end -}}
 {{- end }}
 
+{{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. What plugins
+declare is in files/plugins.yaml. */ -}}
+{{- define "fastadmit.clusterRules" -}}
+{{- $table := .Files.Get "files/plugins.yaml" | fromYaml -}}
+{{- $needs := list -}}
+{{- if include "fastadmit.needsNamespaces" . -}}
+{{- $needs = list (dict "apiGroups" (list "") "resources" (list "namespaces") "verbs" (list "get" "list" "watch")) -}}
+{{- end -}}
+{{- range $name, $settings := .Values.plugins -}}
+{{- $needs = concat $needs ((get $table $name | default dict).cluster | default list) -}}
+{{- end -}}
+{{- $rules := dict -}}
+{{- range $needs -}}
+{{- $key := printf "%s %s" (first (.resources | default .nonResourceURLs)) (first (.apiGroups | default (list ""))) -}}
+{{- $known := get $rules $key | default dict -}}
+{{- $_ := set $rules $key (set (deepCopy .) "verbs" (concat ($known.verbs | default list) .verbs | uniq)) -}}
+{{- end -}}
+{{- range $key := keys $rules | sortAlpha }}
+{{ list (get $rules $key) | toYaml }}
+{{- end -}}
+{{- end }}
+
 {{- /* "true" if fastadmit speaks with the API server. */ -}}
 {{- define "fastadmit.needsAPI" -}}
-{{- if or (eq .Values.certificates.mode "managed") (include "fastadmit.needsNamespaces" .) }}true{{ end -}}
+{{- if or (eq .Values.certificates.mode "managed") (include "fastadmit.clusterRules" .) }}true{{ end -}}
 {{- end }}
 
 {{- /* What is the same for all webhooks: registration in the configuration file. */ -}}

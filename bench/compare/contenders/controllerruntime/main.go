@@ -22,13 +22,17 @@ import (
 func main() {
 	ctrllog.SetLogger(logr.Discard())
 	o := serving.Flags()
+	mutators, err := typed.Mutators(o.Work)
+	if err != nil {
+		log.Fatal(err)
+	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		log.Fatal(err)
 	}
 	decoder := admission.NewDecoder(scheme)
 	hook := &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
-		return review(decoder, request, o.Work)
+		return review(decoder, request, mutators)
 	})}
 	// Its own server has no port of the system's choice. This is the handler
 	// that it would serve, metrics included.
@@ -39,12 +43,12 @@ func main() {
 	o.HTTP(handler)
 }
 
-func review(decoder admission.Decoder, request admission.Request, work string) admission.Response {
+func review(decoder admission.Decoder, request admission.Request, mutators []typed.Mutator) admission.Response {
 	var pod corev1.Pod
 	if err := decoder.Decode(request, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if work == "validate" {
+	if mutators == nil {
 		if err := typed.ValidatePrivileged(&pod); err != nil {
 			return admission.Denied(err.Error())
 		}
@@ -57,8 +61,10 @@ func review(decoder admission.Decoder, request admission.Request, work string) a
 			return admission.Errored(http.StatusBadRequest, err)
 		}
 	}
-	for _, mutate := range typed.Mutators(work) {
-		mutate(&pod, old)
+	for _, mutate := range mutators {
+		if err := mutate(&pod, old); err != nil {
+			return admission.Denied(err.Error())
+		}
 	}
 	mutated, err := json.Marshal(&pod)
 	if err != nil {

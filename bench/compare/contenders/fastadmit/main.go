@@ -1,5 +1,5 @@
 // Command fastadmit is the contender that the others are compared with: the
-// command of fastadmit, with the plugins that its table does not have.
+// command of fastadmit, with the plugin that its table does not have.
 package main
 
 import (
@@ -9,9 +9,5 @@ import (
 )
 
 func main() {
-	var options []app.Option
-	for _, plugin := range plugins() {
-		options = append(options, app.WithPlugin(plugin))
-	}
-	os.Exit(app.Execute(app.NewCommand(options...)))
+	os.Exit(app.Execute(app.NewCommand(app.WithPlugin(privilegedContainers()))))
 }

@@ -6,20 +6,29 @@ package main
 import (
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"log"
-	"strings"
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fastjson"
 	"github.com/wI2L/jsondiff"
 
 	"github.com/fastadmit/fastadmit/bench/compare/serving"
+	"github.com/fastadmit/fastadmit/bench/compare/typed"
 )
 
-var parsers fastjson.ParserPool
+var (
+	parsers fastjson.ParserPool
+	cluster *inCluster // of the work "ten"
+)
 
 func main() {
 	o := serving.Flags()
+	known, err := typed.NewCluster()
+	if err != nil {
+		log.Fatal(err)
+	}
+	cluster = &inCluster{known}
 	server := &fasthttp.Server{
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			answer, err := review(ctx.PostBody(), o.Work)
@@ -72,7 +81,10 @@ func mutate(work string, pod, request *fastjson.Value, answer *response) error {
 		alwaysPullImages(pod)
 	}
 	if work == "ten" {
-		mutateMore(pod)
+		if err := cluster.mutate(pod); err != nil {
+			answer.Allowed, answer.Status = false, json.RawMessage(fmt.Sprintf(`{"code":403,"message":%q}`, err))
+			return nil
+		}
 	}
 	operations, err := jsondiff.CompareJSON(before, pod.MarshalTo(nil))
 	if err != nil || len(operations) == 0 {
@@ -122,61 +134,5 @@ func alwaysPullImages(pod *fastjson.Value) {
 		if image := volume.Get("image"); image != nil {
 			image.Set("pullPolicy", fastjson.MustParse(`"Always"`))
 		}
-	}
-}
-
-// ensure returns the member of an object, which it makes if it is missing.
-func ensure(v *fastjson.Value, name, empty string) *fastjson.Value {
-	if !v.Exists(name) {
-		v.Set(name, fastjson.MustParse(empty))
-	}
-	return v.Get(name)
-}
-
-// mutateMore does what package typed does behind AlwaysPullImages.
-func mutateMore(pod *fastjson.Value) {
-	spec := pod.Get("spec")
-	tolerate(pod)
-	ensure(ensure(spec, "securityContext", "{}"), "seccompProfile", `{"type":"RuntimeDefault"}`)
-	ensure(spec, "automountServiceAccountToken", "false")
-	ensure(ensure(spec, "nodeSelector", "{}"), "kubernetes.io/os", `"linux"`)
-	ensure(ensure(pod.Get("metadata"), "labels", "{}"), "cost-center", `"unknown"`)
-	for _, c := range containers(pod) {
-		if image, found := strings.CutPrefix(string(c.GetStringBytes("image")), "docker.io/"); found {
-			c.Set("image", new(fastjson.Arena).NewString("mirror.example.com/"+image))
-		}
-		ensure(ensure(c, "securityContext", "{}"), "allowPrivilegeEscalation", "false")
-	}
-	if spec.GetInt("terminationGracePeriodSeconds") > 300 {
-		spec.Set("terminationGracePeriodSeconds", fastjson.MustParse("300"))
-	}
-}
-
-// tolerate is DefaultTolerationSeconds and ExtendedResourceToleration.
-func tolerate(pod *fastjson.Value) {
-	spec := pod.Get("spec")
-	var missing []string
-	for _, taint := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
-		tolerated := false
-		for _, has := range spec.GetArray("tolerations") {
-			key, effect := string(has.GetStringBytes("key")), string(has.GetStringBytes("effect"))
-			tolerated = tolerated || (key == taint || key == "") && (effect == "NoExecute" || effect == "")
-		}
-		if !tolerated {
-			missing = append(missing, `{"key":"`+taint+`","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}`)
-		}
-	}
-	seen := make(map[string]bool)
-	for _, c := range containers(pod) {
-		c.GetObject("resources", "requests").Visit(func(name []byte, _ *fastjson.Value) { seen[string(name)] = true })
-	}
-	for name := range seen {
-		if domain, _, found := strings.Cut(name, "/"); found && !strings.HasSuffix(domain, "kubernetes.io") {
-			missing = append(missing, `{"key":"`+name+`","operator":"Exists","effect":"NoSchedule"}`)
-		}
-	}
-	for _, toleration := range missing {
-		list := ensure(spec, "tolerations", "[]")
-		list.SetArrayItem(len(list.GetArray()), fastjson.MustParse(toleration))
 	}
 }

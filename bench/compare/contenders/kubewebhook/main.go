@@ -39,7 +39,10 @@ func newWebhook(work string) (webhook.Webhook, error) {
 			ID: work, Obj: new(corev1.Pod), Validator: validating.ValidatorFunc(validate),
 		})
 	}
-	mutators := typed.Mutators(work)
+	mutators, err := typed.Mutators(work)
+	if err != nil {
+		return nil, err
+	}
 	mutate := func(_ context.Context, review *model.AdmissionReview, object metav1.Object) (*mutating.MutatorResult, error) {
 		var old *corev1.Pod
 		if review.Operation == model.OperationUpdate { // it decodes the new object only
@@ -49,7 +52,9 @@ func newWebhook(work string) (webhook.Webhook, error) {
 			}
 		}
 		for _, mutate := range mutators {
-			mutate(object.(*corev1.Pod), old)
+			if err := mutate(object.(*corev1.Pod), old); err != nil {
+				return nil, err
+			}
 		}
 		return &mutating.MutatorResult{}, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -20,8 +21,12 @@ import (
 
 func main() {
 	o := serving.Flags()
+	mutators, err := typed.Mutators(o.Work)
+	if err != nil {
+		log.Fatal(err)
+	}
 	o.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := review(r.Body, o.Work)
+		answer, err := review(r.Body, mutators)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -31,7 +36,7 @@ func main() {
 	}))
 }
 
-func review(body io.Reader, work string) ([]byte, error) {
+func review(body io.Reader, mutators []typed.Mutator) ([]byte, error) {
 	content, err := io.ReadAll(body)
 	if err != nil {
 		return nil, err
@@ -43,7 +48,7 @@ func review(body io.Reader, work string) ([]byte, error) {
 	if review.Request == nil {
 		return nil, fmt.Errorf("got %s %s without a request", review.APIVersion, review.Kind)
 	}
-	review.Response, err = decide(review.Request, work)
+	review.Response, err = decide(review.Request, mutators)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +57,14 @@ func review(body io.Reader, work string) ([]byte, error) {
 	return json.Marshal(&review)
 }
 
-func decide(request *admissionv1.AdmissionRequest, work string) (*admissionv1.AdmissionResponse, error) {
+func decide(request *admissionv1.AdmissionRequest, mutators []typed.Mutator) (*admissionv1.AdmissionResponse, error) {
 	var pod corev1.Pod
 	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
 		return nil, err
 	}
-	if work == "validate" {
+	if mutators == nil {
 		if err := typed.ValidatePrivileged(&pod); err != nil {
-			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusForbidden, Message: err.Error()}}, nil
+			return denied(err), nil
 		}
 		return &admissionv1.AdmissionResponse{Allowed: true}, nil
 	}
@@ -70,8 +75,10 @@ func decide(request *admissionv1.AdmissionRequest, work string) (*admissionv1.Ad
 			return nil, err
 		}
 	}
-	for _, mutate := range typed.Mutators(work) {
-		mutate(&pod, old)
+	for _, mutate := range mutators {
+		if err := mutate(&pod, old); err != nil {
+			return denied(err), nil
+		}
 	}
 	mutated, err := json.Marshal(&pod)
 	if err != nil {
@@ -83,4 +90,8 @@ func decide(request *admissionv1.AdmissionRequest, work string) (*admissionv1.Ad
 	}
 	patch, err := json.Marshal(operations)
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}, err
+}
+
+func denied(err error) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusForbidden, Message: err.Error()}}
 }

@@ -1,0 +1,134 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// compareQuotas says how the quotas of both sides differ, and whether Kubernetes
+// changed its own since it was asked last.
+func compareQuotas(upstream, ours Implementation) (difference string, changed bool, err error) {
+	theirs, ok := upstream.(*quotaUpstream)
+	if !ok {
+		return "", false, nil
+	}
+	quotas, err := theirs.quotas()
+	if err != nil {
+		return "", false, err
+	}
+	got, want := showQuotas(ours.(*quotaOurs).known.List("")), showQuotas(quotas)
+	if got != want {
+		difference = fmt.Sprintf("got quotas\n%s, want\n%s", got, want)
+	}
+	changed = theirs.last != "" && theirs.last != want
+	theirs.last = want
+	return difference, changed, nil
+}
+
+// showQuotas shows what is used, with quantities as they are written.
+func showQuotas(quotas []*corev1.ResourceQuota) string {
+	var lines []string
+	for _, q := range quotas {
+		line := q.Namespace + "/" + q.Name
+		for _, name := range slices.Sorted(maps.Keys(q.Status.Used)) {
+			quantity := q.Status.Used[name]
+			line += fmt.Sprintf(" %s=%s", name, quantity.String())
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// hasQuotas says whether there are any in the world.
+func (w *World) hasQuotas() bool {
+	for _, object := range w.Objects {
+		if _, ok := object.(*corev1.ResourceQuota); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// quotaUpstream is upstream in a world with quotas.
+type quotaUpstream struct {
+	*upstream
+	client kubernetes.Interface
+	lister listers.ResourceQuotaLister
+	last   string // what the quotas were when they were compared last
+}
+
+// quotas returns what there is, after the plugin has heard of it.
+func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
+	list, err := u.client.CoreV1().ResourceQuotas("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var quotas []*corev1.ResourceQuota
+	for i := range list.Items {
+		want := &list.Items[i]
+		quotas = append(quotas, want)
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Microsecond) {
+			got, err := u.lister.ResourceQuotas(want.Namespace).Get(want.Name)
+			if err == nil && equality.Semantic.DeepEqual(got.Status, want.Status) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return nil, errors.Join(errors.New("the informer does not hear of a quota"), err)
+			}
+		}
+	}
+	return quotas, nil
+}
+
+// quotaOurs is ours in a world with quotas.
+type quotaOurs struct {
+	*ours
+	known *cluster.Objects[*corev1.ResourceQuota]
+}
+
+// awaitClasses waits until the evaluators know the DeviceClasses of the world.
+// They hear of them apart from the informer.
+func awaitClasses(evaluators []quota.Evaluator, world *World) error {
+	claims := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })
+	for _, object := range world.Objects {
+		class, ok := object.(*resourcev1.DeviceClass)
+		for deadline := time.Now().Add(time.Minute); ok && !knows(evaluators[at], class); time.Sleep(20 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the evaluator of claims does not hear of %s", class.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// knows says whether the evaluator of claims knows the class and its extended
+// resource.
+func knows(e quota.Evaluator, class *resourcev1.DeviceClass) bool {
+	if name := class.Spec.ExtendedResourceName; name != nil {
+		claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}}}}
+		used, err := e.Usage(claim)
+		_, ok := used[corev1.ResourceName("requests."+*name)]
+		return ok && err == nil
+	}
+	return len(e.MatchingResources([]corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class.Name)})) == 1
+}

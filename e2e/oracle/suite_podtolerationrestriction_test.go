@@ -1,0 +1,144 @@
+package oracle_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// tolerates makes a request about pods of all classes of service.
+func (g *generator) tolerates() *oracle.Case {
+	c := g.pod()
+	for _, object := range []runtime.Object{c.Object, c.OldObject} {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || g.in(8) {
+			continue
+		}
+		pod.Spec.Resources = nil
+		if g.in(4) {
+			resources := g.computing()
+			pod.Spec.Resources = &resources
+		}
+		for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+			for i := range containers {
+				containers[i].Resources = g.computing()
+			}
+		}
+		if g.in(2) {
+			pod.Status.QOSClass = ""
+		} else {
+			pod.Status.QOSClass = pick(g, "", "", corev1.PodQOSBestEffort, corev1.PodQOSBurstable, "odd")
+		}
+		if !g.in(3) {
+			pod.Spec.Tolerations = some(g, 4, g.overlapping)
+		}
+	}
+	return c
+}
+
+// computing are resources of which the class of service is made.
+func (g *generator) computing() corev1.ResourceRequirements {
+	r := g.resources()
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		if list != nil && g.in(4) {
+			list[pick(g, corev1.ResourceCPU, corev1.ResourceMemory)] = pick(g, resource.MustParse("0"), resource.MustParse("1n"), resource.MustParse("500m"), resource.MustParse("-1"))
+		}
+	}
+	return r
+}
+
+// overlapping returns one of few tolerations, of which many cover others.
+func (g *generator) overlapping() corev1.Toleration {
+	if g.in(3) { // the same again
+		return pick(g, corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists},
+			corev1.Toleration{Key: "b", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoSchedule},
+			corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return corev1.Toleration{
+		Key:               pick(g, "", "a", "a", "b", corev1.TaintNodeMemoryPressure),
+		Operator:          pick(g, "", corev1.TolerationOpExists, corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpEqual, corev1.TolerationOpLt),
+		Value:             pick(g, "", "", "v"),
+		Effect:            pick(g, "", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule),
+		TolerationSeconds: maybe(g, func() int64 { return pick[int64](g, 0, 10, 300) }),
+	}
+}
+
+// tolerationList returns a list as it stands in an annotation: seldom one that
+// is none.
+func (g *generator) tolerationList() string {
+	if g.in(8) {
+		return pick(g, "", "[]", "null", "{}", "[", "[1]", `[{"KEY":"a","Operator":"Exists","more":1}]`, `[{"tolerationSeconds":"1"}]`, "[null]")
+	}
+	text, err := json.Marshal(some(g, 3, g.overlapping))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// toleratingWorld has some of the namespaces that requests name, with lists.
+func toleratingWorld(g *generator) oracle.World {
+	return g.namespaces(func(n *corev1.Namespace) {
+		n.Annotations = map[string]string{}
+		if g.in(2) {
+			n.Annotations["scheduler.alpha.kubernetes.io/defaultTolerations"] = g.tolerationList()
+		}
+		if g.in(2) {
+			n.Annotations["scheduler.alpha.kubernetes.io/tolerationsWhitelist"] = g.tolerationList()
+		}
+	})
+}
+
+const tolerationHead = "apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: Configuration\n"
+
+func restrictionVariants() []variant {
+	var all []variant
+	for _, config := range []string{
+		tolerationHead + "default: [{key: testKey, operator: Equal, value: cluster, effect: NoSchedule}]\n" +
+			"whitelist: [{key: testKey, effect: NoSchedule, operator: Exists}, {key: a, operator: Exists}, {operator: Exists, effect: NoExecute}]\n",
+		"",
+		tolerationHead + "default: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 10}, {key: b, value: v}]\n",
+		tolerationHead + "whitelist: [{key: a, operator: Exists}, {operator: Exists, effect: NoSchedule}, {key: b, operator: Equal, value: v}]\n",
+	} {
+		all = append(all, variant{about: config, config: config, options: plugins.DefaultOptions(), world: toleratingWorld})
+	}
+	return all
+}
+
+// TestTolerationConfigurations asks both sides whether they take a configuration.
+func TestTolerationConfigurations(t *testing.T) {
+	row := tally.Row{Plugin: "PodTolerationRestriction", Test: "configurations"}
+	f := accepts(t, &row)
+	const head = tolerationHead
+	f("", "")
+	f("{}", "")
+	f("rubbish", "")
+	f(head, "")
+	f(head+"default: []\nwhitelist: null", "")
+	f(head+"default: {}", "")
+	f(`{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration","default":[{"operator":"Exists"}]}`, "")
+	f("apiVersion: podtolerationrestriction.admission.k8s.io/v1\nkind: Configuration", "")
+	f("apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: Configurations", "")
+	for _, list := range []string{"default", "whitelist"} {
+		for _, toleration := range []string{
+			"{}", "{operator: Exists}", "{operator: Exists, value: v}", "{operator: Equal}", "{key: a}", "{key: a, value: v}", "{key: a, value: v w}",
+			"{key: a/b, operator: Exists}", "{key: a/b/c, operator: Exists}", "{key: a b}", "{key: a, effect: NoSchedule}", "{key: a, effect: NoExecute}",
+			"{key: a, effect: PreferNoSchedule}", "{key: a, effect: noschedule}", "{key: a, tolerationSeconds: 1}",
+			"{key: a, tolerationSeconds: -1, effect: NoExecute}", "{key: a, tolerationSeconds: 1, effect: NoSchedule}",
+			"{key: a, tolerationSeconds: '1', effect: NoExecute}", "{key: a, operator: Lt, value: '1'}", "{key: a, operator: Gt, value: '1'}",
+			"{key: a, operator: exists}",
+		} {
+			f(head+list+": ["+toleration+"]", "")
+		}
+	}
+	f(head+"defaults: []", "a field that is unknown is an error")
+	f(head+"default: []\ndefault: []", "a field that stands there twice is an error")
+	mustWrite(t, row)
+}

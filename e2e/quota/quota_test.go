@@ -1,0 +1,371 @@
+// Package quota has ResourceQuota in two replicas of fastadmit stand in for that
+// of a real API server, beside the controller that counts what there is.
+package quota
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/resourcequota"
+)
+
+const (
+	attempts = 400 // pods that are created at the same time
+	name     = "quota"
+	waitMax  = 2 * time.Minute // for the controller
+)
+
+// stand is what the tests share.
+type stand struct {
+	*cluster.APIServer
+	authority *cluster.Authority
+	replicas  []*cluster.Fastadmit
+	row       tally.Row
+}
+
+func TestQuota(t *testing.T) {
+	s := &stand{authority: cluster.NewAuthority(t), row: tally.Row{Plugin: "ResourceQuota", Test: "two replicas, pods at once"}}
+	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{})
+	s.StartControllerManager(t, "replicaset-controller", "resourcequota-controller")
+	for range 2 {
+		s.replicas = append(s.replicas, cluster.StartFastadmit(t, cluster.Binary, s.authority, "--kubeconfig", s.Kubeconfig(t),
+			"--enable-admission-plugins", "ResourceQuota,AlwaysDeny"))
+	}
+	for _, replica := range s.replicas {
+		awaitReady(t, replica)
+	}
+	hook := cluster.Webhook{URL: "https://" + s.balance(t) + "/validate/ResourceQuota", CA: s.authority.PEM, Equivalent: true}
+	for _, rule := range resourcequota.Plugin().Rules {
+		hook.Rules = append(hook.Rules, rule.WithOperations())
+	}
+	s.Validating(t, cluster.Webhook{URL: s.replicas[0].URL, CA: s.authority.PEM}, hook)
+	t.Run("Pods", func(t *testing.T) { s.atOnce(t, "pods", 150, "100m", corev1.ResourcePods, "60", 60) })
+	t.Run("Requests", func(t *testing.T) {
+		s.atOnce(t, "requests", 150, "250m", corev1.ResourceRequestsCPU, "20", 80)
+	})
+	t.Run("DryRuns", s.dryRuns)
+	t.Run("Denied", s.denied)
+	s.tookPart(t)
+	if err := s.row.Write(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitReady waits until a replica knows the cluster.
+func awaitReady(t *testing.T, replica *cluster.Fastadmit) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); ; time.Sleep(20 * time.Millisecond) {
+		response, err := http.Get(replica.Metrics + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not ready: %s", replica.URL, response.Status)
+		}
+	}
+}
+
+// balance hands connections to one replica after the other, and returns the
+// address to connect to.
+func (s *stand) balance(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			from, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", strings.TrimPrefix(s.replicas[i%len(s.replicas)].URL, "https://"))
+			if err != nil {
+				from.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(to, from); to.Close() }()
+			go func() { _, _ = io.Copy(from, to); from.Close() }()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// prepare makes a namespace with a quota and waits until the controller has
+// counted, and both replicas have heard of that.
+func (s *stand) prepare(t *testing.T, namespace string, hard map[corev1.ResourceName]string) {
+	t.Helper()
+	ctx := context.Background()
+	if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{"team": "a"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"},
+		Finalizers: []string{"example.com/hold"},
+	}}
+	q.Spec.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("0")} // so that a replica can be asked
+	for name, quantity := range hard {
+		q.Spec.Hard[name] = resource.MustParse(quantity)
+	}
+	if _, err := s.Client.CoreV1().ResourceQuotas(namespace).Create(ctx, q, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, namespace, "the controller counts", func(q *corev1.ResourceQuota) bool { return len(q.Status.Used) == len(hard)+1 })
+	s.awaitReplicas(t, namespace, "configmaps")
+}
+
+// awaitReplicas waits until each replica denies another object of a resource.
+func (s *stand) awaitReplicas(t *testing.T, namespace, resource string) {
+	t.Helper()
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(s.authority.PEM)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	defer client.CloseIdleConnections()
+	body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","resource":{"version":"v1","resource":%q},`+
+		`"name":"x","namespace":%q,"operation":"CREATE","dryRun":true,"object":{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1m"}}}]}}}}`,
+		resource, namespace)
+	for _, replica := range s.replicas {
+		for deadline := time.Now().Add(waitMax); ; time.Sleep(20 * time.Millisecond) {
+			response, err := client.Post(replica.URL+"/validate/ResourceQuota", "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(answer), "exceeded quota: "+name) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s has not heard of the quota of %s: %s", replica.URL, namespace, answer)
+			}
+		}
+	}
+}
+
+func (s *stand) quota(t *testing.T, namespace string) *corev1.ResourceQuota {
+	t.Helper()
+	q, err := s.Client.CoreV1().ResourceQuotas(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// await waits until the quota is as it should be.
+func (s *stand) await(t *testing.T, namespace, what string, holds func(q *corev1.ResourceQuota) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); ; time.Sleep(50 * time.Millisecond) {
+		q := s.quota(t, namespace)
+		if holds(q) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s: %v", what, q.Status)
+		}
+	}
+}
+
+// create creates a pod.
+func (s *stand) create(namespace, cpu string, dryRun bool) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}},
+	}}}}
+	options := metav1.CreateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod, options)
+	return err
+}
+
+// exceeds says whether a quota is the reason.
+func exceeds(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+name)
+}
+
+// createMany creates pods at the same time, and returns how many there are and
+// how many were denied for the quota. What came of the others is an error.
+func (s *stand) createMany(t *testing.T, namespace, cpu string, dryRun bool) (created, denied int64) {
+	t.Helper()
+	var made, refused atomic.Int64
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for range attempts {
+		s.row.Cases++
+		all.Go(func() {
+			switch err := s.create(namespace, cpu, dryRun); {
+			case err == nil:
+				made.Add(1)
+			case exceeds(err):
+				refused.Add(1)
+			default:
+				mu.Lock()
+				defer mu.Unlock()
+				t.Errorf("a pod in %s: %v", namespace, err)
+				s.row.Different = append(s.row.Different, fmt.Sprintf("a pod in %s: %v", namespace, err))
+			}
+		})
+	}
+	all.Wait()
+	return made.Load(), refused.Load()
+}
+
+// atOnce creates more pods than there may be: as many are made as fit, and at no
+// time does the quota say that it is more.
+func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, limited corev1.ResourceName, limit string, fits int64) {
+	hard := map[corev1.ResourceName]string{corev1.ResourcePods: fmt.Sprint(pods), corev1.ResourceRequestsCPU: "1k", limited: limit}
+	s.prepare(t, namespace, hard)
+	before, writes := s.quota(t, namespace), s.sum(t, updates)
+	stop, over := make(chan struct{}), make(chan string, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			q, err := s.Client.CoreV1().ResourceQuotas(namespace).Get(context.Background(), name, metav1.GetOptions{})
+			if err == nil {
+				if used := q.Status.Used[limited]; used.Cmp(resource.MustParse(limit)) > 0 {
+					select {
+					case over <- used.String():
+					default:
+					}
+				}
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	created, denied := s.createMany(t, namespace, cpu, false)
+	close(stop)
+	watching.Wait()
+	select {
+	case used := <-over:
+		t.Errorf("%s: got %s of %s used, want at most %s", namespace, used, limited, limit)
+		s.row.Different = append(s.row.Different, namespace+" went over its quota")
+	default:
+	}
+	list, err := s.Client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := s.quota(t, namespace)
+	used := q.Status.Used[corev1.ResourcePods]
+	if created != fits || denied != attempts-fits || int64(len(list.Items)) != fits || used.Value() != fits {
+		t.Errorf("%s: got %d created, %d denied, %d stored and %s counted, want %d and the others denied", namespace, created, denied, len(list.Items), used.String(), fits)
+		s.row.Different = append(s.row.Different, namespace+" has not what fits")
+	}
+	t.Logf("%s: %d pods of %d, charged with %d writes", namespace, created, attempts, s.sum(t, updates)-writes)
+	if !maps.Equal(q.Labels, before.Labels) || !maps.Equal(q.Annotations, before.Annotations) || len(q.Finalizers) != 1 || !maps.EqualFunc(q.Spec.Hard, before.Spec.Hard, resource.Quantity.Equal) {
+		t.Errorf("%s: got %+v, want nothing changed but the status", namespace, q)
+	}
+	// The controller gives back what is deleted.
+	if err := s.Client.CoreV1().Pods(namespace).DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, namespace, "nothing is used", func(q *corev1.ResourceQuota) bool { used := q.Status.Used[limited]; return used.IsZero() })
+}
+
+// dryRuns are checked and not charged.
+func (s *stand) dryRuns(t *testing.T) {
+	s.prepare(t, "dry", map[corev1.ResourceName]string{corev1.ResourcePods: "2"})
+	before := s.quota(t, "dry")
+	if created, denied := s.createMany(t, "dry", "100m", true); created != attempts || denied != 0 {
+		t.Errorf("got %d allowed and %d denied, want all allowed", created, denied)
+		s.row.Different = append(s.row.Different, "a dry run was denied")
+	}
+	if after := s.quota(t, "dry"); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("got %v, want what was there: %v", after.Status, before.Status)
+		s.row.Different = append(s.row.Different, "a dry run was charged")
+	}
+	for range 2 {
+		if err := s.create("dry", "100m", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.awaitReplicas(t, "dry", "pods")
+	if created, denied := s.createMany(t, "dry", "100m", true); created != 0 || denied != attempts {
+		t.Errorf("got %d allowed and %d denied, want all denied", created, denied)
+		s.row.Different = append(s.row.Different, "a dry run was allowed")
+	}
+}
+
+// denied has another webhook deny what is charged: it stays so until the
+// controller counts anew, as when the quota changes.
+func (s *stand) denied(t *testing.T) {
+	s.prepare(t, "denied", map[corev1.ResourceName]string{corev1.ResourcePods: "5"})
+	t.Run("ByAnother", func(t *testing.T) {
+		other := cluster.Webhook{
+			URL: s.replicas[1].URL + "/validate/AlwaysDeny", CA: s.authority.PEM, Rules: cluster.Rules("CREATE", "", "v1", "pods"),
+			Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "denied"}},
+		}
+		s.Validating(t, cluster.Webhook{URL: s.replicas[0].URL, CA: s.authority.PEM}, other)
+		if err := s.create("denied", "100m", false); err == nil {
+			t.Error("nobody denied")
+		}
+	})
+	s.row.Cases++
+	if used := s.quota(t, "denied").Status.Used[corev1.ResourcePods]; used.Value() != 1 {
+		t.Errorf("got %s, want the pod that was not made charged", used.String())
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": map[string]string{"pods": "6"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.CoreV1().ResourceQuotas("denied").Patch(context.Background(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "denied", "it is counted anew", func(q *corev1.ResourceQuota) bool { used := q.Status.Used[corev1.ResourcePods]; return used.IsZero() })
+}
+
+// updates is the series that counts writes of quotas.
+const updates = `fastadmit_cluster_live_requests_total{resource="resourcequotas",result="done",verb="update"}`
+
+// sum returns the sum of a series of all replicas.
+func (s *stand) sum(t *testing.T, series string) (sum int) {
+	t.Helper()
+	for _, replica := range s.replicas {
+		sum += replica.Metric(t, series)
+	}
+	return sum
+}
+
+// tookPart checks that both replicas have tried to charge: one may have lost all
+// it wrote to the other.
+func (s *stand) tookPart(t *testing.T) {
+	t.Helper()
+	for _, replica := range s.replicas {
+		writes, conflicts := replica.Metric(t, updates), replica.Metric(t, strings.Replace(updates, "done", "conflict", 1))
+		t.Logf("%s: %d writes, %d conflicts", replica.URL, writes, conflicts)
+		if writes+conflicts == 0 {
+			t.Errorf("%s: got no writes, want both replicas to take part", replica.URL)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package twins
+
+import (
+	"slices"
+	"testing"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	_ "k8s.io/kubernetes/pkg/features" // what the API server has
+	standards "k8s.io/pod-security-admission/test"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// TestStandards runs Kubernetes' own tests of the Pod Security Standards, which
+// hold an API server to each check of each version, against one with fastadmit.
+func TestStandards(t *testing.T) {
+	tw := start(t)
+	table := plugins.InTree(plugins.DefaultOptions())
+	own := slices.IndexFunc(table, func(p handlers.Plugin) bool { return p.Name == "PodSecurity" })
+	on := tw.with(t, table[own])
+	standards.Run(t, standards.Options{ClientConfig: on[1].Config, Features: utilfeature.DefaultFeatureGate})
+}

@@ -1,0 +1,84 @@
+// Package certificatesubjectrestriction is the admission plugin
+// CertificateSubjectRestriction.
+//
+// It denies requests for client certificates of the group system:masters, which
+// may do everything, whatever RBAC says. Without it, whoever may approve
+// certificates can be tricked into making a key to the cluster that nobody can
+// take back.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/subjectrestriction
+// and pkg/apis/certificates/helpers.go v1.36.3.
+package certificatesubjectrestriction
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// masters is the group that may do everything (k8s.io/apiserver
+// pkg/authentication/user SystemPrivilegedGroup).
+const masters = "system:masters"
+
+// requestType is the type of PEM block that a request for a certificate is in
+// (RFC 7468 section 7).
+const requestType = "CERTIFICATE REQUEST"
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "CertificateSubjectRestriction",
+		Summary: "denies requests for client certificates of the group " + masters,
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{"certificates.k8s.io"},
+			Versions:   []string{"v1"},
+			Resources:  []string{"certificatesigningrequests"},
+		}},
+		Validates:   true,
+		OnByDefault: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Validate: validate}, nil
+		},
+	}
+}
+
+// validate looks at requests to one signer only: of Kubernetes' own, it is the one
+// that lets a client choose its groups.
+func validate(_ context.Context, review *codec.Review) handlers.Result {
+	spec := review.Object.Get("spec")
+	if !spec.Get("signerName").EqualString(certificatesv1.KubeAPIServerClientSignerName) {
+		return handlers.Allowed()
+	}
+	text, err := base64.StdEncoding.DecodeString(spec.Get("request").String())
+	if err != nil {
+		return handlers.Errored(fmt.Errorf("object: spec.request: %w", err))
+	}
+	request, err := parse(text)
+	if err != nil {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("failed to parse CSR: %w", err)))
+	}
+	if slices.Contains(request.Subject.Organization, masters) {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("use of %s signer with %s group is not allowed",
+			certificatesv1.KubeAPIServerClientSignerName, masters)))
+	}
+	return handlers.Allowed()
+}
+
+// parse reads the first PEM block.
+func parse(text []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != requestType {
+		return nil, errors.New("PEM block type must be " + requestType)
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}

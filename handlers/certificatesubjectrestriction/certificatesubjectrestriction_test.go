@@ -1,0 +1,173 @@
+package certificatesubjectrestriction
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const (
+	requests = "certificates.k8s.io/v1/certificatesigningrequests"
+	client   = "kubernetes.io/kube-apiserver-client"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// request returns a request for a certificate of that subject, in DER.
+func request(t testing.TB, subject pkix.Name) []byte {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	der, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func block(of string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: of, Bytes: der}))
+}
+
+// object returns a CertificateSigningRequest with that text in it.
+func object(signer, text string) string {
+	return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `","request":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
+}
+
+func TestSubjects(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(subject pkix.Name, want handlers.Outcome) {
+		t.Helper()
+		csr := object(client, block(requestType, request(t, subject)))
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, requests, csr))
+	}
+	f(pkix.Name{Organization: []string{masters}}, handlers.OutcomeDenied)
+	f(pkix.Name{Organization: []string{"dev", masters, "ops"}}, handlers.OutcomeDenied)
+	f(pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10}, Value: masters}}}, handlers.OutcomeDenied)
+
+	f(pkix.Name{}, handlers.OutcomeAllowed)
+	f(pkix.Name{Organization: []string{"system:admin"}}, handlers.OutcomeAllowed)
+	f(pkix.Name{Organization: []string{"System:masters", masters + " ", " " + masters, "system:masters,dev"}}, handlers.OutcomeAllowed)
+	f(pkix.Name{CommonName: masters, OrganizationalUnit: []string{masters}}, handlers.OutcomeAllowed)
+}
+
+func TestSigners(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	text := block(requestType, request(t, pkix.Name{Organization: []string{masters}}))
+	f := func(signer string, want handlers.Outcome) {
+		t.Helper()
+		for _, text := range [...]string{text, "this is not a CSR"} {
+			body := handlertest.Body(codec.Create, requests, object(signer, text))
+			handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		}
+	}
+	f(client, handlers.OutcomeDenied)
+	f(`kubernetes.io\/kube-apiserver-client`, handlers.OutcomeDenied)
+	f("kubernetes.io/kube-apiserver-client-kubelet", handlers.OutcomeAllowed)
+	f("kubernetes.io/kubelet-serving", handlers.OutcomeAllowed)
+	f("Kubernetes.io/kube-apiserver-client", handlers.OutcomeAllowed)
+	f("example.com/signer", handlers.OutcomeAllowed)
+	f("", handlers.OutcomeAllowed)
+}
+
+// TestParse tries texts that are requests, and that are none.
+func TestParse(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	good, bad := request(t, pkix.Name{}), request(t, pkix.Name{Organization: []string{masters}})
+	f := func(text, want string) {
+		t.Helper()
+		answer := handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, requests, object(client, text)))
+		var got struct{ Status struct{ Message string } }
+		if err := json.Unmarshal(answer, &got); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = `certificatesigningrequests.certificates.k8s.io "name" is forbidden: ` + want
+		}
+		if got.Status.Message != want {
+			t.Errorf("%.100q\ngot  %s\nwant %s", text, got.Status.Message, want)
+		}
+	}
+	const (
+		noBlock   = "failed to parse CSR: PEM block type must be CERTIFICATE REQUEST"
+		forbidden = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+	)
+	f("", noBlock)
+	f("this is not a CSR", noBlock)
+	f(block("CERTIFICATE", good), noBlock)
+	f(block("NEW CERTIFICATE REQUEST", bad), noBlock)
+	f(strings.TrimSuffix(block(requestType, bad), "-----\n"), noBlock)
+	f(block(requestType, nil), "failed to parse CSR: asn1: syntax error: sequence truncated")
+	f(block(requestType, bad[:len(bad)-1]), "failed to parse CSR: asn1: syntax error: data truncated")
+
+	// Only the first block counts.
+	f(block(requestType, good)+block(requestType, bad), "")
+	f("text before\n"+block(requestType, bad)+block(requestType, good), forbidden)
+	f(block("CERTIFICATE", good)+block(requestType, good), noBlock)
+}
+
+// What a CertificateSigningRequest lacks is missing from the request in it.
+func TestFields(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(object string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, requests, object))
+	}
+	f(`null`, handlers.OutcomeAllowed)
+	f(`{}`, handlers.OutcomeAllowed)
+	f(`{"spec":null}`, handlers.OutcomeAllowed)
+	f(`{"spec":"csr"}`, handlers.OutcomeAllowed)
+	f(`{"spec":{"signerName":1}}`, handlers.OutcomeAllowed)
+	f(`{"spec":{"signerName":"`+client+`"}}`, handlers.OutcomeDenied)
+	f(`{"spec":{"signerName":"`+client+`","request":null}}`, handlers.OutcomeDenied)
+	f(`{"spec":{"signerName":"`+client+`","request":[1]}}`, handlers.OutcomeDenied)
+
+	// No API server sends this: what it says cannot be told.
+	f(`{"spec":{"signerName":"`+client+`","request":"LS0t?"}}`, handlers.OutcomeErrored)
+}
+
+func TestHandles(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, object(client, "")))
+	}
+	f(codec.Create, requests, handlers.OutcomeDenied)
+	f(codec.Update, requests, handlers.OutcomeAllowed)
+	f(codec.Delete, requests, handlers.OutcomeAllowed)
+	f(codec.Create, "certificates.k8s.io/v1/clustertrustbundles", handlers.OutcomeAllowed)
+	f(codec.Create, "v1/certificatesigningrequests", handlers.OutcomeAllowed)
+}
+
+// kubelet is the request that a new node makes: the common one, and none of the
+// plugin's business.
+func kubelet(t testing.TB) []byte {
+	t.Helper()
+	text := block(requestType, request(t, pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}))
+	return handlertest.Body(codec.Create, requests, object("kubernetes.io/kube-apiserver-client-kubelet", text))
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, kubelet(t))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "")
+	f := func(name string, want handlers.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Validate, want, body) })
+	}
+	f("other signer", handlers.OutcomeAllowed, kubelet(b))
+	f("allowed", handlers.OutcomeAllowed, bytes.Replace(kubelet(b), []byte(client+"-kubelet"), []byte(client), 1))
+	denied := block(requestType, request(b, pkix.Name{Organization: []string{masters}}))
+	f("denied", handlers.OutcomeDenied, handlertest.Body(codec.Create, requests, object(client, denied)))
+}

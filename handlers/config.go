@@ -1,0 +1,44 @@
+package handlers
+
+import (
+	"fmt"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// DecodeConfig reads a plugin's configuration file into the struct that into
+// points to: YAML, or JSON that begins with a brace, as Kubernetes tells them
+// apart. Then validate looks at it. The error joins all that is wrong.
+//
+// Unlike kube-apiserver it refuses fields that are unknown or stand there twice:
+// what an operator misspelled would do nothing.
+func DecodeConfig(content []byte, into any, validate func() field.ErrorList) (err error) {
+	if !utilyaml.IsJSONBuffer(content) {
+		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
+			return fmt.Errorf("cannot decode configuration: %w", err)
+		}
+	}
+	errs, err := json.UnmarshalStrict(content, into)
+	if err != nil {
+		return fmt.Errorf("cannot decode configuration: %w", err)
+	}
+	if invalid := validate().ToAggregate(); invalid != nil {
+		errs = append(errs, invalid.Errors()...)
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// ValidateConfigType checks what a configuration file says that it is.
+func ValidateConfigType(apiVersion, wantAPIVersion, kind, wantKind string) (errs field.ErrorList) {
+	if apiVersion != wantAPIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), apiVersion, []string{wantAPIVersion}))
+	}
+	if kind != wantKind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), kind, []string{wantKind}))
+	}
+	return errs
+}

@@ -1,0 +1,19 @@
+// Package denyexeconprivileged is the admission plugin DenyExecOnPrivileged.
+//
+// It keeps users from running commands in pods with a privileged container.
+// DenyEscalatingExec does that and more; Kubernetes had this one for those who
+// were used to it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/exec v1.20.15, the last
+// release that had it.
+package denyexeconprivileged
+
+import (
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/denyexec"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return denyexec.Plugin("DenyExecOnPrivileged", "denies exec and attach to pods with a privileged container", false)
+}

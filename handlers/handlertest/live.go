@@ -1,0 +1,51 @@
+package handlertest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// LiveHandler makes the plugin's handler in a cluster whose cache is empty for
+// ever, and whose API server is what answers: for tests of what is asked of the
+// API server. Answers are JSON.
+func LiveHandler(t testing.TB, plugin handlers.Plugin, apiServer http.HandlerFunc) handlers.Handler {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		apiServer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",`+
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, need := range plugin.Cluster {
+		if err := state.Follow(t.Context(), need.Called("get", "list", "create", "update")); err != nil { // nothing is watched
+			t.Fatal(err)
+		}
+	}
+	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Cluster...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// Failure answers as an API server that fails: a metav1.Status with that code
+// and reason.
+func Failure(w http.ResponseWriter, code int, reason string) {
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+}

@@ -1,0 +1,162 @@
+// Package limitranger is the admission plugin LimitRanger.
+//
+// It enforces the LimitRanges of a namespace: it gives containers that do not
+// say what they need the defaults, and denies pods and claims that ask for too
+// little or too much. One wants it where many share nodes and not everybody
+// thinks of requests and limits.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/limitranger v1.36.3.
+package limitranger
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "LimitRanger",
+		Summary:     "gives containers the defaults of their namespace's LimitRanges, and enforces their limits",
+		Rules:       rules(),
+		Mutates:     true,
+		Validates:   true,
+		OnByDefault: true,
+		Cluster:     []cluster.Need{cluster.LimitRanges.Watched()},
+		New:         func(setup handlers.Setup) (handlers.Handler, error) { return newHandler(setup, time.Now) },
+	}
+}
+
+func rules() []handlers.Rule {
+	core := func(resource string, operations ...codec.Operation) handlers.Rule {
+		return handlers.Rule{Operations: operations, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{resource}}
+	}
+	return []handlers.Rule{
+		core("pods", codec.Create), // what an update may change has no limits
+		core("pods/resize", codec.Update),
+		core("persistentvolumeclaims", codec.Create, codec.Update),
+	}
+}
+
+func newHandler(setup handlers.Setup, now func() time.Time) (handlers.Handler, error) {
+	asked, err := simplelru.NewLRU[string, answer](askedMax, nil)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	p := &plugin{ranges: cluster.LimitRanges.In(setup.Cluster), now: now, asked: asked}
+	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+}
+
+type plugin struct {
+	ranges *cluster.Objects[*corev1.LimitRange]
+	now    func() time.Time
+
+	mu    sync.Mutex
+	asked *simplelru.LRU[string, answer] // by namespace
+}
+
+// An answer is what the API server said about a namespace.
+type answer struct {
+	ranges []*corev1.LimitRange
+	until  time.Time // when it has to be asked again
+}
+
+// Both are upstream's.
+const (
+	askedMax   = 10_000           // namespaces whose answers are kept, those used last
+	answerKept = 30 * time.Second // how long
+)
+
+// in returns the LimitRanges of a namespace, by name. Where the cache has none,
+// the first one may have been created just now, so the API server is asked, and
+// the answer kept for a while. What is known, or was asked for, costs no
+// allocation. The name is not kept.
+func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange, error) {
+	if known := p.ranges.List(namespace); len(known) > 0 {
+		return known, nil
+	}
+	if kept, ok := p.kept(namespace); ok {
+		return kept, nil
+	}
+	live, err := p.ranges.ListLive(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(live, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
+	p.keep(strings.Clone(namespace), live)
+	return live, nil
+}
+
+func (p *plugin) kept(namespace string) ([]*corev1.LimitRange, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept, ok := p.asked.Get(namespace)
+	return kept.ranges, ok && !kept.until.Before(p.now())
+}
+
+func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked.Add(namespace, answer{ranges: ranges, until: p.now().Add(answerKept)})
+}
+
+const claims = "persistentvolumeclaims"
+
+// admit gives a pod the defaults.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Resource().Resource == claims || isDeleted(review) {
+		return handlers.Allowed() // there are no defaults for claims
+	}
+	ranges, err := p.in(ctx, review.Namespace())
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	for _, r := range ranges {
+		setDefaults(&review.Object, r.Spec.Limits)
+	}
+	return handlers.Allowed()
+}
+
+// validate sees the object as it will be stored, whatever other webhooks did.
+// The first LimitRange that it violates is the one whose messages are shown.
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	if isDeleted(review) {
+		return handlers.Allowed()
+	}
+	ranges, err := p.in(ctx, review.Namespace())
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	for _, r := range ranges {
+		var v violations
+		if review.Resource().Resource == claims {
+			err = v.checkClaim(r.Spec.Limits, review.Object.Get("spec"))
+		} else {
+			err = v.checkPod(r.Spec.Limits, review.Object.Get("spec"))
+		}
+		switch {
+		case err != nil:
+			return handlers.Errored(err)
+		case len(v.messages) > 0:
+			denied := v // so that v itself stays off the heap
+			return handlers.Denied(handlers.Forbidden(review, &denied))
+		}
+	}
+	return handlers.Allowed()
+}
+
+// isDeleted reports whether an object is updated that is being deleted: it may
+// lose its finalizers, whatever limits there are by now.
+func isDeleted(review *codec.Review) bool {
+	return review.OldObject.Get("metadata", "deletionTimestamp").IsSet()
+}

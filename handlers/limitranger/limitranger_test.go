@@ -1,0 +1,310 @@
+package limitranger
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// list reads "cpu=1 memory=2Gi".
+func list(text string) corev1.ResourceList {
+	list := make(corev1.ResourceList)
+	for amount := range strings.FieldsSeq(text) {
+		name, quantity, _ := strings.Cut(amount, "=")
+		list[corev1.ResourceName(name)] = resource.MustParse(quantity)
+	}
+	return list
+}
+
+// limits returns a LimitRange in the namespace of handlertest.Body.
+func limits(name string, items ...corev1.LimitRangeItem) runtime.Object {
+	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "namespace"}, Spec: corev1.LimitRangeSpec{Limits: items}}
+}
+
+func defaults(requests, limits string) corev1.LimitRangeItem {
+	return corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, DefaultRequest: list(requests), Default: list(limits)}
+}
+
+// recorded is a LimitRange where what was recorded is.
+func recorded() runtime.Object {
+	object := limits("defaults", defaults("cpu=100m memory=128Mi", "cpu=500m memory=256Mi example.com/gpu=0"))
+	object.(*corev1.LimitRange).Namespace = "shop"
+	return object
+}
+
+func TestMutates(t *testing.T) {
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded()), nil,
+		"/metadata/annotations", "/metadata/annotations/kubernetes.io~1limit-ranger",
+		"/spec/*ontainers/*/resources/*", "/spec/*ontainers/*/resources/*/*")
+}
+
+func TestDefaults(t *testing.T) {
+	f := func(pod, want string, items ...corev1.LimitRangeItem) {
+		t.Helper()
+		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(), "", limits("l", items...)), "v1/pods", pod, want)
+	}
+	const noted = `"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: %s"}}`
+	both := defaults("cpu=100m memory=128Mi", "cpu=1 memory=1Gi")
+	const filled = `{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"100m","memory":"128Mi"}}`
+
+	f(`{"spec":{"containers":[{"name":"c"}]}}`, fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
+		"cpu, memory request for container c; cpu, memory limit for container c"), both)
+	f(`{"spec":{"containers":[{"name":"c","resources":null}]}}`, fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
+		"cpu, memory request for container c; cpu, memory limit for container c"), both)
+
+	// What is there stays, zero too; init containers come last; ephemeral ones
+	// have no resources.
+	f(`{"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"}}}],`+
+		`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0","memory":"5Gi"}}},{"name":"b","resources":{"requests":{"cpu":"7"}}}],`+
+		`"ephemeralContainers":[{"name":"e"}]}}`,
+		fmt.Sprintf(`{`+noted+`,"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"100m","memory":"128Mi"}}}],`+
+			`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0","memory":"5Gi"}}},`+
+			`{"name":"b","resources":{"requests":{"cpu":"7","memory":"128Mi"},"limits":{"cpu":"1","memory":"1Gi"}}}],`+
+			`"ephemeralContainers":[{"name":"e"}]}}`,
+			"memory request for container b; cpu, memory limit for container b; cpu, memory request for init container i"), both)
+
+	// Of two defaults the last one counts, which does not make it two.
+	f(`{"spec":{"containers":[{"name":"c"}]}}`,
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`, "cpu request for container c"),
+		defaults("cpu=1", ""), defaults("cpu=2", ""))
+
+	// What has no defaults changes nothing, not even the annotation.
+	const full = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"old"}},"spec":{"containers":[{"name":"c","resources":` + filled + `}]}}`
+	f(full, full, both)
+	f(`{"spec":{"containers":[{"name":"c"}]}}`, `{"spec":{"containers":[{"name":"c"}]}}`,
+		corev1.LimitRangeItem{Type: corev1.LimitTypePod, Default: list("cpu=1"), DefaultRequest: list("cpu=1")})
+	f(`{"spec":null}`, `{"spec":null}`, both)
+}
+
+// TestSeveral has two LimitRanges: each sets what is still missing, by name, and
+// the last one that did notes it.
+func TestSeveral(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", limits("b", defaults("cpu=2 memory=2", "")), limits("a", defaults("cpu=1", "")))
+	handlertest.CheckAdmit(t, chain, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`,
+		`{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: memory request for container c"}},`+
+			`"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"2"}}}]}}`)
+}
+
+// checkViolations checks with which messages a plugin denies an object, "" for
+// none.
+func checkViolations(t *testing.T, resource, spec, want string, items ...corev1.LimitRangeItem) {
+	t.Helper()
+	chain := handlertest.MustChain(t, Plugin(), "", limits("l", items...))
+	got := handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"spec":`+spec+`}`))
+	message := fmt.Sprintf(`"message":"%s \"name\" is forbidden: %s"`, strings.TrimPrefix(resource, "v1/"), want)
+	if want == "" && string(got) != `{"allowed":true}` || want != "" && !bytes.Contains(got, []byte(message)) {
+		t.Errorf("%s\ngot  %s\nwant %s", spec, got, message)
+	}
+}
+
+// pod returns the spec of a pod with containers of these requests and limits.
+func pod(resources ...string) string {
+	var containers []string
+	for i, r := range resources {
+		containers = append(containers, fmt.Sprintf(`{"name":"c%d","resources":%s}`, i, r))
+	}
+	return `{"containers":[` + strings.Join(containers, ",") + `]}`
+}
+
+func TestContainerLimits(t *testing.T) {
+	f := func(spec, want string, item corev1.LimitRangeItem) {
+		t.Helper()
+		if item.Type == "" {
+			item.Type = corev1.LimitTypeContainer
+		}
+		checkViolations(t, "v1/pods", spec, want, item)
+	}
+	half := corev1.LimitRangeItem{Min: list("cpu=500m")}
+	f(pod(`{"requests":{"cpu":"500m"}}`), ``, half)
+	f(pod(`{"requests":{"cpu":0.5},"limits":{"cpu":"1"}}`), ``, half)
+	f(pod(`{}`), `minimum cpu usage per Container is 500m.  No request is specified`, half)
+	f(pod(`{"requests":{"cpu":"499m"}}`), `minimum cpu usage per Container is 500m, but request is 499m`, half)
+	f(pod(`{"requests":{"cpu":"1"},"limits":{"cpu":"100m"}}`), `minimum cpu usage per Container is 500m, but limit is 100m`, half)
+	f(`{}`, ``, half)
+
+	one := corev1.LimitRangeItem{Max: list("cpu=1")}
+	f(pod(`{"limits":{"cpu":"1"}}`), ``, one)
+	f(pod(`{"requests":{"cpu":"1"}}`), `maximum cpu usage per Container is 1.  No limit is specified`, one)
+	f(pod(`{"limits":{"cpu":"1001m"}}`), `maximum cpu usage per Container is 1, but limit is 1001m`, one)
+	f(pod(`{"limits":{"cpu":"1"},"requests":{"cpu":"2"}}`), `maximum cpu usage per Container is 1, but request is 2`, one)
+
+	ratio := corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=1500m")}
+	f(pod(`{"limits":{"cpu":"750m"},"requests":{"cpu":"500m"}}`), ``, ratio)
+	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but provided ratio is 2.000000`, ratio)
+	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"0"}}`), `cpu max limit to request ratio per Container is 1500m, but no request is specified or request is 0`, ratio)
+	f(pod(`{"limits":{"cpu":"0"},"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
+	f(pod(`{"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
+
+	// Beyond what fits into thousandths, whole units are compared.
+	large := corev1.LimitRangeItem{Max: list("cpu=9223372036854775807")}
+	f(pod(`{"limits":{"cpu":"9223372036854775807"}}`), ``, large)
+	least := corev1.LimitRangeItem{Min: list("cpu=600m")}
+	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"9223372036854776"}}`), ``, least)
+	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"9223372036854775"}}`),
+		`minimum cpu usage per Container is 600m, but request is 500m`, least)
+
+	// Init containers come after the others, and a message is shown once.
+	two := corev1.LimitRangeItem{Min: list("cpu=1 memory=1Ki"), Max: list("memory=2Ki")}
+	f(`{"initContainers":[{"resources":{"requests":{"cpu":"1","memory":"1Ki"},"limits":{"memory":"4Ki"}}}],`+
+		`"containers":[{"resources":{"limits":{"memory":"3Ki"}}},{"resources":{"limits":{"memory":"3Ki"}}}]}`,
+		`[minimum cpu usage per Container is 1.  No request is specified, minimum memory usage per Container is 1Ki.  No request is specified, `+
+			`maximum memory usage per Container is 2Ki, but limit is 3Ki, maximum memory usage per Container is 2Ki, but limit is 4Ki]`, two)
+}
+
+func TestPodLimits(t *testing.T) {
+	f := func(spec, want string, item corev1.LimitRangeItem) {
+		t.Helper()
+		item.Type = corev1.LimitTypePod
+		checkViolations(t, "v1/pods", spec, want, item)
+	}
+	most := corev1.LimitRangeItem{Max: list("memory=1Gi")}
+	const half = `{"limits":{"memory":"512Mi"}}`
+	f(pod(half, half), ``, most)
+	f(pod(half, half, half), `maximum memory usage per Pod is 1Gi, but limit is 1536Mi`, most)
+	f(pod(half, `{}`), ``, most)
+	f(pod(`{}`), `maximum memory usage per Pod is 1Gi.  No limit is specified`, most)
+
+	with := func(init string) string {
+		return strings.TrimSuffix(pod(half, half), "}") + `,"initContainers":[` + init + `]}`
+	}
+	const restarting = `{"restartPolicy":"Always","resources":` + half + `}`
+	f(with(`{"resources":`+half+`},{"resources":{"limits":{"memory":"1Gi"}}}`), ``, most)
+	f(with(`{"resources":{"limits":{"memory":"2Gi"}}}`), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
+	f(with(restarting), `maximum memory usage per Pod is 1Gi, but limit is 1536Mi`, most)
+	f(with(restarting+`,{"resources":{"limits":{"memory":"2Gi"}}}`), `maximum memory usage per Pod is 1Gi, but limit is 2560Mi`, most)
+	f(with(`{"resources":{"limits":{"memory":"2Gi"}}},`+restarting), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
+	f(strings.TrimSuffix(pod(`{}`), "}")+`,"initContainers":[`+restarting+`,`+restarting+`]}`, ``, most)
+
+	// What the pod as a whole says comes first, for CPU and memory.
+	whole := func(resources string) string {
+		return strings.TrimSuffix(pod(half, half), "}") + `,"resources":` + resources + `}`
+	}
+	f(whole(`{"limits":{"memory":"2Gi"}}`), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
+	f(whole(`{"limits":{"memory":"100Mi"}}`), ``, most)
+	f(whole(`{"limits":{"example.com/gpu":"3"}}`), `maximum example.com/gpu usage per Pod is 1.  No limit is specified`,
+		corev1.LimitRangeItem{Max: list("example.com/gpu=1")})
+	f(pod(`{"requests":{"cpu":"75m"}}`, `{"requests":{"cpu":"75m"}}`), ``, corev1.LimitRangeItem{Min: list("cpu=150m")})
+	f(pod(`{"requests":{"cpu":"75m"}}`, `{"requests":{"cpu":"75m"}}`), `minimum cpu usage per Pod is 151m, but request is 150m`,
+		corev1.LimitRangeItem{Min: list("cpu=151m")})
+}
+
+func TestClaimLimits(t *testing.T) {
+	item := corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Min: list("storage=1Gi"), Max: list("storage=5Gi")}
+	f := func(resources, want string) {
+		t.Helper()
+		checkViolations(t, "v1/persistentvolumeclaims", `{"resources":`+resources+`}`, want, item,
+			corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("storage=1Ti")})
+	}
+	f(`{"requests":{"storage":"1Gi"}}`, ``)
+	f(`{"requests":{"storage":"5Gi"},"limits":{"storage":"1"}}`, ``)
+	f(`{"requests":{"storage":"500Mi"}}`, `minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 500Mi`)
+	f(`{"requests":{"storage":"6Gi"}}`, `maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi`)
+	f(`null`, `[minimum storage usage per PersistentVolumeClaim is 1Gi.  No request is specified, `+
+		`maximum storage usage per PersistentVolumeClaim is 5Gi.  No request is specified]`)
+}
+
+// TestHandles has a pod that gets a default, violates a limit and has a quantity
+// that cannot be read, of a resource that no limit names.
+func TestHandles(t *testing.T) {
+	item := defaults("cpu=1", "")
+	item.Min = list("memory=1")
+	chain := handlertest.MustChain(t, Plugin(), "", limits("l", item,
+		corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Min: list("storage=1")}))
+	object := `{"spec":{"containers":[{"name":"c","resources":{"requests":{"x/y":"much"}}}]}}`
+	f := func(body []byte, mutated, validated handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, mutated, body)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, validated, body)
+	}
+	resize := func(body []byte) []byte {
+		return bytes.Replace(body, []byte(`"name":"name"`), []byte(`"subResource":"resize","name":"name"`), 1)
+	}
+	const deleted = `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`
+	f(handlertest.Body(codec.Create, "v1/pods", object), handlers.OutcomePatched, handlers.OutcomeDenied)
+	f(handlertest.Body(codec.Update, "v1/pods", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(resize(handlertest.Body(codec.Update, "v1/pods", object)), handlers.OutcomePatched, handlers.OutcomeDenied)
+	f(resize(handlertest.UpdateBody("v1/pods", object, deleted)), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(resize(handlertest.Body(codec.Create, "v1/pods", object)), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Create, "v1/podtemplates", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Create, "v1/persistentvolumeclaims", object), handlers.OutcomeAllowed, handlers.OutcomeDenied)
+	f(handlertest.UpdateBody("v1/persistentvolumeclaims", object, `{}`), handlers.OutcomeAllowed, handlers.OutcomeDenied)
+	f(handlertest.UpdateBody("v1/persistentvolumeclaims", object, deleted), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Delete, "v1/pods", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(bytes.Replace(handlertest.Body(codec.Create, "v1/pods", object), []byte(`"namespace":"namespace"`), []byte(`"namespace":"other"`), 1),
+		handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+}
+
+// What cannot be read or changed is the plugin's failure: no panic, no patch, no
+// wrong permission.
+func TestFailure(t *testing.T) {
+	item := defaults("cpu=1", "")
+	item.Min = list("memory=1")
+	chain := handlertest.MustChain(t, Plugin(), "", limits("l", item, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}))
+	f := func(phase handlers.Phase, spec string) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, phase, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+	}
+	f(handlers.Mutate, `{"containers":[1]}`)
+	f(handlers.Mutate, `{"containers":[{"resources":[]}]}`)
+	f(handlers.Mutate, `{"containers":[{"resources":{"requests":"cpu"}}]}`)
+	for _, quantity := range []string{`"much"`, `null`, `{}`, `""`, `true`} {
+		f(handlers.Validate, pod(`{"requests":{"memory":`+quantity+`}}`))
+		f(handlers.Validate, pod(`{"requests":{"memory":"1","cpu":`+quantity+`}}`))
+		f(handlers.Validate, `{"initContainers":[{"resources":{"requests":{"memory":"1","cpu":`+quantity+`}}}]}`)
+		f(handlers.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
+	}
+}
+
+// TestManyViolations would not end in time if the cost were quadratic, as that of
+// upstream's aggregate is.
+func TestManyViolations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
+	const n = 30_000
+	var containers []string
+	for i := range n {
+		containers = append(containers, fmt.Sprintf(`{"resources":{"requests":{"cpu":"%d"}}}`, i))
+	}
+	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Join(containers, ",")+`]}}`)
+	got := handlertest.Answer(t, chain, handlers.Validate, body)
+	if messages := bytes.Count(got, []byte("minimum cpu usage")); messages != n {
+		t.Errorf("got %d messages, want %d", messages, n)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", limits("l", defaults("cpu=1", "")))
+	create := corpus.MustRead("pods-create-v1-1.json")
+	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		handlertest.NoAllocations(t, chain, phase, handlers.OutcomeAllowed, create)
+	}
+}
+
+func BenchmarkPod(b *testing.B) {
+	f := func(name string, phase handlers.Phase, want handlers.Outcome, body []byte, objects ...runtime.Object) {
+		b.Run(name, func(b *testing.B) {
+			handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), "", objects...), phase, want, body)
+		})
+	}
+	body := corpus.MustRead("pods-create-v1-1.json")
+	f("no LimitRange", handlers.Mutate, handlers.OutcomeAllowed, body)
+	f("no LimitRange, validate", handlers.Validate, handlers.OutcomeAllowed, body)
+	f("defaults", handlers.Mutate, handlers.OutcomePatched, body, recorded())
+	checked := recorded()
+	checked.(*corev1.LimitRange).Spec.Limits = append(checked.(*corev1.LimitRange).Spec.Limits,
+		corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=10m memory=16Mi"), Max: list("cpu=4 memory=8Gi")},
+		corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: list("cpu=8 memory=16Gi")})
+	f("limits", handlers.Validate, handlers.OutcomeAllowed, body, checked)
+}

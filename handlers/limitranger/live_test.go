@@ -1,0 +1,170 @@
+package limitranger
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// A live is the plugin before an API server, with a clock that stands still
+// until it is moved.
+type live struct {
+	t       *testing.T
+	handler handlers.Handler
+	asked   atomic.Int32
+	fails   atomic.Bool
+	limits  atomic.Value // JSON of the items of LimitRanges
+	now     atomic.Int64 // seconds
+}
+
+func newLive(t *testing.T) *live {
+	l := &live{t: t}
+	l.limits.Store("")
+	plugin := Plugin()
+	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+		return newHandler(setup, func() time.Time { return time.Unix(l.now.Load(), 0) })
+	}
+	l.handler = handlertest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {
+		l.asked.Add(1)
+		if !strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/") || !strings.HasSuffix(r.URL.Path, "/limitranges") {
+			t.Errorf("got a request for %s", r.URL)
+		}
+		if l.fails.Load() {
+			handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+			return
+		}
+		fmt.Fprintf(w, `{"kind":"LimitRangeList","apiVersion":"v1","items":[%s]}`, l.limits.Load())
+	})
+	return l
+}
+
+// create returns what becomes of a new pod without limits.
+func (l *live) create(ctx context.Context, namespace string) handlers.Result {
+	review := codec.Acquire()
+	defer review.Release()
+	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`)
+	if err := review.Decode([]byte(strings.Replace(string(body), `"namespace":"namespace"`, fmt.Sprintf(`"namespace":%q`, namespace), 1))); err != nil {
+		l.t.Error(err)
+	}
+	if result := l.handler.Admit(ctx, review); result.Err != nil {
+		return result
+	}
+	return l.handler.Validate(ctx, review)
+}
+
+const maximum = `{"metadata":{"name":%q},"spec":{"limits":[{"type":"Pod","max":{"cpu":%q}}]}}`
+
+func TestAnswersAreKept(t *testing.T) {
+	l := newLive(t)
+	f := func(namespace, denial string, asked int32) {
+		t.Helper()
+		result := l.create(t.Context(), namespace)
+		got := ""
+		if result.Denial != nil {
+			got = result.Denial.Message
+		}
+		if result.Err != nil || denial == "" && got != "" || !strings.Contains(got, denial) || l.asked.Load() != asked {
+			t.Errorf("got %q and %v after %d requests, want %q after %d", got, result.Err, l.asked.Load(), denial, asked)
+		}
+	}
+	f("a", "", 1)
+	l.limits.Store(fmt.Sprintf(maximum+","+maximum, "z", "9", "y", "8"))
+	f("a", "", 1)
+	f("b", "per Pod is 8", 2)
+	l.now.Add(30)
+	f("a", "", 2)
+	l.now.Add(1)
+	f("a", "per Pod is 8", 3)
+	f("b", "per Pod is 8", 4)
+	l.limits.Store("")
+	f("a", "per Pod is 8", 4)
+}
+
+// A failure is not kept, and permits nothing.
+func TestFailuresAreNotKept(t *testing.T) {
+	l := newLive(t)
+	l.fails.Store(true)
+	for range 2 {
+		if result := l.create(t.Context(), "a"); result.Err == nil {
+			t.Errorf("got %+v, want a failure", result)
+		}
+	}
+	l.fails.Store(false)
+	if result := l.create(t.Context(), "a"); result.Err != nil || l.asked.Load() != 3 {
+		t.Errorf("got %v after %d requests", result.Err, l.asked.Load())
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if result := l.create(ended, "b"); result.Err == nil {
+		t.Errorf("got %+v, want a failure", result)
+	}
+}
+
+func TestManyNamespaces(t *testing.T) {
+	asked, err := simplelru.NewLRU[string, answer](askedMax, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plugin{now: time.Now, asked: asked}
+	for i := range askedMax + 1 {
+		p.keep(fmt.Sprint(i), nil)
+	}
+	_, first := p.kept("0")
+	_, second := p.kept("1")
+	if first || !second {
+		t.Errorf("the first answer is kept: %t, the second: %t", first, second)
+	}
+}
+
+// Many at once ask less often than they are many, and all get the answer.
+func TestManyAtOnce(t *testing.T) {
+	l := newLive(t)
+	l.limits.Store(fmt.Sprintf(maximum, "l", "1"))
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			if result := l.create(t.Context(), fmt.Sprintf("n%d", i%4)); result.Denial == nil {
+				t.Errorf("got %+v, want a denial", result)
+			}
+		})
+	}
+	all.Wait()
+	if asked := l.asked.Load(); asked < 4 || asked > 64 {
+		t.Errorf("got %d requests for 4 namespaces", asked)
+	}
+}
+
+// BenchmarkUnlimited is what the plugin does for a pod where there is no
+// LimitRange: the rest of a review is what every plugin costs.
+func BenchmarkUnlimited(b *testing.B) {
+	asked, err := simplelru.NewLRU[string, answer](askedMax, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	state, err := cluster.New(cluster.Options{Embedded: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &plugin{ranges: cluster.LimitRanges.In(state.View(cluster.LimitRanges.Watched())), now: time.Now, asked: asked}
+	for i := range askedMax {
+		p.keep(fmt.Sprint(i), nil)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if ranges, err := p.in(b.Context(), "1234"); err != nil || len(ranges) > 0 {
+			b.Fatal(ranges, err)
+		}
+	}
+}

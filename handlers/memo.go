@@ -1,0 +1,49 @@
+package handlers
+
+import "sync"
+
+const (
+	// memoMax is how many texts a Memo knows: as many as namespaces of a large
+	// cluster say something of their own. With memoTextMax it bounds the memory
+	// to some tens of megabytes, whatever anybody writes there.
+	memoMax = 4096
+	// memoTextMax is how long they are at most, in bytes: several times what
+	// annotations that are meant seriously have.
+	memoTextMax = 4096
+)
+
+// A Memo remembers what texts mean that are parsed again and again, such as
+// annotations of namespaces. Get may be called by several goroutines.
+type Memo[T any] struct {
+	parse func(text string) T
+	mu    sync.RWMutex
+	known map[string]T
+}
+
+// NewMemo returns a Memo of what parse returns, which must be the same for the
+// same text. The text is kept.
+func NewMemo[T any](parse func(text string) T) *Memo[T] {
+	return &Memo[T]{parse: parse, known: make(map[string]T)}
+}
+
+// Get returns what the text means, which is shared with others who ask for it.
+// It allocates nothing for a text that is known.
+func (m *Memo[T]) Get(text string) T {
+	m.mu.RLock()
+	meaning, ok := m.known[text]
+	m.mu.RUnlock()
+	if ok {
+		return meaning
+	}
+	meaning = m.parse(text)
+	if len(text) > memoTextMax {
+		return meaning
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.known) >= memoMax {
+		clear(m.known) // those in use come back; most of the others are of the past
+	}
+	m.known[text] = meaning
+	return meaning
+}

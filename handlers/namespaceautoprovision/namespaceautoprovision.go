@@ -1,0 +1,92 @@
+// Package namespaceautoprovision is the admission plugin NamespaceAutoProvision.
+//
+// It creates the namespace of what is created, if there is none. Who deploys
+// need not make namespaces then, and every typing error makes one: it is for
+// clusters in which whoever may create something in any namespace is trusted
+// with that.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/autoprovision
+// v1.36.3.
+package namespaceautoprovision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/singleflight"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "NamespaceAutoProvision",
+		Summary: "creates the namespace of what is created, if there is none",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
+			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
+		}},
+		Mutates:     true,
+		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
+		Cluster:     []cluster.Need{cluster.Namespaces.Watched(), cluster.Namespaces.Called("create")},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit}, nil
+		},
+	}
+}
+
+type plugin struct {
+	namespaces *cluster.Objects[*corev1.Namespace]
+	flights    singleflight.Group // creations under way, by name
+}
+
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.DryRun() {
+		return handlers.Allowed()
+	}
+	if _, ok := p.namespaces.Cached("", review.Namespace()); ok {
+		return handlers.Allowed()
+	}
+	err := p.create(ctx, strings.Clone(review.Namespace()))
+	if err == nil || apierrors.IsAlreadyExists(err) { // the cache is behind
+		return handlers.Allowed()
+	}
+	if refusal, ok := errors.AsType[*apierrors.StatusError](err); ok && isFinal(refusal) {
+		return handlers.Denied(handlers.Forbidden(review, refusal))
+	}
+	return handlers.Errored(err)
+}
+
+// create creates a namespace, once for all who want to at the same time. Each
+// waits as long as its own context allows; the request goes on without the one
+// that began it, for as long as requests of the API server may take.
+func (p *plugin) create(ctx context.Context, name string) error {
+	flight := p.flights.DoChan(name, func() (any, error) {
+		return p.namespaces.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	})
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("namespace %q was not created in time: %w", name, ctx.Err())
+	case answer := <-flight:
+		return answer.Err
+	}
+}
+
+// isFinal reports whether the API server does not want the namespace: its name is
+// none, or who decides about namespaces says no. Anything else may be better the
+// next time.
+func isFinal(refusal *apierrors.StatusError) bool {
+	code := refusal.ErrStatus.Code
+	return code >= 400 && code < 500 && !apierrors.IsUnauthorized(refusal) && !apierrors.IsTooManyRequests(refusal)
+}

@@ -1,0 +1,155 @@
+package namespaceautoprovision
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+func shop() *corev1.Namespace { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}} }
+
+func body() []byte { return corpus.MustRead("pods-create-v1-1.json") }
+
+func dryRun() []byte {
+	return []byte(strings.Replace(string(body()), `"dryRun":false`, `"dryRun":true`, 1))
+}
+
+// TestCreates is about which namespaces there are afterwards.
+func TestCreates(t *testing.T) {
+	f := func(want int, body []byte) {
+		t.Helper()
+		other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		state, err := cluster.New(cluster.Options{Objects: []runtime.Object{other}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := state.Follow(t.Context(), Plugin().Cluster...); err != nil {
+			t.Fatal(err)
+		}
+		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{"NamespaceAutoProvision": {}}, state, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+		}
+		there := cluster.Namespaces.In(state.View(cluster.Namespaces.Watched())).List("")
+		if len(there) != want {
+			t.Errorf("got %d namespaces, want %d: %v", len(there), want, there)
+		}
+		if want == 2 && there[1].Name != "shop" {
+			t.Errorf("got namespace %q", there[1].Name)
+		}
+	}
+	f(2, body())
+	f(1, dryRun())
+	f(1, corpus.MustRead("pods-update-v1-1.json"))
+}
+
+// TestRefused is about an API server that does not create the namespace.
+func TestRefused(t *testing.T) {
+	f := func(want handlers.Outcome, message string, live any) {
+		t.Helper()
+		chain := handlertest.LiveChain(t, Plugin(), func(r *http.Request) any {
+			if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces" {
+				t.Errorf("got a %s of %s", r.Method, r.URL)
+			}
+			return live
+		})
+		response, got := handlertest.Respond(t, chain, handlers.Mutate, body(), nil)
+		if got != want || want == handlers.OutcomeDenied && !strings.Contains(string(response), `"message":"NamespaceAutoProvision: `+message+`"`) {
+			t.Errorf("got %s and %s, want %s and %s", got, response, want, message)
+		}
+	}
+	status := func(code int32, reason metav1.StatusReason) *metav1.Status {
+		return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "no"}
+	}
+	f(handlers.OutcomeAllowed, "", shop())
+	f(handlers.OutcomeAllowed, "", status(409, metav1.StatusReasonAlreadyExists))
+	const forbidden = `pods \"web-8d7c59b89-\" is forbidden: no`
+	f(handlers.OutcomeDenied, forbidden, status(422, metav1.StatusReasonInvalid))
+	f(handlers.OutcomeDenied, forbidden, status(400, "")) // a webhook denies so
+	f(handlers.OutcomeDenied, forbidden, status(409, metav1.StatusReasonConflict))
+	f(handlers.OutcomeDenied, "no", status(403, metav1.StatusReasonForbidden)) // as it is
+	f(handlers.OutcomeErrored, "", status(401, metav1.StatusReasonUnauthorized))
+	f(handlers.OutcomeErrored, "", status(429, metav1.StatusReasonTooManyRequests))
+	f(handlers.OutcomeErrored, "", status(500, metav1.StatusReasonInternalError))
+	f(handlers.OutcomeErrored, "", nil)
+}
+
+// TestOnce has many create something in a namespace at the same time, one of
+// which gives up.
+func TestOnce(t *testing.T) {
+	var asked atomic.Int32
+	answer := make(chan struct{})
+	chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+		asked.Add(1)
+		<-answer
+		return shop()
+	})
+	review := func(ctx context.Context) (handlers.Outcome, error) {
+		r := codec.Acquire()
+		defer r.Release()
+		if err := r.Decode(body()); err != nil {
+			t.Error(err)
+		}
+		return chain.Review(ctx, r, handlers.Mutate)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var impatient, patient sync.WaitGroup
+	impatient.Go(func() {
+		if outcome, err := review(ctx); outcome != handlers.OutcomeErrored || !strings.Contains(err.Error(), "not created in time") {
+			t.Errorf("got %s, %v", outcome, err)
+		}
+	})
+	for asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var began atomic.Int32
+	for range 10 {
+		patient.Go(func() {
+			began.Add(1)
+			if outcome, err := review(t.Context()); outcome != handlers.OutcomeAllowed {
+				t.Errorf("got %s, %v", outcome, err)
+			}
+		})
+	}
+	cancel()
+	impatient.Wait()
+	for began.Load() < 10 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // those who come later ask again, and are answered at once
+	close(answer)
+	patient.Wait()
+	if got := asked.Load(); got >= 10 {
+		t.Errorf("got %d requests of eleven, want them shared", got)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", shop())
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body())
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, dryRun())
+}
+
+func BenchmarkMutate(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", shop())
+	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, body())
+}

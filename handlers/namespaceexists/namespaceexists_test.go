@@ -1,0 +1,56 @@
+package namespaceexists
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+func shop() *corev1.Namespace { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}} }
+
+// TestLive is about a namespace that the cache lacks.
+func TestLive(t *testing.T) {
+	f := func(want handlers.Outcome, requests int32, live any, cached ...corev1.Namespace) {
+		t.Helper()
+		var asked atomic.Int32
+		chain := handlertest.LiveChain(t, Plugin(), func(r *http.Request) any {
+			if r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces/shop" {
+				t.Errorf("got a %s of %s", r.Method, r.URL)
+			}
+			asked.Add(1)
+			return live
+		}, cached...)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
+		if got := asked.Load(); got != requests {
+			t.Errorf("got %d requests, want %d", got, requests)
+		}
+	}
+	status := func(code int32, reason metav1.StatusReason) *metav1.Status {
+		return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
+	}
+	f(handlers.OutcomeAllowed, 0, nil, *shop())
+	f(handlers.OutcomeAllowed, 1, shop())
+	f(handlers.OutcomeDenied, 1, status(404, metav1.StatusReasonNotFound))
+	f(handlers.OutcomeErrored, 1, status(403, metav1.StatusReasonForbidden)) // fastadmit may not ask
+	f(handlers.OutcomeErrored, 1, status(500, metav1.StatusReasonInternalError))
+	f(handlers.OutcomeErrored, 1, nil)
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", shop())
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", shop())
+	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}

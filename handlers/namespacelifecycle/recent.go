@@ -1,0 +1,53 @@
+package namespacelifecycle
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// recentTime is how long a deleted namespace is asked for at the API server,
+	// as in-tree: the watch of it has arrived long before.
+	recentTime = 30 * time.Second
+	// recentMax is how many are remembered: a tenth of the namespaces of a large
+	// cluster, at 64 bytes and a name each. Upstream remembers 100.
+	recentMax = 1000
+)
+
+// recent are the names of namespaces that were deleted lately.
+type recent struct {
+	mu    sync.RWMutex
+	until map[string]time.Time
+}
+
+func newRecent() *recent { return &recent{until: make(map[string]time.Time)} }
+
+// add remembers a name, which is copied. If there are too many, that is in place
+// of the one that would be forgotten first.
+func (r *recent) add(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	oldest := ""
+	for known, until := range r.until {
+		switch {
+		case now.After(until):
+			delete(r.until, known)
+		case oldest == "" || until.Before(r.until[oldest]):
+			oldest = known
+		}
+	}
+	if _, again := r.until[name]; !again && len(r.until) >= recentMax {
+		delete(r.until, oldest)
+	}
+	r.until[strings.Clone(name)] = now.Add(recentTime)
+}
+
+// has reports whether a name is remembered.
+func (r *recent) has(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	until, ok := r.until[name]
+	return ok && !time.Now().After(until)
+}

@@ -1,0 +1,86 @@
+package ownerreferencespermissionenforcement
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	// mapperTTL is how long it is remembered what a group version has, or that it
+	// is not served: as long as kube-apiserver does (k8s.io/kubernetes
+	// pkg/kubeapiserver/admission/config.go).
+	mapperTTL = 30 * time.Second
+
+	// mapperMax is of how many group versions: several times what a cluster has.
+	// Users may name others.
+	mapperMax = 512
+)
+
+// A mapper finds the resources of kinds, as the discovery RESTMapper of
+// kube-apiserver does (k8s.io/client-go/restmapper). It asks for a group version
+// when that is needed.
+type mapper struct {
+	discovery *cluster.Discovery
+	known     *cache.LRUExpireCache // *meta.DefaultRESTMapper, by schema.GroupVersion
+}
+
+func newMapper(discovery *cluster.Discovery) *mapper {
+	return &mapper{discovery, cache.NewLRUExpireCache(mapperMax)}
+}
+
+// An undiscoveredError says that the API server did not answer.
+type undiscoveredError struct{ error }
+
+func (e *undiscoveredError) Unwrap() error { return e.error }
+
+// mappings returns the resources that the kind of an owner may be. An error
+// that is no undiscoveredError says why there are none.
+func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]*meta.RESTMapping, error) {
+	version, err := schema.ParseGroupVersion(strings.Clone(owner.APIVersion)) // which becomes a key
+	if err != nil {
+		return nil, err
+	}
+	known, ok := m.known.Get(version)
+	if !ok {
+		list, err := m.discovery.Resources(ctx, version)
+		if err != nil {
+			return nil, &undiscoveredError{err}
+		}
+		known = mapperOf(version, list)
+		m.known.Add(version, known, mapperTTL)
+	}
+	return known.(*meta.DefaultRESTMapper).RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
+}
+
+// mapperOf returns a mapper for the resources of a group version; without a list
+// it knows none. It adds what upstream's does, such as the kinds of lists.
+func mapperOf(version schema.GroupVersion, list *metav1.APIResourceList) *meta.DefaultRESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{version})
+	if list == nil {
+		return mapper
+	}
+	for _, resource := range list.APIResources {
+		if strings.Contains(resource.Name, "/") {
+			continue
+		}
+		scope := meta.RESTScopeRoot
+		if resource.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		kind, plural := version.WithKind(resource.Kind), version.WithResource(resource.Name)
+		singular := version.WithResource(resource.SingularName) // which nobody asks for here
+		mapper.AddSpecific(version.WithKind(strings.ToLower(resource.Kind)), plural, singular, scope)
+		mapper.AddSpecific(kind, plural, singular, scope)
+		mapper.Add(version.WithKind(resource.Kind+"List"), scope)
+	}
+	mapper.Add(version.WithKind("List"), meta.RESTScopeRoot)
+	return mapper
+}

@@ -1,0 +1,217 @@
+// Package ownerreferencespermissionenforcement is the admission plugin
+// OwnerReferencesPermissionEnforcement.
+//
+// The garbage collector deletes an object when its owners are gone, and an owner
+// that is deleted in the foreground waits for what blocks that. So whoever may
+// change metadata.ownerReferences can have objects deleted, and can keep others
+// from being deleted. This plugin asks for the permission to do that by hand.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/gc v1.36.3.
+package ownerreferencespermissionenforcement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	everything := handlers.Any()
+	everything.Operations = []codec.Operation{codec.Create, codec.Update}
+	return handlers.Plugin{
+		Name:      "OwnerReferencesPermissionEnforcement",
+		Summary:   "lets only those set owners of an object who may delete it, and block an owner's deletion who may set its finalizers",
+		Rules:     []handlers.Rule{everything},
+		Validates: true,
+		Cluster:   []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{access: cluster.AccessIn(setup.Cluster), mapper: newMapper(cluster.DiscoveryIn(setup.Cluster))}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	access *cluster.Access
+	mapper *mapper
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	after, before := review.Object.Get("metadata", "ownerReferences"), review.OldObject.Get("metadata", "ownerReferences")
+	if after.Len() == 0 && before.Len() == 0 || after.JSON() == before.JSON() || isPodStatus(review) {
+		return handlers.Allowed()
+	}
+	references, was := referencesOf(after), referencesOf(before)
+	if len(references) == len(was) && (len(was) == 0 || reflect.DeepEqual(references, was)) {
+		return handlers.Allowed()
+	}
+	a, err := newAsker(ctx, p.access, review)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	// Whoever creates an object might as well not have.
+	if review.Operation() != codec.Create {
+		resource := review.Resource()
+		if refused := a.demand("cannot set an ownerRef on a resource you can't delete", authorizationv1.ResourceAttributes{
+			Verb: "delete", Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
+			Subresource: review.SubResource(), Namespace: review.Namespace(), Name: review.Name(),
+		}); refused != nil {
+			return *refused
+		}
+	}
+	blocking := newlyBlocking(references, was)
+	if len(blocking) == 0 {
+		return handlers.Allowed()
+	}
+	// So that who may do anything does not depend on discovery.
+	status, err := a.ask(authorizationv1.ResourceAttributes{
+		Verb: "update", Group: "*", Version: "*", Resource: "*", Subresource: "finalizers", Name: "*",
+	})
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if mayDo(status) {
+		return handlers.Allowed()
+	}
+	for i := range blocking {
+		if refused := p.demandFinalizers(a, &blocking[i]); refused != nil {
+			return *refused
+		}
+	}
+	return handlers.Allowed()
+}
+
+// demandFinalizers refuses the request unless the user may set the finalizers of
+// the owner.
+func (p *plugin) demandFinalizers(a *asker, owner *metav1.OwnerReference) *handlers.Result {
+	mappings, err := p.mapper.mappings(a.ctx, owner)
+	if fault, failed := errors.AsType[*undiscoveredError](err); failed {
+		return new(handlers.Errored(fault))
+	}
+	if err != nil {
+		return new(handlers.Denied(handlers.Forbidden(a.review, fmt.Errorf(
+			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %v",
+			owner.APIVersion, owner.Kind, err))))
+	}
+	for _, mapping := range mappings {
+		attributes := authorizationv1.ResourceAttributes{
+			Verb: "update", Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
+			Subresource: "finalizers", Name: owner.Name,
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			attributes.Namespace = a.review.Namespace() // an owner is in the namespace of what it owns
+		}
+		if refused := a.demand("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on", attributes); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// isPodStatus reports whether the status of a Pod is written, which upstream
+// leaves alone: that does not change owners.
+func isPodStatus(review *codec.Review) bool {
+	resource := review.Resource()
+	return resource.Group == "" && resource.Resource == "pods" && review.SubResource() == "status"
+}
+
+// An asker asks what the user of a review may do.
+type asker struct {
+	ctx    context.Context
+	access *cluster.Access
+	review *codec.Review
+	user   *authorizationv1.SubjectAccessReviewSpec
+}
+
+func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review) (*asker, error) {
+	user := new(authenticationv1.UserInfo)
+	if err := json.Unmarshal([]byte(review.UserInfo().JSON()), user); err != nil {
+		return nil, fmt.Errorf("cannot decode userInfo: %w", err)
+	}
+	spec := &authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups}
+	for key, values := range user.Extra {
+		if spec.Extra == nil {
+			spec.Extra = make(map[string]authorizationv1.ExtraValue)
+		}
+		spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return &asker{ctx, access, review, spec}, nil
+}
+
+func (a *asker) ask(attributes authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+	spec := *a.user
+	spec.ResourceAttributes = &attributes
+	return a.access.Review(a.ctx, &spec)
+}
+
+func mayDo(status authorizationv1.SubjectAccessReviewStatus) bool {
+	return status.Allowed && !status.Denied
+}
+
+// demand refuses the request unless the user may do that; nil if so.
+func (a *asker) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *handlers.Result {
+	status, err := a.ask(attributes)
+	if err != nil {
+		return new(handlers.Errored(err))
+	}
+	if mayDo(status) {
+		return nil
+	}
+	fault := "<nil>" // as upstream shows it
+	if status.EvaluationError != "" {
+		fault = status.EvaluationError
+	}
+	return new(handlers.Denied(handlers.Forbidden(a.review, fmt.Errorf("%s: %s, %s", otherwise, status.Reason, fault))))
+}
+
+// referencesOf reads owner references.
+func referencesOf(list codec.Value) []metav1.OwnerReference {
+	flag := func(value codec.Value) *bool {
+		if value.Kind() != codec.KindBool {
+			return nil
+		}
+		return new(value.Bool())
+	}
+	references := make([]metav1.OwnerReference, 0, list.Len())
+	for _, value := range list.Elements() {
+		references = append(references, metav1.OwnerReference{
+			APIVersion:         value.Get("apiVersion").String(),
+			Kind:               value.Get("kind").String(),
+			Name:               value.Get("name").String(),
+			UID:                types.UID(value.Get("uid").String()),
+			Controller:         flag(value.Get("controller")),
+			BlockOwnerDeletion: flag(value.Get("blockOwnerDeletion")),
+		})
+	}
+	return references
+}
+
+// newlyBlocking returns the references that block their owner's deletion and did
+// not before.
+func newlyBlocking(references, was []metav1.OwnerReference) []metav1.OwnerReference {
+	blocks := func(r *metav1.OwnerReference) bool { return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion }
+	blocked := make(map[types.UID]bool)
+	for i := range was {
+		blocked[was[i].UID] = blocks(&was[i]) // the last of several counts
+	}
+	var newly []metav1.OwnerReference
+	for i := range references {
+		if blocks(&references[i]) && !blocked[references[i].UID] {
+			newly = append(newly, references[i])
+		}
+	}
+	return newly
+}

@@ -1,0 +1,251 @@
+package ownerreferencespermissionenforcement
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// An apiServer stands for one: it has apps/v1, and says of each review that is
+// created what status is.
+type apiServer struct {
+	status string
+	asked  []string
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.asked = append(a.asked, r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case a.status == "" || r.URL.Path == "/apis/broken/v1":
+		http.Error(w, "broken", http.StatusInternalServerError)
+	case r.Method == http.MethodPost:
+		fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":%s}`, a.status)
+	case r.URL.Path == "/apis/apps/v1":
+		w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[` +
+			`{"name":"replicasets","namespaced":true,"kind":"ReplicaSet"},{"name":"replicasets/scale","kind":"Scale"}]}`))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// chain returns a chain of the plugin that asks the server.
+func (a *apiServer) chain(t testing.TB) *handlers.Chain {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],`+
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := Plugin()
+	if err := state.Follow(t.Context(), plugin.Cluster...); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+const (
+	review = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	none   = `{"metadata":{"name":"p"}}`
+)
+
+// owned returns an object with these owner references.
+func owned(references string) string {
+	return `{"metadata":{"name":"p","ownerReferences":[` + references + `]}}`
+}
+
+func ownedBy(version, kind string, blocking bool) string {
+	return owned(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":"o","uid":"1","blockOwnerDeletion":%t}`, version, kind, blocking))
+}
+
+// from returns a review as that of a request of jane's.
+func from(body []byte, more string) []byte {
+	return bytes.Replace(body, []byte(`"operation"`), []byte(`"userInfo":{"username":"jane"},`+more+`"operation"`), 1)
+}
+
+func create(object string) []byte { return from(handlertest.Body(codec.Create, "v1/pods", object), "") }
+
+func update(object, old string) []byte {
+	return from(handlertest.UpdateBody("v1/pods", object, old), "")
+}
+
+// TestAsked says what the API server is asked, and what comes of it.
+func TestAsked(t *testing.T) {
+	const allowed, denied = `{"allowed":true}`, `{"allowed":false,"reason":"no","evaluationError":"lost"}`
+	f := func(status string, body []byte, want string, wantAsked ...string) {
+		t.Helper()
+		a := &apiServer{status: status}
+		got, _ := handlertest.Respond(t, a.chain(t), handlers.Validate, body, nil)
+		if !strings.Contains(string(got), want) || !slices.Equal(a.asked, wantAsked) {
+			t.Errorf("%s, %s\ngot  %s of %q\nwant %s of %q", status, body, got, a.asked, want, wantAsked)
+		}
+	}
+	const yes, cannotDelete, cannotBlock = `"allowed":true`,
+		`pods \"name\" is forbidden: cannot set an ownerRef on a resource you can't delete: no, lost`,
+		`pods \"name\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: no, lost`
+	plain, blocking := ownedBy("apps/v1", "ReplicaSet", false), ownedBy("apps/v1", "ReplicaSet", true)
+
+	f(denied, create(none), yes)
+	f(denied, create(plain), yes)
+	f(denied, update(plain, plain), yes)
+	f(denied, update(plain, strings.ReplaceAll(plain, `,"kind"`, `, "kind"`)), yes)
+	f(denied, update(plain, none), cannotDelete, review)
+	f(denied, update(none, plain), cannotDelete, review)
+	f(denied, update(blocking, plain), cannotDelete, review)
+	f(allowed, update(plain, blocking), yes, review)
+	f(allowed, create(blocking), yes, review)
+	f(allowed, update(blocking, plain), yes, review, review)
+	f(denied, create(blocking), cannotBlock, review, "/apis/apps/v1", review)
+	f(denied, create(ownedBy("apps/v1", "Scale", true)),
+		`cannot find RESTMapping for APIVersion apps/v1 Kind Scale: no matches for kind \"Scale\" in version \"apps/v1\"`, review, "/apis/apps/v1")
+	f(denied, create(ownedBy("apps/v2", "ReplicaSet", true)), `no matches for kind \"ReplicaSet\" in version \"apps/v2\"`, review, "/apis/apps/v2")
+	f(denied, create(ownedBy("a/b/c", "ReplicaSet", true)), "unexpected GroupVersion string: a/b/c", review)
+	f(`{"allowed":true,"denied":true}`, create(blocking), "can't set finalizers on", review, "/apis/apps/v1", review)
+
+	// Nobody knows.
+	a := new(apiServer)
+	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, create(blocking))
+	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, update(plain, none))
+	a = &apiServer{status: denied}
+	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, create(ownedBy("broken/v1", "Shop", true)))
+
+	handlertest.CheckOutcome(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeErrored, create(blocking))        // files
+	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", blocking)) // of nobody
+
+	// What no API server sends.
+	for _, odd := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"ownerReferences":null}}`, `{"metadata":{"ownerReferences":{}}}`} {
+		f(denied, create(odd), yes)
+	}
+	for _, odd := range []string{`null`, `1`, `{}`, `{"blockOwnerDeletion":"yes"}`, `{"blockOwnerDeletion":null}`} {
+		f(denied, create(owned(odd)), yes)
+		f(denied, update(owned(odd), none), cannotDelete, review)
+	}
+}
+
+// TestRemembered has two requests ask once.
+func TestRemembered(t *testing.T) {
+	a := &apiServer{status: `{"allowed":false}`}
+	chain := a.chain(t)
+	body := create(ownedBy("apps/v1", "ReplicaSet", true))
+	for range 3 {
+		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+	}
+	if want := []string{review, "/apis/apps/v1", review}; !slices.Equal(a.asked, want) {
+		t.Errorf("asked %q, want %q", a.asked, want)
+	}
+}
+
+func TestPodStatus(t *testing.T) {
+	a := &apiServer{status: `{"allowed":false}`}
+	chain := a.chain(t)
+	f := func(resource, subResource string, want handlers.Outcome) {
+		t.Helper()
+		body := from(handlertest.UpdateBody(resource, ownedBy("v1", "Pod", false), none), `"subResource":"`+subResource+`",`)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+	}
+	f("v1/pods", "status", handlers.OutcomeAllowed)
+	f("v1/pods", "ephemeralcontainers", handlers.OutcomeDenied)
+	f("example.com/v1/pods", "status", handlers.OutcomeDenied)
+	f("apps/v1/deployments", "status", handlers.OutcomeDenied)
+}
+
+func TestMapper(t *testing.T) {
+	apps := schema.GroupVersion{Group: "apps", Version: "v1"}
+	mapper := mapperOf(apps, &metav1.APIResourceList{APIResources: []metav1.APIResource{
+		{Name: "replicasets", SingularName: "replicaset", Namespaced: true, Kind: "ReplicaSet"}, {Name: "shops", Kind: "Shop"},
+	}})
+	f := func(kind, want string) {
+		t.Helper()
+		got := ""
+		mappings, err := mapper.RESTMappings(apps.WithKind(kind).GroupKind(), "v1")
+		if err != nil {
+			got = err.Error()
+		}
+		for _, m := range mappings {
+			got += fmt.Sprint(m.Resource.Resource, " ", m.Scope.Name())
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", kind, got, want)
+		}
+	}
+	f("ReplicaSet", "replicasets namespace")
+	f("replicaset", "replicasets namespace")
+	f("ReplicaSetList", "replicasetlists namespace")
+	f("Shop", "shops root")
+	f("List", "lists root")
+	f("Other", `no matches for kind "Other" in version "apps/v1"`)
+}
+
+func TestUser(t *testing.T) {
+	r := codec.Acquire()
+	defer r.Release()
+	decode := func(user string) (*asker, error) {
+		text := strings.Replace(string(handlertest.Body(codec.Create, "v1/pods", none)), `"operation"`, `"userInfo":`+user+`,"operation"`, 1)
+		if err := r.Decode([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return newAsker(t.Context(), nil, r)
+	}
+	a, err := decode(`{"username":"jane","uid":"7","groups":["g","h"],"extra":{"scopes":["x"],"none":null}}`)
+	got, _ := json.Marshal(a.user)
+	if want := `{"user":"jane","groups":["g","h"],"extra":{"none":null,"scopes":["x"]},"uid":"7"}`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if _, err := decode(`{"username":"jane","groups":"all"}`); err == nil {
+		t.Error("groups that are none were read")
+	}
+	if errors.Unwrap(&undiscoveredError{os.ErrDeadlineExceeded}) != os.ErrDeadlineExceeded {
+		t.Error("the reason of a failure is lost")
+	}
+}
+
+// TestNoAllocations has what nearly all requests are, and a Pod of a controller.
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	for _, name := range []string{"configmaps-create-v1-1.json", "deployments-create-v1-1.json", "pods-update-v1-1.json", "pods-status-update-v1-1.json"} {
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead(name))
+	}
+}
+
+func BenchmarkNoOwner(b *testing.B) {
+	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+}
+
+func BenchmarkSameOwner(b *testing.B) {
+	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+}
+
+func BenchmarkRemembered(b *testing.B) {
+	a := &apiServer{status: `{"allowed":true}`}
+	chain := a.chain(b)
+	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}

@@ -1,0 +1,185 @@
+// Package podnodeselector is the admission plugin PodNodeSelector.
+//
+// It keeps the pods of a namespace on the nodes that are meant for it: it adds
+// the namespace's node selector to each new pod, and refuses pods that ask for
+// other nodes. Where teams or tenants have nodes of their own, one wants it on,
+// for nobody can be trusted to write the selector into every pod.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podnodeselector v1.36.3.
+package podnodeselector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	// annotation of a namespace has its node selector.
+	annotation = "scheduler.alpha.kubernetes.io/node-selector"
+	// clusterDefault is the name in the configuration under which the selector is
+	// of namespaces without one of their own. No namespace can be called that.
+	clusterDefault = "clusterDefaultNodeSelector"
+)
+
+// The denials, in upstream's words.
+var (
+	errConflict   = errors.New("pod node label selector conflicts with its namespace node label selector")
+	errNotListed  = errors.New("pod node label selector labels conflict with its namespace whitelist")
+	fieldOfConfig = field.NewPath("podNodeSelectorPluginConfig")
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "PodNodeSelector",
+		Summary: "adds the node selector of its namespace to every pod, and refuses pods that ask for other nodes",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"},
+		}},
+		Mutates:   true,
+		Validates: true,
+		Cluster:   []cluster.Need{cluster.Namespaces.Watched()},
+		New:       newHandler,
+	}
+}
+
+// configuration is the plugin's configuration file (upstream's readConfig).
+type configuration struct {
+	// Selectors are by namespace the only labels that pods may select nodes by,
+	// and by clusterDefault the selector of namespaces without annotation.
+	Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
+}
+
+// plugin is the configuration parsed.
+type plugin struct {
+	namespaces *cluster.Objects[*corev1.Namespace]
+	standard   *selector             // of namespaces without annotation
+	allowed    map[string]labels.Set // by namespace, all of them not empty
+	known      *handlers.Memo[*selector]
+}
+
+// A selector is a parsed node selector: what there is to add to a pod, sorted
+// by label.
+type selector struct {
+	labels []label
+	err    error // why it is none
+}
+
+type label struct{ key, value string }
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	p := &plugin{
+		namespaces: cluster.Namespaces.In(setup.Cluster),
+		allowed:    make(map[string]labels.Set),
+		known:      handlers.NewMemo(parse),
+	}
+	var c configuration
+	if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList { return p.load(&c) }); err != nil {
+		return handlers.Handler{}, err
+	}
+	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+}
+
+// load parses the configuration. Upstream finds out with the first pod that a
+// selector in it is none, and fails all pods of the namespace.
+func (p *plugin) load(c *configuration) (errs field.ErrorList) {
+	p.standard = parse(c.Selectors[clusterDefault])
+	for _, name := range slices.Sorted(maps.Keys(c.Selectors)) {
+		set, err := labels.ConvertSelectorToLabelsMap(c.Selectors[name])
+		switch {
+		case err != nil:
+			errs = append(errs, field.Invalid(fieldOfConfig.Key(name), c.Selectors[name], err.Error()))
+		case len(set) > 0 && name != clusterDefault:
+			p.allowed[name] = set
+		}
+	}
+	return errs
+}
+
+func parse(text string) *selector {
+	set, err := labels.ConvertSelectorToLabelsMap(text)
+	s := &selector{err: err}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		s.labels = append(s.labels, label{key, set[key]})
+	}
+	return s
+}
+
+// admit adds the labels that the pod lacks, and then denies what validate does.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	s, result, ok := p.check(ctx, review)
+	if !ok {
+		return result
+	}
+	for _, l := range s.labels {
+		if !review.Object.Get("spec", "nodeSelector", l.key).Exists() {
+			review.Object.EnsureObject("spec", "nodeSelector")
+			review.Object.SetString(l.value, "spec", "nodeSelector", l.key)
+		}
+	}
+	return p.checkAllowed(review)
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	if _, result, ok := p.check(ctx, review); !ok {
+		return result
+	}
+	return p.checkAllowed(review)
+}
+
+// check returns the selector of the pod's namespace. If there is no telling, or
+// the pod contradicts it, ok is false, and the result is what to answer.
+func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, result handlers.Result, ok bool) {
+	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
+	if err != nil {
+		return nil, unknown(review, err), false
+	}
+	s = p.standard
+	if text, ok := namespace.Annotations[annotation]; ok {
+		if s = p.known.Get(text); s.err != nil {
+			return nil, handlers.Denied(s.err), false
+		}
+	}
+	asked := review.Object.Get("spec", "nodeSelector")
+	for _, l := range s.labels {
+		if has := asked.Get(l.key); has.Exists() && has.String() != l.value {
+			return nil, handlers.Denied(handlers.ForbiddenPod(review, errConflict)), false
+		}
+	}
+	return s, handlers.Result{}, true
+}
+
+// unknown says what to answer when the namespace cannot be had.
+func unknown(review *codec.Review, err error) handlers.Result {
+	if apierrors.IsNotFound(err) { // as upstream, which takes that for a failure
+		return handlers.Denied(apierrors.NewInternalError(fmt.Errorf("namespace %s does not exist", review.Namespace())))
+	}
+	return handlers.Errored(err)
+}
+
+// checkAllowed denies a pod that selects nodes by another label than those that
+// the configuration has for its namespace, if it has any.
+func (p *plugin) checkAllowed(review *codec.Review) handlers.Result {
+	allowed, ok := p.allowed[review.Namespace()]
+	if !ok {
+		return handlers.Allowed()
+	}
+	for key, value := range review.Object.Get("spec", "nodeSelector").Members() {
+		if want, ok := allowed[key]; !ok || want != value.String() {
+			return handlers.Denied(handlers.ForbiddenPod(review, errNotListed))
+		}
+	}
+	return handlers.Allowed()
+}

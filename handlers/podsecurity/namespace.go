@@ -1,0 +1,200 @@
+package podsecurity
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const (
+	// podsMax is how many pods of a namespace are held against a new standard, and
+	// podsTimeout how long that may take: upstream's defaultNamespaceMaxPodsToCheck
+	// and defaultNamespacePodCheckTimeout.
+	podsMax     = 3000
+	podsTimeout = time.Second
+)
+
+// modes are the labels of a namespace that say what it wants, in upstream's
+// order.
+var modes = [...]struct {
+	name, level, version string
+	of                   func(*api.Policy) *api.LevelVersion
+}{
+	{"enforce", api.EnforceLevelLabel, api.EnforceVersionLabel, func(p *api.Policy) *api.LevelVersion { return &p.Enforce }},
+	{"audit", api.AuditLevelLabel, api.AuditVersionLabel, func(p *api.Policy) *api.LevelVersion { return &p.Audit }},
+	{"warn", api.WarnLevelLabel, api.WarnVersionLabel, func(p *api.Policy) *api.LevelVersion { return &p.Warn }},
+}
+
+// labelsOf returns the labels of a namespace that this plugin reads.
+func labelsOf(namespace *codec.Object) map[string]string {
+	all := namespace.Get("metadata", "labels")
+	var labels map[string]string
+	for _, mode := range modes {
+		for _, key := range [...]string{mode.level, mode.version} {
+			value := all.Get(key)
+			if !value.Exists() {
+				continue
+			}
+			if labels == nil {
+				labels = make(map[string]string)
+			}
+			labels[key] = value.String()
+		}
+	}
+	return labels
+}
+
+// validateNamespace does as upstream's ValidateNamespace: labels must be right,
+// and where more is enforced than before, the user learns which pods violate it.
+func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) handlers.Result {
+	labels := labelsOf(&review.Object)
+	wanted, faults := api.PolicyToEvaluate(labels, p.defaults)
+	create := review.Operation() == codec.Create
+	var was api.Policy
+	var known field.ErrorList
+	if !create {
+		was, known = api.PolicyToEvaluate(labelsOf(&review.OldObject), p.defaults)
+	}
+	if len(faults) > 0 && (len(known) == 0 || !reflect.DeepEqual(faults, known)) {
+		kind := review.Kind()
+		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(), faults))
+	}
+	name := review.Object.Get("metadata", "name").String()
+	switch {
+	case !create && !enforcesMore(wanted.Enforce, was.Enforce):
+	case p.exemptsNamespace(review):
+		if warning := p.exemptionWarning(name, labels, wanted); warning != "" {
+			review.Response.Warn(warning)
+		}
+	case !create:
+		for _, warning := range p.violations(ctx, name, wanted.Enforce) {
+			review.Response.Warn(warning)
+		}
+	}
+	return handlers.Allowed()
+}
+
+// enforcesMore reports whether pods may violate wanted that did not violate was.
+func enforcesMore(wanted, was api.LevelVersion) bool {
+	if wanted == was || wanted.Level == api.LevelPrivileged {
+		return false
+	}
+	return wanted.Version != was.Version || api.CompareLevels(wanted.Level, was.Level) > 0
+}
+
+// exemptionWarning says that what an exempt namespace asks for is not done; ""
+// if it asks for nothing.
+func (p *plugin) exemptionWarning(name string, labels map[string]string, wanted api.Policy) string {
+	if wanted.FullyPrivileged() || wanted.Equivalent(&p.defaults) {
+		return ""
+	}
+	var ignored []string
+	for _, mode := range modes {
+		_, hasLevel := labels[mode.level]
+		_, hasVersion := labels[mode.version]
+		if standard := mode.of(&wanted); standard.Level != api.LevelPrivileged && (hasLevel || hasVersion) {
+			ignored = append(ignored, mode.name+"="+standard.String())
+		}
+	}
+	return fmt.Sprintf("namespace %q is exempt from Pod Security, and the policy (%s) will be ignored", name, strings.Join(ignored, ", "))
+}
+
+// offenders are pods that violate a standard in the same way.
+type offenders struct {
+	first string // of their names
+	count int
+}
+
+// violations returns warnings of the pods of a namespace that violate a
+// standard, as upstream's EvaluatePodsInNamespace does.
+func (p *plugin) violations(ctx context.Context, namespace string, standard api.LevelVersion) []string {
+	timeout := podsTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	pods, err := p.pods.ListLive(ctx, namespace)
+	if err != nil {
+		return []string{"failed to list pods while checking new PodSecurity enforce level"}
+	}
+	pods = p.prioritized(pods)
+	checked := min(len(pods), podsMax)
+	found := make(map[string]offenders)
+	for i, pod := range pods[:checked] {
+		result := policy.AggregateCheckResults(p.evaluator.EvaluatePod(standard, &pod.ObjectMeta, &pod.Spec))
+		if !result.Allowed {
+			reason := result.ForbiddenReason()
+			o := found[reason]
+			if o.count == 0 || pod.Name < o.first {
+				o.first = pod.Name
+			}
+			o.count++
+			found[reason] = o
+		}
+		if ctx.Err() != nil {
+			checked = i + 1
+			break
+		}
+	}
+	var warnings []string
+	if checked < len(pods) {
+		warnings = append(warnings, fmt.Sprintf(
+			"new PodSecurity enforce level only checked against the first %d of %d existing pods", checked, len(pods)))
+	}
+	if len(found) > 0 {
+		warnings = append(warnings, fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", namespace, standard))
+	}
+	var reasons []string
+	for reason, o := range found {
+		reasons = append(reasons, o.String()+": "+reason)
+	}
+	slices.Sort(reasons)
+	return append(warnings, reasons...)
+}
+
+func (o offenders) String() string {
+	switch o.count {
+	case 1:
+		return o.first
+	case 2:
+		return o.first + " (and 1 other pod)"
+	}
+	return fmt.Sprintf("%s (and %d other pods)", o.first, o.count-1)
+}
+
+// prioritized returns the pods that are not exempt: one of each controller
+// first, for the others are like it.
+func (p *plugin) prioritized(pods []*corev1.Pod) []*corev1.Pod {
+	var first, others []*corev1.Pod
+	seen := make(map[types.UID]bool)
+	for _, pod := range pods {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case p.exemptsRuntimeClass(&pod.Spec):
+		case owner == nil || !seen[owner.UID]:
+			first = append(first, pod)
+			if owner != nil {
+				seen[owner.UID] = true
+			}
+		default:
+			others = append(others, pod)
+		}
+	}
+	return append(first, others...)
+}

@@ -1,0 +1,243 @@
+// Package podsecurity is the admission plugin PodSecurity.
+//
+// It holds pods against the Pod Security Standards (privileged, baseline,
+// restricted) that labels of their namespace name. It denies what violates the
+// enforced one, and warns of and audits what violates the others. A Pod that may
+// do as it likes on its node owns the cluster: whoever lets others make pods wants
+// this.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecurity v1.36.3
+// and k8s.io/pod-security-admission/admission v0.36.3. The checks themselves are
+// those of k8s.io/pod-security-admission/policy. Its package admission is not
+// used: it comes with kubernetes.Clientset and Prometheus' client, which make the
+// binary larger by half.
+package podsecurity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	admissionapi "k8s.io/pod-security-admission/admission/api"
+	"k8s.io/pod-security-admission/admission/api/load"
+	"k8s.io/pod-security-admission/admission/api/validation"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	writes := func(group string, resources ...string) handlers.Rule {
+		return handlers.Rule{
+			Operations: []codec.Operation{codec.Create, codec.Update},
+			Groups:     []string{group}, Versions: []string{"v1"}, Resources: resources,
+		}
+	}
+	return handlers.Plugin{
+		Name:    "PodSecurity",
+		Summary: "holds pods against the Pod Security Standards that labels of their namespace name",
+		Rules: []handlers.Rule{
+			writes("", "namespaces", "pods", "pods/ephemeralcontainers", "pods/resize", "podtemplates", "replicationcontrollers"),
+			writes("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
+			writes("batch", "cronjobs", "jobs"),
+		},
+		Validates:   true,
+		Cluster:     []cluster.Need{cluster.Namespaces.Watched(), cluster.Pods.Called("list")},
+		OnByDefault: true,
+		New:         newHandler,
+	}
+}
+
+// errorAnnotationKey is a key of audit annotations beside those of package api.
+const errorAnnotationKey = "error"
+
+type plugin struct {
+	defaults   api.Policy
+	exemptions admissionapi.PodSecurityExemptions
+	evaluator  policy.Evaluator
+	namespaces *cluster.Objects[*corev1.Namespace]
+	pods       *cluster.Objects[*corev1.Pod]
+}
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	p, err := newPlugin(setup.Config)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	p.namespaces, p.pods = cluster.Namespaces.In(setup.Cluster), cluster.Pods.In(setup.Cluster)
+	return handlers.Handler{Validate: p.validate}, nil
+}
+
+func newPlugin(config []byte) (*plugin, error) {
+	configuration, err := load.LoadFromData(config)
+	if err != nil {
+		return nil, err
+	}
+	if errs := validation.ValidatePodSecurityConfiguration(configuration); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	p := &plugin{exemptions: configuration.Exemptions}
+	if p.defaults, err = admissionapi.ToPolicy(configuration.Defaults); err != nil {
+		return nil, err
+	}
+	p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), nil)
+	return p, err
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	switch review.Resource().Resource {
+	case "namespaces":
+		return p.validateNamespace(ctx, review)
+	case "pods":
+		return p.validatePod(ctx, review)
+	}
+	return p.validateController(ctx, review)
+}
+
+// validatePod does as upstream's ValidatePod.
+func (p *plugin) validatePod(ctx context.Context, review *codec.Review) handlers.Result {
+	if p.exempts(review) {
+		return handlers.Allowed()
+	}
+	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
+	if err != nil {
+		status := apierrors.NewInternalError(fmt.Errorf("failed to lookup namespace %q", review.Namespace()))
+		return refused(review, status, err)
+	}
+	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
+	if len(faults) == 0 && wanted.FullyPrivileged() {
+		annotate(review, api.EnforcedPolicyAnnotationKey, privilegedLatest)
+		return handlers.Allowed()
+	}
+	object := review.Object.Root()
+	if review.Operation() == codec.Update && !changesImages(object.Get("spec"), review.OldObject.Get("spec")) {
+		return handlers.Allowed()
+	}
+	spec, err := specOf(object)
+	if err != nil {
+		return refused(review, apierrors.NewBadRequest("failed to decode object"), err)
+	}
+	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(object), spec, true)
+}
+
+// validateController does as upstream's ValidatePodController: nothing of it is
+// denied, for the pods that come of it are.
+func (p *plugin) validateController(ctx context.Context, review *codec.Review) handlers.Result {
+	if p.exempts(review) {
+		return handlers.Allowed()
+	}
+	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
+	if err != nil {
+		annotate(review, errorAnnotationKey, fmt.Sprintf("failed to lookup namespace %q: %v", review.Namespace(), err))
+		return handlers.Allowed()
+	}
+	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
+	if len(faults) == 0 && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged {
+		return handlers.Allowed()
+	}
+	resource := review.Resource().Resource
+	template := templateOf(resource, &review.Object)
+	if resource == "replicationcontrollers" && !template.IsSet() {
+		return handlers.Allowed() // of those alone the template is optional
+	}
+	spec, err := specOf(template)
+	if err != nil {
+		annotate(review, errorAnnotationKey, fmt.Sprintf("failed to decode object: %v", err))
+		return handlers.Allowed()
+	}
+	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(template), spec, false)
+}
+
+// evaluate does as upstream's EvaluatePod.
+func (p *plugin) evaluate(
+	review *codec.Review, wanted api.Policy, fault error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
+) handlers.Result {
+	if p.exemptsRuntimeClass(spec) {
+		annotate(review, api.ExemptionReasonAnnotationKey, "runtimeClass")
+		return handlers.Allowed()
+	}
+	if fault != nil {
+		annotate(review, errorAnnotationKey, fmt.Sprintf("Failed to parse policy: %v", fault))
+	}
+	var last api.LevelVersion
+	var result policy.AggregateCheckResult
+	check := func(standard api.LevelVersion) policy.AggregateCheckResult {
+		if last != standard { // nearly always all are the same
+			last, result = standard, policy.AggregateCheckResults(p.evaluator.EvaluatePod(standard, meta, spec))
+		}
+		return result
+	}
+	var denial error
+	if enforce {
+		annotate(review, api.EnforcedPolicyAnnotationKey, wanted.Enforce.String())
+		if found := check(wanted.Enforce); !found.Allowed {
+			resource := review.Resource()
+			denial = apierrors.NewForbidden(schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, review.Name(),
+				fmt.Errorf("violates PodSecurity %q: %s", wanted.Enforce, found.ForbiddenDetail()))
+		}
+	}
+	if found := check(wanted.Audit); !found.Allowed {
+		annotate(review, api.AuditViolationsAnnotationKey, would(wanted.Audit, found))
+	}
+	if denial != nil {
+		return handlers.Denied(denial)
+	}
+	if found := check(wanted.Warn); !found.Allowed {
+		review.Response.Warn(would(wanted.Warn, found))
+	}
+	return handlers.Allowed()
+}
+
+func would(standard api.LevelVersion, found policy.AggregateCheckResult) string {
+	return fmt.Sprintf("would violate PodSecurity %q: %s", standard, found.ForbiddenDetail())
+}
+
+// exempts reports whether the namespace or the user is exempt.
+func (p *plugin) exempts(review *codec.Review) bool {
+	if p.exemptsNamespace(review) {
+		annotate(review, api.ExemptionReasonAnnotationKey, "namespace")
+		return true
+	}
+	if user := review.Username(); user != "" && slices.Contains(p.exemptions.Usernames, user) {
+		annotate(review, api.ExemptionReasonAnnotationKey, "user")
+		return true
+	}
+	return false
+}
+
+func (p *plugin) exemptsNamespace(review *codec.Review) bool {
+	namespace := review.Namespace()
+	return namespace != "" && slices.Contains(p.exemptions.Namespaces, namespace)
+}
+
+func (p *plugin) exemptsRuntimeClass(spec *corev1.PodSpec) bool {
+	class := spec.RuntimeClassName
+	return class != nil && *class != "" && slices.Contains(p.exemptions.RuntimeClasses, *class)
+}
+
+// privilegedLatest is what is enforced where nothing is.
+var privilegedLatest = api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}.String()
+
+// refused denies a request that cannot be decided on, as upstream does.
+func refused(review *codec.Review, status *apierrors.StatusError, err error) handlers.Result {
+	annotate(review, errorAnnotationKey, fmt.Sprintf("%v: %v", status, err))
+	// Details that the status has not are those of any denial of upstream's.
+	if other, ok := errors.AsType[*apierrors.StatusError](handlers.Forbidden(review, err)); ok && status.ErrStatus.Details == nil {
+		status.ErrStatus.Details = other.ErrStatus.Details
+	}
+	return handlers.Denied(status)
+}
+
+// annotate adds an audit annotation. The keys are constants that are accepted.
+func annotate(review *codec.Review, key, value string) {
+	_ = review.Response.Annotate(key, value)
+}

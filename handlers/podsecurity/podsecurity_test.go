@@ -1,0 +1,247 @@
+package podsecurity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/pod-security-admission/api"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// namespaceWith returns a namespace with labels of this plugin: "enforce",
+// "baseline".
+func namespaceWith(name string, labels ...string) *corev1.Namespace {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}
+	for pair := range slices.Chunk(labels, 2) {
+		n.Labels[api.AuditAnnotationPrefix+pair[0]] = pair[1]
+	}
+	return n
+}
+
+// TestOddPods has what no API server sends. What cannot be read is not allowed.
+func TestOddPods(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
+	f := func(body []byte, want string) {
+		t.Helper()
+		if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); !strings.Contains(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
+		}
+	}
+	pod := func(object string) []byte { return handlertest.Body(codec.Create, "v1/pods", object) }
+	const allowed = `"allowed":true`
+	f(pod(`{}`), allowed)
+	f(pod(`{"metadata":null,"spec":null}`), allowed)
+	f(pod(`{"metadata":{"annotations":[]},"spec":{"containers":null}}`), allowed)
+	const undecoded = `"error":"failed to decode object: json: cannot unmarshal`
+	f(pod(`{"spec":[]}`), undecoded)
+	f(pod(`{"spec":{"hostNetwork":"yes"}}`), undecoded)
+	f(pod(`{"spec":{"hostNetwork":"yes"}}`), `"code":400,"details":{"kind":"pods","name":"name"},"message":"failed to decode object"`)
+	f(pod(`{"spec":{"HostNetwork":true}}`), allowed) // not a field of Kubernetes'
+	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), allowed)
+	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), undecoded)
+	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":null}}`), allowed)
+	f(handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":1}}}`), `"code":422`)
+	f(handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":null}}`), allowed)
+}
+
+func TestChangesImages(t *testing.T) {
+	f := func(was, now string, want bool) {
+		t.Helper()
+		var before, after codec.Object
+		before.Reset([]byte(was))
+		after.Reset([]byte(now))
+		if got := changesImages(after.Root(), before.Root()); got != want {
+			t.Errorf("from %s to %s: got %t, want %t", was, now, got, want)
+		}
+	}
+	f(`{}`, `{"containers":null,"ephemeralContainers":[]}`, false)
+	f(`{"containers":[{"image":"a"},{"image":"b"}]}`, `{"containers":[{"image":"a"},{"image":"b","name":"x"}]}`, false)
+	f(`{"containers":[{"image":"a"},{"image":"b"}]}`, `{"containers":[{"image":"b"},{"image":"a"}]}`, true)
+	f(`{"containers":[{"image":"a"}]}`, `{"containers":[{"image":"a"},{"image":"a"}]}`, true)
+	f(`{"initContainers":[{"image":"a"}]}`, `{}`, true)
+	f(`{"initContainers":[{"image":"a"}]}`, `{"initContainers":[{"image":"b"}]}`, true)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{}`, false)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"y","image":"b"}]}`, `{"ephemeralContainers":[{"name":"y","image":"b"}]}`, false)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{"ephemeralContainers":[{"name":"y","image":"a"}]}`, true)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{"ephemeralContainers":[{"name":"x","image":"b"}]}`, true)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"x","image":"b"}]}`, `{"ephemeralContainers":[{"name":"x","image":"a"}]}`, false)
+}
+
+// knowing returns the plugin in a cluster.
+func knowing(t *testing.T, known cluster.Options) *plugin {
+	t.Helper()
+	state, err := cluster.New(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := Plugin().Cluster
+	if err := state.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPlugin(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.pods = cluster.Pods.In(state.View(needs...))
+	return p
+}
+
+var baseline = api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
+
+func podsOf(count int, owner string) []runtime.Object {
+	var pods []runtime.Object
+	for i := range count {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", owner, i), Namespace: "shop"}}
+		if owner != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// TestPodsMax has one more pod that is not like the others: it comes first.
+func TestPodsMax(t *testing.T) {
+	f := func(others int, want ...string) {
+		t.Helper()
+		objects := podsOf(others, "web")
+		for _, name := range []string{"host-1", "host-2"} {
+			objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.PodSpec{HostNetwork: true}})
+		}
+		p := knowing(t, cluster.Options{Objects: objects})
+		if got := p.violations(t.Context(), "shop", baseline); !slices.Equal(got, want) {
+			t.Errorf("%d others: got %q, want %q", others, got, want)
+		}
+	}
+	violated := []string{`existing pods in namespace "shop" violate the new PodSecurity enforce level "baseline:latest"`,
+		"host-1 (and 1 other pod): host namespaces"}
+	f(podsMax-3, violated...)
+	f(podsMax-2, violated...)
+	f(podsMax-1, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 3001 existing pods"}, violated...)...)
+}
+
+// TestNoTime has no time left to check pods, and no API server to list them.
+func TestNoTime(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := knowing(t, cluster.Options{Objects: podsOf(3, "web")})
+	want := []string{"new PodSecurity enforce level only checked against the first 1 of 3 existing pods"}
+	if got := p.violations(ended, "shop", baseline); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	const nobody = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],` +
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(kubeconfig, []byte(nobody), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = knowing(t, cluster.Options{Kubeconfig: kubeconfig})
+	want = []string{"failed to list pods while checking new PodSecurity enforce level"}
+	if got := p.violations(t.Context(), "shop", baseline); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
+	for _, labels := range [][]string{nil, {"enforce", "privileged"}, {"enforce", "privileged", "audit", "privileged", "warn", "privileged"}} {
+		chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("shop", labels...))
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, create)
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, update)
+		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+	}
+}
+
+func benchmark(b *testing.B, want handlers.Outcome, body []byte, labels ...string) {
+	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), "", namespaceWith("shop", labels...)), handlers.Validate, want, body)
+}
+
+func BenchmarkPrivileged(b *testing.B) {
+	benchmark(b, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}
+
+func BenchmarkBaseline(b *testing.B) {
+	benchmark(b, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"), "enforce", "baseline")
+}
+
+func BenchmarkRestricted(b *testing.B) {
+	benchmark(b, handlers.OutcomeAllowed, restricted(b), "enforce", "restricted")
+}
+
+func BenchmarkDenied(b *testing.B) {
+	benchmark(b, handlers.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"), "enforce", "restricted")
+}
+
+// restricted returns the recorded Pod as one that keeps to the standard.
+func restricted(t testing.TB) []byte {
+	t.Helper()
+	body := corpus.MustRead("pods-create-v1-1.json")
+	changed := bytes.ReplaceAll(body, []byte(`"imagePullPolicy":`),
+		[]byte(`"securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]},"runAsNonRoot":true,`+
+			`"seccompProfile":{"type":"RuntimeDefault"}},"imagePullPolicy":`))
+	if bytes.Equal(changed, body) || !json.Valid(changed) {
+		t.Fatal("the recording has no containers")
+	}
+	return changed
+}
+
+// TestSpecOf compares with what decoding all of it gives, less what no check is
+// about.
+func TestSpecOf(t *testing.T) {
+	compared := 0
+	for _, name := range corpus.Names() {
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(corpus.MustRead(name)); err != nil {
+			t.Fatal(err)
+		}
+		var pod codec.Value
+		switch resource := review.Resource().Resource; resource {
+		case "pods":
+			pod = review.Object.Root()
+		case "deployments", "cronjobs":
+			pod = templateOf(resource, &review.Object)
+		}
+		if !pod.Get("spec", "containers").IsSet() {
+			continue
+		}
+		compared++
+		want := new(corev1.PodSpec)
+		if err := json.Unmarshal([]byte(pod.Get("spec").JSON()), want); err != nil {
+			t.Fatal(err)
+		}
+		want.Affinity, want.Tolerations, want.TopologySpreadConstraints = nil, nil, nil
+		for _, list := range [][]corev1.Container{want.InitContainers, want.Containers} {
+			for i := range list {
+				c := &list[i]
+				c.Args, c.Command, c.Env, c.EnvFrom, c.Resources, c.VolumeMounts = nil, nil, nil, nil, corev1.ResourceRequirements{}, nil
+			}
+		}
+		got, err := specOf(pod)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
+		}
+	}
+	if compared < 10 {
+		t.Errorf("compared %d recordings, want more", compared)
+	}
+}

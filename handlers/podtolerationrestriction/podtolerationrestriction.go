@@ -1,0 +1,232 @@
+// Package podtolerationrestriction is the admission plugin
+// PodTolerationRestriction.
+//
+// It gives the pods of a namespace tolerations, and refuses pods that tolerate
+// more than their namespace may. Taints keep pods off nodes that are meant for
+// others only as long as not everybody can write a toleration; with this plugin
+// it takes who may annotate the namespace.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtolerationrestriction
+// v1.36.3.
+package podtolerationrestriction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Annotations of namespaces: lists of tolerations, as JSON.
+const (
+	annotationDefault   = "scheduler.alpha.kubernetes.io/defaultTolerations"
+	annotationWhitelist = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
+)
+
+const (
+	// tolerationsMax is how many tolerations of a pod are compared with one
+	// another, which takes quadratic time: a tenth of a second for so many, and
+	// minutes for as many as fit into a pod. Those in use are some ten.
+	tolerationsMax = 2048
+	// tolerationsFew is how many take no memory of their own.
+	tolerationsFew = 16
+)
+
+// pressure is what every pod gets that asks for processors or memory.
+var pressure = newTolerations([]corev1.Toleration{{
+	Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+}}).entries[0]
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:      "PodTolerationRestriction",
+		Summary:   "gives pods the tolerations of their namespace, and refuses pods that tolerate more than it may",
+		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
+		Mutates:   true,
+		Validates: true,
+		Cluster:   []cluster.Need{cluster.Namespaces.Watched()},
+		New:       newHandler,
+	}
+}
+
+type plugin struct {
+	namespaces *cluster.Objects[*corev1.Namespace]
+	// standard and whitelist are for namespaces without annotation.
+	standard, whitelist *tolerations
+	known               *handlers.Memo[*tolerations]
+}
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	c, err := loadConfiguration(setup.Config)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	p := &plugin{
+		namespaces: cluster.Namespaces.In(setup.Cluster),
+		standard:   newTolerations(c.Default),
+		whitelist:  newTolerations(c.Whitelist),
+		known:      handlers.NewMemo(parse),
+	}
+	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+}
+
+// admit merges the tolerations that the pod gets into those that it has, and
+// then denies what validate does.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	var given []entry
+	if review.Operation() == codec.Create {
+		standard, _, err := p.of(ctx, review, annotationDefault, p.standard)
+		if err != nil {
+			return failed(err)
+		}
+		given = standard.entries
+	}
+	presses := !isBestEffort(&review.Object)
+	if len(given) > 0 || presses {
+		var few [tolerationsFew]entry
+		entries := few[:0]
+		for i, has := range review.Object.Get("spec", "tolerations").Elements() {
+			if i+len(given) >= tolerationsMax {
+				return tooMany(review)
+			}
+			entries = append(entries, entry{toleration: read(has)})
+		}
+		entries = append(entries, given...)
+		if presses {
+			entries = append(entries, pressure)
+		}
+		give(&review.Object, entries)
+	}
+	return p.validate(ctx, review)
+}
+
+// give makes a pod's tolerations what the entries merge into: first those that
+// it has, then those for it.
+func give(object *codec.Object, entries []entry) {
+	if merge(entries) {
+		object.EnsureObject("spec")
+		for i := range entries {
+			if e := &entries[i]; e.kept && e.json != "" {
+				object.Append(e.json, "spec", "tolerations")
+			}
+		}
+		return
+	}
+	for i, has := range object.Get("spec", "tolerations").Elements() {
+		entries[i].json = has.JSON()
+	}
+	object.Set(object.Compose(func(dst []byte) []byte {
+		separator := byte('[')
+		for i := range entries {
+			if entries[i].kept {
+				dst = append(append(dst, separator), entries[i].json...)
+				separator = ','
+			}
+		}
+		return append(dst, ']')
+	}), "spec", "tolerations")
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	tolerations := review.Object.Get("spec", "tolerations")
+	if !tolerations.Get(codec.Index(0)).Exists() {
+		return handlers.Allowed()
+	}
+	whitelist, scope, err := p.of(ctx, review, annotationWhitelist, p.whitelist)
+	if err != nil {
+		return failed(err)
+	}
+	if len(whitelist.entries) == 0 {
+		return handlers.Allowed()
+	}
+	for i, has := range tolerations.Elements() {
+		if i == tolerationsMax {
+			return tooMany(review)
+		}
+		if t := read(has); !whitelist.cover(&t) {
+			return handlers.Denied(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) "+
+				"conflict with its %s whitelist", scope))
+		}
+	}
+	return handlers.Allowed()
+}
+
+// of returns the tolerations in an annotation of the pod's namespace, or the
+// cluster's if it has none, and whose they are.
+func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string, clusters *tolerations) (t *tolerations, scope string, err error) {
+	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
+	if err != nil {
+		return nil, "", err
+	}
+	text, ok := namespace.Annotations[annotation]
+	if !ok {
+		return clusters, "cluster", nil
+	}
+	if t = p.known.Get(text); t.err != nil {
+		return nil, "", &annotationError{t.err}
+	}
+	return t, "namespace", nil
+}
+
+// An annotationError is what is wrong with an annotation. It denies, with the
+// text of the error in it, as upstream has it.
+type annotationError struct{ error }
+
+// failed says what to answer when tolerations of a namespace cannot be had.
+func failed(err error) handlers.Result {
+	if _, wrong := errors.AsType[*annotationError](err); wrong || apierrors.IsNotFound(err) {
+		return handlers.Denied(err)
+	}
+	return handlers.Errored(err)
+}
+
+// tooMany denies a pod that would take too long to look at.
+func tooMany(review *codec.Review) handlers.Result {
+	path := field.NewPath("spec", "tolerations")
+	return handlers.Denied(handlers.ForbiddenPod(review,
+		field.TooMany(path, review.Object.Get("spec", "tolerations").Len(), tolerationsMax)))
+}
+
+// isBestEffort reports whether a pod is of that class of service: the one that
+// its status says, or else the one that its resources make it. (Upstream:
+// pkg/apis/core/helper/qos.)
+func isBestEffort(object *codec.Object) bool {
+	if class := object.Get("status", "qosClass").String(); class != "" {
+		return class == string(corev1.PodQOSBestEffort)
+	}
+	spec := object.Get("spec")
+	if own := spec.Get("resources"); own.Kind() == codec.KindObject {
+		return !asks(own)
+	}
+	for _, list := range [...]string{"containers", "initContainers"} { // ephemeral ones have no resources
+		for _, container := range spec.Get(list).Elements() {
+			if asks(container.Get("resources")) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// asks reports whether there is an amount of processors or memory in resources.
+func asks(resources codec.Value) bool {
+	for _, list := range [...]string{"requests", "limits"} {
+		amounts := resources.Get(list)
+		for _, name := range [...]string{"cpu", "memory"} {
+			amount := amounts.Get(name).Scalar()
+			if q, err := resource.ParseQuantity(amount); err == nil && q.Sign() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

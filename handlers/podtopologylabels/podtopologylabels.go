@@ -1,0 +1,70 @@
+// Package podtopologylabels is the admission plugin PodTopologyLabels.
+//
+// It copies the zone and region of a node onto the pods that are bound to it, so
+// that a pod can learn where it runs from its own labels. Without it, pods need
+// the right to read nodes for that.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtopologylabels v1.36.3
+// with the default feature gates, which switch it on.
+package podtopologylabels
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "PodTopologyLabels",
+		Summary: "labels pods with the zone and region of the node that they are bound to",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods", "pods/binding"},
+		}},
+		Mutates:     true,
+		OnByDefault: true,
+		Cluster:     []cluster.Need{cluster.Nodes.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit}, nil
+		},
+	}
+}
+
+type plugin struct {
+	nodes *cluster.Objects[*corev1.Node]
+}
+
+// copied are the labels of nodes that are copied.
+var copied = [...]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+
+// admit labels a pod that comes with a node, or the binding of one, from which
+// kube-apiserver takes the labels over to the pod.
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	object := &review.Object
+	var name codec.Value
+	if review.SubResource() == "" {
+		name = object.Get("spec", "nodeName")
+	} else if object.Get("target", "kind").EqualString("Node") {
+		name = object.Get("target", "name")
+	}
+	node, known := p.nodes.Cached("", name.String())
+	if !known {
+		return handlers.Allowed() // a node that there is not is no reason to deny
+	}
+	for _, label := range copied {
+		if value, ok := node.Labels[label]; ok {
+			object.EnsureObject("metadata", "labels")
+			object.SetString(value, "metadata", "labels", label)
+		}
+	}
+	return handlers.Allowed()
+}

@@ -1,0 +1,150 @@
+// Package priority is the admission plugin Priority.
+//
+// It writes into every new pod the number that its priority class stands for,
+// by which the scheduler decides who comes first and who has to go, and sees to
+// it that no second class becomes the default. Without it nobody looks up the
+// class: the scheduler takes every pod's priority for zero.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/priority v1.36.3 with the
+// default feature gates, which leave pod groups alone.
+package priority
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "Priority",
+		Summary: "gives pods the number of their priority class, and lets one class be the default",
+		Rules: []handlers.Rule{
+			handlers.CreateUpdate("pods"),
+			{
+				Operations: []codec.Operation{codec.Create, codec.Update},
+				Groups:     []string{schedulingv1.GroupName},
+				Versions:   []string{"v1"},
+				Resources:  []string{"priorityclasses"},
+			},
+		},
+		Mutates:     true,
+		Validates:   true,
+		OnByDefault: true,
+		Cluster:     []cluster.Need{cluster.PriorityClasses.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{classes: cluster.PriorityClasses.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	classes *cluster.Objects[*schedulingv1.PriorityClass]
+}
+
+// noClass is the class of pods that name none where no class is the default
+// (k8s.io/kubernetes pkg/apis/scheduling DefaultPriorityWhenNoDefaultClassExists).
+var noClass = &schedulingv1.PriorityClass{PreemptionPolicy: new(corev1.PreemptLowerPriority)}
+
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	switch {
+	case review.Resource().Resource != "pods":
+		return handlers.Allowed()
+	case review.Operation() == codec.Update:
+		keep(review, "priority")
+		keep(review, "preemptionPolicy")
+		return handlers.Allowed()
+	}
+	class, err := p.resolve(review)
+	if err == nil {
+		err = apply(class, review)
+	}
+	if err != nil {
+		return handlers.Denied(handlers.Forbidden(review, err))
+	}
+	return handlers.Allowed()
+}
+
+// keep gives an updated pod the field that it had, if it has none: clients that
+// do not know the field leave it out, and it cannot be changed.
+func keep(review *codec.Review, field string) {
+	old := review.OldObject.Get("spec", field)
+	if old.IsSet() && !review.Object.Get("spec", field).IsSet() {
+		review.Object.EnsureObject("spec")
+		review.Object.Set(old.JSON(), "spec", field)
+	}
+}
+
+// resolve returns the class of a new pod.
+func (p *plugin) resolve(review *codec.Review) (*schedulingv1.PriorityClass, error) {
+	if name := review.Object.Get("spec", "priorityClassName").String(); name != "" {
+		class, known := p.classes.Cached("", name)
+		if !known {
+			return nil, fmt.Errorf("no PriorityClass with name %v was found", name)
+		}
+		return class, nil
+	}
+	if class := p.byDefault(); class != nil {
+		return class, nil
+	}
+	return noClass, nil
+}
+
+// apply writes what the class stands for into a new pod, unless the pod says
+// something else.
+func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
+	pod, spec := &review.Object, review.Object.Get("spec")
+	given, isGiven := spec.Get("priority").Int64()
+	if isGiven && given != int64(class.Value) {
+		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; "+
+			"priority admission controller computed %d from the given PriorityClass name", given, class.Value)
+	}
+	// API servers of old releases have classes without a policy.
+	policy := spec.Get("preemptionPolicy")
+	if class.PreemptionPolicy != nil && policy.IsSet() && !policy.EqualString(string(*class.PreemptionPolicy)) {
+		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
+			"priority admission controller computed %s from the given PriorityClass name", policy.String(), *class.PreemptionPolicy)
+	}
+	pod.EnsureObject("spec")
+	if class.Name != "" {
+		pod.SetString(class.Name, "spec", "priorityClassName")
+	}
+	pod.Set(pod.Compose(func(dst []byte) []byte { return strconv.AppendInt(dst, int64(class.Value), 10) }), "spec", "priority")
+	if class.PreemptionPolicy != nil {
+		pod.SetString(string(*class.PreemptionPolicy), "spec", "preemptionPolicy")
+	}
+	return nil
+}
+
+// byDefault returns the default class, nil if there is none. Of several, which
+// only a race lets in, it is the one with the lowest value.
+func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass) {
+	for _, class := range p.classes.List("") {
+		if class.GlobalDefault && (lowest == nil || class.Value < lowest.Value) {
+			lowest = class
+		}
+	}
+	return lowest
+}
+
+// validate keeps a second class from becoming the default.
+func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+	if review.Resource().Resource != "priorityclasses" || !review.Object.Get("globalDefault").Bool() {
+		return handlers.Allowed()
+	}
+	now := p.byDefault()
+	if now == nil || review.Operation() == codec.Update && review.Object.Get("metadata", "name").EqualString(now.Name) {
+		return handlers.Allowed()
+	}
+	return handlers.Denied(handlers.Forbidden(review,
+		fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", now.Name)))
+}

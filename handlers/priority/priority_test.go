@@ -1,0 +1,170 @@
+package priority
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+func TestMutates(t *testing.T) {
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
+}
+
+// recorded is the class of what was recorded.
+var recorded = class("high", 100_000, false, corev1.PreemptLowerPriority)
+
+// withoutPriority takes away what in-tree gave to what was recorded.
+func withoutPriority(body []byte) []byte {
+	body = bytes.ReplaceAll(body, []byte(`,"priority":100000`), nil)
+	body = bytes.ReplaceAll(body, []byte(`,"priority":0`), nil)
+	return bytes.ReplaceAll(body, []byte(`,"preemptionPolicy":"PreemptLowerPriority"`), nil)
+}
+
+func class(name string, value int32, byDefault bool, policy corev1.PreemptionPolicy) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: byDefault, PreemptionPolicy: &policy,
+	}
+}
+
+func TestNewPod(t *testing.T) {
+	f := func(spec, want string, classes ...runtime.Object) {
+		t.Helper()
+		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(), "", classes...), "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
+	}
+	high := class("high", 1000, false, corev1.PreemptNever)
+	const zero = `{"priority":0,"preemptionPolicy":"PreemptLowerPriority"}`
+	f(`{}`, zero)
+	f(`{}`, zero, high)
+	f(`null`, zero)
+	f(`{"priority":null,"preemptionPolicy":null}`, zero)
+	f(zero, zero)
+	f(`{"priorityClassName":"high"}`, `{"priorityClassName":"high","priority":1000,"preemptionPolicy":"Never"}`, high)
+
+	// The default, and of several the lowest.
+	f(`{}`, `{"priorityClassName":"b","priority":-5,"preemptionPolicy":"Never"}`, high,
+		class("a", 7, true, corev1.PreemptLowerPriority), class("b", -5, true, corev1.PreemptNever), class("c", 8, true, corev1.PreemptNever))
+	f(`{}`, `{"priorityClassName":"a","priority":7,"preemptionPolicy":"Never"}`,
+		class("b", 7, true, corev1.PreemptNever), class("a", 7, true, corev1.PreemptNever))
+}
+
+// A class of an old API server has no policy.
+func TestNoPolicy(t *testing.T) {
+	f := func(spec, want string) {
+		t.Helper()
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)); err != nil {
+			t.Fatal(err)
+		}
+		err := apply(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Value: 2147483647}, review)
+		if got := review.Object.Get("spec").JSON(); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", spec, got, err, want)
+		}
+	}
+	f(`{}`, `{"priorityClassName":"old","priority":2147483647}`)
+	f(`{"preemptionPolicy":"Never"}`, `{"preemptionPolicy":"Never","priorityClassName":"old","priority":2147483647}`)
+}
+
+func TestDeniedPod(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", class("high", 1000, false, corev1.PreemptNever))
+	f := func(spec, want string) {
+		t.Helper()
+		body := handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)
+		got := handlertest.Answer(t, chain, handlers.Mutate, body)
+		if want := `"message":"pods \"name\" is forbidden: ` + want + `"`; !bytes.Contains(got, []byte(want)) {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+	f(`{"priorityClassName":"none"}`, `no PriorityClass with name none was found`)
+	f(`{"priorityClassName":"none","priority":1}`, `no PriorityClass with name none was found`)
+	const number = `the integer value of priority (%d) must not be provided in pod spec; ` +
+		`priority admission controller computed %d from the given PriorityClass name`
+	f(`{"priority":1}`, fmt.Sprintf(number, 1, 0))
+	f(`{"priority":0,"priorityClassName":"high"}`, fmt.Sprintf(number, 0, 1000))
+	f(`{"priority":-1,"preemptionPolicy":"odd"}`, fmt.Sprintf(number, -1, 0))
+	const policy = `the string value of PreemptionPolicy (%s) must not be provided in pod spec; ` +
+		`priority admission controller computed %s from the given PriorityClass name`
+	f(`{"preemptionPolicy":"Never"}`, fmt.Sprintf(policy, "Never", "PreemptLowerPriority"))
+	f(`{"preemptionPolicy":"PreemptLowerPriority","priorityClassName":"high"}`, fmt.Sprintf(policy, "PreemptLowerPriority", "Never"))
+	f(`{"preemptionPolicy":""}`, fmt.Sprintf(policy, "", "PreemptLowerPriority"))
+}
+
+func TestUpdatedPod(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	f := func(spec, old string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.UpdateBody("v1/pods", `{"spec":`+spec+`}`, `{"spec":`+old+`}`))
+	}
+	f(`{}`, `{"priority":5}`, handlers.OutcomePatched)
+	f(`{}`, `{"preemptionPolicy":"Never"}`, handlers.OutcomePatched)
+	f(`null`, `{"preemptionPolicy":"Never"}`, handlers.OutcomePatched)
+	f(`{"priority":null}`, `{"priority":5}`, handlers.OutcomePatched)
+	f(`{"priority":6}`, `{"priority":5}`, handlers.OutcomeAllowed)
+	f(`{"priority":6}`, `{}`, handlers.OutcomeAllowed)
+	f(`{}`, `{"priority":null}`, handlers.OutcomeAllowed)
+	f(`{"priorityClassName":"none"}`, `null`, handlers.OutcomeAllowed)
+	f(`"spec"`, `{"priority":5}`, handlers.OutcomeErrored)
+}
+
+// What cannot be changed is the plugin's failure: no panic, no patch.
+func TestOddPods(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	for _, pod := range []string{`{"spec":"pod"}`, `{"spec":[]}`, `null`} {
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", pod))
+	}
+}
+
+func TestSecondDefault(t *testing.T) {
+	const classes = "scheduling.k8s.io/v1/priorityclasses"
+	chain := handlertest.MustChain(t, Plugin(), "", class("first", 10, true, corev1.PreemptNever), class("other", 5, false, corev1.PreemptNever))
+	empty := handlertest.MustChain(t, Plugin(), "", class("other", 5, false, corev1.PreemptNever))
+	f := func(chain *handlers.Chain, operation codec.Operation, resource, object string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, object))
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, handlertest.Body(operation, classes, object))
+	}
+	const second, first = `{"metadata":{"name":"second"},"globalDefault":true}`, `{"metadata":{"name":"first"},"globalDefault":true}`
+	f(chain, codec.Create, classes, second, handlers.OutcomeDenied)
+	f(chain, codec.Update, classes, second, handlers.OutcomeDenied)
+	f(chain, codec.Create, classes, first, handlers.OutcomeDenied)
+	f(chain, codec.Update, classes, first, handlers.OutcomeAllowed)
+	f(chain, codec.Delete, classes, second, handlers.OutcomeAllowed)
+	f(chain, codec.Create, "v1/pods", second, handlers.OutcomeAllowed)
+	f(chain, codec.Create, "v1/priorityclasses", second, handlers.OutcomeAllowed)
+	f(empty, codec.Create, classes, second, handlers.OutcomeAllowed)
+	f(empty, codec.Update, classes, second, handlers.OutcomeAllowed)
+	for _, object := range []string{`{}`, `{"globalDefault":false}`, `{"globalDefault":null}`, `{"globalDefault":"true"}`, `null`} {
+		f(chain, codec.Create, classes, object, handlers.OutcomeAllowed)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", recorded)
+	body := corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutPriority(body))
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", recorded)
+	f := func(name string, want handlers.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	}
+	body := corpus.MustRead("pods-create-v1-1.json")
+	f("allowed", handlers.OutcomeAllowed, body)
+	f("patched", handlers.OutcomePatched, withoutPriority(body))
+}

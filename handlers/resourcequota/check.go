@@ -1,0 +1,256 @@
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A demand is what a request would use, whatever there is. It keeps nothing of
+// the review that it was made of.
+type demand struct {
+	evaluator   evaluator
+	limited     []limitedResource
+	group, name string // of the resource
+	ofStatus    bool   // the request is for the subresource: what it uses was promised before
+	update      bool
+	object      item
+	used        corev1.ResourceList
+	old         item // what is replaced, nil if the object is new
+	oldUsed     corev1.ResourceList
+	oldMissing  bool // of an update
+}
+
+// newDemand measures the objects of the review. The error says that they cannot
+// be measured.
+func newDemand(ctx context.Context, review *codec.Review, e evaluator, limited []limitedResource) (*demand, error) {
+	resource := review.Resource()
+	d := &demand{
+		evaluator: e, limited: limited, update: review.Operation() == codec.Update, ofStatus: review.SubResource() == "status",
+		group: strings.Clone(resource.Group), name: strings.Clone(resource.Resource),
+	}
+	var err error
+	if d.object, err = e.measure(ctx, review, review.Object.Root()); err != nil {
+		return nil, fmt.Errorf("cannot tell what the object uses: %w", err)
+	}
+	d.used = d.object.usage()
+	if !d.update {
+		return d, nil
+	}
+	if d.oldMissing = !review.OldObject.Root().IsSet(); d.oldMissing {
+		return d, nil
+	}
+	if review.OldObject.Get("metadata", "resourceVersion").String() == "" {
+		return d, nil // an update that creates
+	}
+	if d.old, err = e.measure(ctx, review, review.OldObject.Root()); err != nil {
+		return nil, fmt.Errorf("cannot tell what the old object uses: %w", err)
+	}
+	d.oldUsed = d.old.usage()
+	return d, nil
+}
+
+// A refusal is an error that in-tree plugins wrap into one of code 403.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+// check returns the quotas as they are with the demand charged: those that
+// change are copies. Those in charged have it already, by name. The error is the
+// answer to the request (k8s.io/apiserver
+// pkg/admission/plugin/resourcequota/controller.go CheckRequest).
+func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*corev1.ResourceQuota, error) {
+	var scopes []corev1.ScopedResourceSelectorRequirement // that need a quota
+	for i := range d.limited {
+		matched, err := d.matching(d.limited[i].MatchScopes)
+		if err != nil {
+			return quotas, nil // upstream lets pass what its configuration is wrong for
+		}
+		scopes = append(scopes, matched...)
+	}
+	names := d.limitedNames() // that need a quota
+	f, err := d.find(quotas)
+	if err != nil {
+		return nil, err
+	}
+	if below := negative(d.used); len(below) > 0 {
+		return nil, refuse("quota usage is negative for resource(s): %s", showNames(below))
+	}
+	if d.oldMissing {
+		return nil, refuse("unable to get previous usage since prior version of object was not found")
+	}
+	deltas, uses, err := d.deltas(quotas, f.interesting)
+	if err != nil || !uses {
+		return quotas, err
+	}
+	if uncovered := only(names, func(name corev1.ResourceName) bool { return !slices.Contains(f.names, name) }); len(uncovered) > 0 {
+		return nil, refuse("insufficient quota to consume: %s", showNames(uncovered))
+	}
+	if uncovered := d.uncovered(scopes, f.scopes); len(uncovered) > 0 {
+		return nil, fmt.Errorf("insufficient quota to match these scopes: %v", uncovered)
+	}
+	after := slices.Clone(quotas)
+	for n, i := range f.interesting {
+		if slices.Contains(charged, quotas[i].Name) {
+			continue
+		}
+		if after[i], err = d.charge(quotas[i], deltas[n]); err != nil {
+			return nil, err
+		}
+	}
+	return after, nil
+}
+
+// limitedNames returns what the object uses of what must not be used without a
+// quota, each once.
+func (d *demand) limitedNames() (names []corev1.ResourceName) {
+	for _, limited := range d.limited {
+		if limited.APIGroup != d.group || limited.Resource != d.name {
+			continue
+		}
+		for name, quantity := range d.used {
+			if quantity.Sign() > 0 && !slices.Contains(names, name) &&
+				slices.ContainsFunc(limited.MatchContains, func(part string) bool { return strings.Contains(string(name), part) }) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// matching returns the selectors that the object matches.
+func (d *demand) matching(selectors []corev1.ScopedResourceSelectorRequirement) (matched []corev1.ScopedResourceSelectorRequirement, err error) {
+	for _, selector := range selectors {
+		matches, err := d.object.matches(selector)
+		if err != nil {
+			return nil, fmt.Errorf("error on matching scope %v: %w", selector, err)
+		}
+		if matches {
+			matched = append(matched, selector)
+		}
+	}
+	return matched, nil
+}
+
+// uncovered returns the selectors for whose scopes there is none among covered.
+func (d *demand) uncovered(selectors, covered []corev1.ScopedResourceSelectorRequirement) (uncovered []corev1.ScopedResourceSelectorRequirement) {
+	for _, selector := range selectors {
+		if !slices.ContainsFunc(covered, func(c corev1.ScopedResourceSelectorRequirement) bool { return c.ScopeName == selector.ScopeName }) {
+			uncovered = append(uncovered, selector)
+		}
+	}
+	return uncovered
+}
+
+// found is what the quotas of a namespace have to do with an object.
+type found struct {
+	interesting []int                                      // indexes of the quotas that the object is under
+	names       []corev1.ResourceName                      // that these limit
+	scopes      []corev1.ScopedResourceSelectorRequirement // of all quotas, as far as the object matches them
+}
+
+// find looks for the quotas that the object is under.
+func (d *demand) find(quotas []*corev1.ResourceQuota) (f found, err error) {
+	for i, q := range quotas {
+		selectors := selectorsOf(q)
+		matched, err := d.matching(selectors)
+		if err != nil {
+			return f, fmt.Errorf("error matching scopes of quota %s, err: %w", q.Name, err)
+		}
+		f.scopes = append(f.scopes, matched...)
+		var hard []corev1.ResourceName
+		for name := range q.Status.Hard {
+			hard = append(hard, name)
+		}
+		limited := d.evaluator.tracked(hard)
+		if len(limited) == 0 || len(matched) < len(selectors) {
+			continue
+		}
+		if err := d.object.constraints(limited); err != nil {
+			return f, refuse("failed quota: %s: %v", q.Name, err)
+		}
+		for _, name := range limited {
+			if _, ok := q.Status.Used[name]; !ok {
+				return f, refuse("status unknown for quota: %s, resources: %s", q.Name, showNames(limited))
+			}
+		}
+		f.interesting = append(f.interesting, i)
+		f.names = append(f.names, limited...)
+	}
+	return f, nil
+}
+
+// selectorsOf returns the scopes of a quota.
+func selectorsOf(q *corev1.ResourceQuota) (selectors []corev1.ScopedResourceSelectorRequirement) {
+	for _, scope := range q.Spec.Scopes {
+		selectors = append(selectors, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if q.Spec.ScopeSelector != nil {
+		selectors = append(selectors, q.Spec.ScopeSelector.MatchExpressions...)
+	}
+	return selectors
+}
+
+// deltas returns what the request uses more than before, for each of the quotas,
+// and whether that is anything: under no quota, it is about the limited
+// resources. A quota that the old object was not under gets all of the new one.
+func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (deltas []corev1.ResourceList, uses bool, err error) {
+	all := withoutZeros(d.used)
+	more := all
+	if d.old != nil {
+		more = increase(d.used, d.oldUsed)
+	}
+	if len(interesting) == 0 {
+		return nil, len(more) > 0, nil
+	}
+	for _, i := range interesting {
+		delta := all
+		if d.old != nil {
+			was, err := d.wasUnder(quotas[i])
+			if err != nil {
+				return nil, false, err
+			}
+			if was {
+				delta = more
+			}
+		}
+		deltas = append(deltas, delta)
+		uses = uses || len(delta) > 0
+	}
+	return deltas, uses, nil
+}
+
+// wasUnder reports whether the old object is in all scopes of the quota.
+func (d *demand) wasUnder(q *corev1.ResourceQuota) (bool, error) {
+	for _, selector := range selectorsOf(q) {
+		if matches, err := d.old.matches(selector); err != nil || !matches {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// charge returns the quota with the delta added to what is used of it.
+func (d *demand) charge(q *corev1.ResourceQuota, delta corev1.ResourceList) (*corev1.ResourceQuota, error) {
+	requested := mask(delta, func(name corev1.ResourceName) bool { _, ok := q.Status.Hard[name]; return ok })
+	if len(requested) == 0 {
+		return q, nil
+	}
+	used := add(q.Status.Used, requested)
+	inRequest := func(name corev1.ResourceName) bool { _, ok := requested[name]; return ok }
+	if names := exceeding(mask(used, inRequest), q.Status.Hard); len(names) > 0 && !d.ofStatus {
+		failed := func(name corev1.ResourceName) bool { return slices.Contains(names, name) }
+		return nil, refuse("exceeded quota: %s, requested: %s, used: %s, limited: %s",
+			q.Name, show(mask(requested, failed)), show(mask(q.Status.Used, failed)), show(mask(q.Status.Hard, failed)))
+	}
+	charged := *q
+	charged.Status.Used = used
+	return &charged, nil
+}

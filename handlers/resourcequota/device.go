@@ -1,0 +1,213 @@
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// devices is the evaluator of ResourceClaims (k8s.io/kubernetes
+// pkg/quota/v1/evaluator/core/resource_claims.go).
+type devices struct {
+	classes *cluster.Objects[*resourcev1.DeviceClass]
+	claims  *cluster.Objects[*resourcev1.ResourceClaim]
+	pods    *cluster.Objects[*corev1.Pod]
+}
+
+var claimCount = countOf(resourcev1.GroupName, "resourceclaims")
+
+func (*devices) handles(review *codec.Review) bool { return review.SubResource() == "" }
+
+func (d *devices) tracked(names []corev1.ResourceName) []corev1.ResourceName {
+	return only(names, func(name corev1.ResourceName) bool {
+		return name == claimCount || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) ||
+			isExtended(name) && d.stands(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+	})
+}
+
+// stands reports whether an extended resource stands for a class: by the name
+// that the class gives it, or by the one that every class has.
+func (d *devices) stands(resource string) bool {
+	if class, ok := strings.CutPrefix(resource, resourcev1.ResourceDeviceClassPrefix); ok {
+		if _, ok := d.classes.Cached("", class); ok {
+			return true
+		}
+	}
+	for _, class := range d.classes.List("") {
+		if class.Spec.ExtendedResourceName != nil && *class.Spec.ExtendedResourceName == resource {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *devices) measure(ctx context.Context, review *codec.Review, object codec.Value) (item, error) {
+	used := unscoped{claimCount: count(1)}
+	for _, request := range object.Get("spec", "devices", "requests").Elements() {
+		for name, n := range requested(request) {
+			sum := used[name]
+			sum.Add(count(n))
+			used[name] = sum
+		}
+	}
+	counted, err := d.podUsage(ctx, review, object)
+	if err != nil {
+		return nil, err
+	}
+	for name, quantity := range d.extended(used) {
+		if already, ok := counted[name]; ok {
+			quantity.Sub(already)
+		}
+		if quantity.Sign() > 0 {
+			used[name] = quantity
+		}
+	}
+	return used, nil
+}
+
+// requested returns how many devices of each class one of the requests of a
+// claim can get.
+func requested(request codec.Value) map[corev1.ResourceName]int64 {
+	devices := make(map[corev1.ResourceName]int64)
+	class := func(r codec.Value) corev1.ResourceName {
+		return corev1.ResourceName(r.Get("deviceClassName").String() + corev1.ResourceClaimsPerClass) // a copy
+	}
+	exactly := request.Get("exactly")
+	switch alternatives := request.Get("firstAvailable"); {
+	case alternatives.Len() > 0:
+		for _, alternative := range alternatives.Elements() {
+			name := class(alternative)
+			devices[name] = max(devices[name], number(alternative))
+		}
+	case exactly.IsSet():
+		devices[class(exactly)] = number(exactly)
+	case request.Get("deviceClassName").String() != "": // resource.k8s.io/v1beta1 has it one level higher
+		devices[class(request)] = number(request)
+	}
+	return devices
+}
+
+// number returns how many devices a request is for, at most.
+func number(request codec.Value) int64 {
+	switch resourcev1.DeviceAllocationMode(request.Get("allocationMode").String()) {
+	case resourcev1.DeviceAllocationModeExactCount:
+		n, _ := request.Get("count").Int64()
+		return n
+	case resourcev1.DeviceAllocationModeAll:
+		return resourcev1.AllocationResultsMaxSize
+	}
+	return 0 // of a later release
+}
+
+// extended returns what the devices count as if a Pod gets them as extended
+// resources.
+func (d *devices) extended(used unscoped) corev1.ResourceList {
+	extended := make(corev1.ResourceList)
+	for name, quantity := range used {
+		class, ok := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass)
+		if !ok || class == "" {
+			continue
+		}
+		extended[corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass+class)] = quantity.DeepCopy()
+		if c, ok := d.classes.Cached("", class); ok && c.Spec.ExtendedResourceName != nil && *c.Spec.ExtendedResourceName != "" {
+			extended[corev1.ResourceName(corev1.DefaultResourceRequestsPrefix+*c.Spec.ExtendedResourceName)] = quantity.DeepCopy()
+		}
+	}
+	return extended
+}
+
+// podUsage returns what is counted already of the Pod that the scheduler made
+// the claim for, so that it is not counted twice; nil if there is none
+// (getVerifiedPodUsage there). Upstream has all Pods and claims in memory for
+// this, here the API server is asked.
+func (d *devices) podUsage(ctx context.Context, review *codec.Review, object codec.Value) (corev1.ResourceList, error) {
+	claim, err := readClaim(review, object)
+	if err != nil {
+		return nil, err
+	}
+	owner := podOwner(claim)
+	if owner == nil {
+		return nil, nil
+	}
+	pod, err := d.pods.GetLive(ctx, claim.Namespace, owner.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case pod.UID != owner.UID:
+		return nil, nil
+	}
+	if status := pod.Status.ExtendedResourceClaimStatus; status != nil {
+		if status.ResourceClaimName != claim.Name {
+			return nil, nil
+		}
+		return podUsage(pod), nil
+	}
+	// The Pod does not say yet which claim is its own: the first one is.
+	others, err := d.claims.ListLive(ctx, claim.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		owner := podOwner(other)
+		if owner != nil && owner.UID == pod.UID && isBefore(other, claim) {
+			return nil, nil
+		}
+	}
+	return podUsage(pod), nil
+}
+
+// readClaim reads the metadata that tell whose claim it is. What it returns is
+// a copy.
+func readClaim(review *codec.Review, object codec.Value) (*resourcev1.ResourceClaim, error) {
+	metadata := object.Get("metadata")
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: strings.Clone(metadata.Get("name").String()), Namespace: strings.Clone(review.Namespace()),
+	}}
+	created, err := readTime(metadata.Get("creationTimestamp"))
+	if err != nil {
+		return nil, fmt.Errorf("metadata.creationTimestamp: %w", err)
+	}
+	if created != nil {
+		claim.CreationTimestamp = *created
+	}
+	annotation := metadata.Get("annotations", resourcev1.ExtendedResourceClaimAnnotation).String()
+	claim.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: strings.Clone(annotation)}
+	for _, owner := range metadata.Get("ownerReferences").Elements() {
+		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{
+			APIVersion: strings.Clone(owner.Get("apiVersion").String()), Kind: strings.Clone(owner.Get("kind").String()),
+			Name: strings.Clone(owner.Get("name").String()), UID: types.UID(strings.Clone(owner.Get("uid").String())),
+			Controller: new(owner.Get("controller").Bool()),
+		})
+	}
+	return claim, nil
+}
+
+// podOwner returns the Pod whose extended resources the claim is for, nil for
+// none.
+func podOwner(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
+	if claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
+		return nil
+	}
+	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1" {
+		return owner
+	}
+	return nil
+}
+
+func isBefore(a, b *resourcev1.ResourceClaim) bool {
+	if order := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order < 0
+	}
+	return a.Name < b.Name
+}

@@ -1,0 +1,147 @@
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// An evaluator knows what the objects of a resource use (k8s.io/apiserver
+// pkg/quota/v1 Evaluator).
+type evaluator interface {
+	// handles reports whether the review could change what is used. Whatever the
+	// evaluator does not handle is allowed.
+	handles(review *codec.Review) bool
+	// tracked returns those of the names that the evaluator counts.
+	tracked(names []corev1.ResourceName) []corev1.ResourceName
+	// measure reads an object of the review. What it returns is a copy. The error
+	// says that the plugin cannot tell what the object uses.
+	measure(ctx context.Context, review *codec.Review, object codec.Value) (item, error)
+}
+
+// An item is a measured object.
+type item interface {
+	// usage returns what the object uses.
+	usage() corev1.ResourceList
+	// matches reports whether the object is in the scope. The error says what is
+	// wrong with the selector.
+	matches(selector corev1.ScopedResourceSelectorRequirement) (bool, error)
+	// constraints says what the object would have to specify and does not, of the
+	// resources that are limited.
+	constraints(limited []corev1.ResourceName) error
+}
+
+// unscoped is an item in no scope, that need not specify anything.
+type unscoped corev1.ResourceList
+
+func (u unscoped) usage() corev1.ResourceList { return corev1.ResourceList(u) }
+
+func (unscoped) matches(corev1.ScopedResourceSelectorRequirement) (bool, error) { return false, nil }
+
+func (unscoped) constraints([]corev1.ResourceName) error { return nil }
+
+// objects counts objects of a resource that has no evaluator of its own, under
+// these names (k8s.io/apiserver pkg/quota/v1/generic objectCountEvaluator).
+type objects []corev1.ResourceName
+
+// objectsOf returns the evaluator of a resource.
+func objectsOf(resource codec.GroupVersionResource) objects {
+	names := objects{countOf(resource.Group, resource.Resource)}
+	if resource.Group != "" {
+		return names
+	}
+	// What quotas called these before there were counts of everything
+	// (k8s.io/kubernetes pkg/quota/v1/evaluator/core legacyObjectCountAliases).
+	for _, name := range [...]corev1.ResourceName{
+		corev1.ResourceConfigMaps, corev1.ResourceQuotas, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
+	} {
+		if string(name) == resource.Resource {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (objects) handles(review *codec.Review) bool {
+	return review.Operation() == codec.Create && review.SubResource() == ""
+}
+
+func (o objects) tracked(names []corev1.ResourceName) []corev1.ResourceName {
+	return only(names, func(name corev1.ResourceName) bool { return slices.Contains(o, name) })
+}
+
+func (o objects) measure(context.Context, *codec.Review, codec.Value) (item, error) {
+	used := make(unscoped)
+	for _, name := range o {
+		used[name] = count(1)
+	}
+	return used, nil
+}
+
+// countOf returns what quotas call the number of objects of a resource. It is a
+// copy.
+func countOf(group, resource string) corev1.ResourceName {
+	name := "count/" + resource
+	if group != "" {
+		name += "." + group
+	}
+	return corev1.ResourceName(name)
+}
+
+// only returns the names for which keep is true.
+func only(names []corev1.ResourceName, keep func(corev1.ResourceName) bool) (kept []corev1.ResourceName) {
+	for _, name := range names {
+		if keep(name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// isExtended reports whether a name in a quota is that of an extended resource,
+// which cannot be overcommitted, so that only requests are counted
+// (k8s.io/kubernetes pkg/quota/v1/evaluator/core isExtendedResourceNameForQuota).
+func isExtended(name corev1.ResourceName) bool {
+	s := string(name)
+	return strings.HasPrefix(s, corev1.DefaultResourceRequestsPrefix) &&
+		(!isNative(s) || strings.HasPrefix(s, corev1.ResourceImplicitExtendedClaimsPerClass))
+}
+
+// isNative reports whether a resource is one of Kubernetes' own
+// (pkg/apis/core/v1/helper IsNativeResource).
+func isNative(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
+}
+
+// selects reports whether a selector of a scope takes the value, empty for none
+// (pkg/apis/core/v1/helper ScopedResourceSelectorRequirementsAsSelector).
+func selects(selector corev1.ScopedResourceSelectorRequirement, values ...string) (bool, error) {
+	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
+		corev1.ScopeSelectorOpIn:           selection.In,
+		corev1.ScopeSelectorOpNotIn:        selection.NotIn,
+		corev1.ScopeSelectorOpExists:       selection.Exists,
+		corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
+	}
+	operator, ok := operators[selector.Operator]
+	err := fmt.Errorf("%q is not a valid scope selector operator", selector.Operator)
+	var requirement *labels.Requirement
+	if ok {
+		requirement, err = labels.NewRequirement(string(selector.ScopeName), operator, selector.Values)
+	}
+	if err != nil {
+		return false, fmt.Errorf("failed to parse and convert selector: %w", err)
+	}
+	if len(values) == 0 {
+		return requirement.Matches(labels.Set(nil)), nil
+	}
+	return slices.ContainsFunc(values, func(value string) bool {
+		return requirement.Matches(labels.Set{string(selector.ScopeName): value})
+	}), nil
+}

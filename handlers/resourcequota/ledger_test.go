@@ -1,0 +1,376 @@
+package resourcequota
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// create asks for a Pod that requests half a processor.
+func create(t testing.TB, chain *handlers.Chain) (handlers.Outcome, string) {
+	response, outcome := handlertest.Respond(t, chain, handlers.Validate, handlertest.Body(codec.Create, "v1/pods", podBody), nil)
+	return outcome, string(response)
+}
+
+// createMany asks each of the chains for that many Pods, all at once, and
+// returns how many are allowed. Others must be denied for the quota.
+func createMany(t *testing.T, pods int, chains ...*handlers.Chain) int64 {
+	t.Helper()
+	var allowed atomic.Int64
+	var all sync.WaitGroup
+	for _, chain := range chains {
+		for range pods {
+			all.Go(func() {
+				switch outcome, response := create(t, chain); {
+				case outcome == handlers.OutcomeAllowed:
+					allowed.Add(1)
+				case !strings.Contains(response, "exceeded quota: "):
+					t.Errorf("got %s, %s", outcome, response)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return allowed.Load()
+}
+
+// TestReplicasInFiles has replicas share files, which take one write at a time,
+// and somebody who writes the same quotas in between.
+func TestReplicasInFiles(t *testing.T) {
+	objects := []runtime.Object{
+		quota(home, "cpu", resources("requests.cpu", "30"), resources("requests.cpu", "0")),
+		quota(home, "pods", resources("pods", "100"), resources("pods", "0")),
+	}
+	state, err := cluster.New(cluster.Options{Objects: objects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chains := []*handlers.Chain{chainIn(t, state), chainIn(t, state), chainIn(t, state)}
+	quotas := cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update")))
+	ctx, cancel := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() { // as one who corrects what was counted
+		for ctx.Err() == nil {
+			for _, q := range quotas.List(home) {
+				if _, err := quotas.UpdateStatus(ctx, q); err != nil && !apierrors.IsConflict(err) {
+					t.Error(err)
+				}
+			}
+			_, _ = create(t, chains[0]) // takes the time of a call
+		}
+	})
+	allowed := createMany(t, 100, chains...)
+	cancel()
+	other.Wait()
+	used := func(name string, resource corev1.ResourceName) int64 {
+		q, _ := quotas.Cached(home, name)
+		quantity := q.Status.Used[resource]
+		return quantity.MilliValue()
+	}
+	if got := used("cpu", "requests.cpu"); got != 30_000 || allowed > 60 {
+		t.Errorf("got %d Pods and %d m used, want at most 60 and all of the 30", allowed, got)
+	}
+	// A Pod that fits into one quota and then not into the other leaves what it was
+	// charged for: the controller corrects that.
+	if got := used("pods", "pods"); got < 60_000 || got > 100_000 {
+		t.Errorf("got %d m Pods, want 60 or some more", got)
+	}
+}
+
+// TestReplicas has replicas that know of each other's writes by conflicts only.
+func TestReplicas(t *testing.T) {
+	a := newAPIServer(t, quota(home, "q", resources("pods", "100", "requests.cpu", "1k"), resources("pods", "0", "requests.cpu", "0")))
+	const replicas, pods = 3, 80
+	var chains []*handlers.Chain
+	for range replicas {
+		chains = append(chains, a.replica())
+	}
+	if allowed := createMany(t, pods, chains...); allowed != 100 {
+		t.Errorf("got %d Pods, want 100", allowed)
+	}
+	if got, cpu := a.used("q", "pods"), a.used("q", "requests.cpu"); got != 100 || cpu != 50 || a.over != nil {
+		t.Errorf("got %d Pods and %d processors used, want 100 and 50; too many were %v", got, cpu, a.over)
+	}
+	if a.puts > replicas*pods/2 {
+		t.Errorf("got %d writes for %d Pods, want them written together", a.puts, replicas*pods)
+	}
+}
+
+// TestTogether has 50 Pods wait while the first is written: they are written at
+// once, and those that do not fit are told so after that.
+func TestTogether(t *testing.T) {
+	a := newAPIServer(t, quota(home, "q", resources("pods", "40"), resources("pods", "0")))
+	chain := a.replica()
+	first, others := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a.before = func(*corev1.ResourceQuota) *apierrors.StatusError {
+		once.Do(func() { close(first); <-others })
+		return nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() { create(t, chain) })
+	<-first
+	var ready sync.WaitGroup
+	var allowed atomic.Int64
+	for range 50 {
+		ready.Add(1)
+		all.Go(func() {
+			ready.Done()
+			if outcome, _ := create(t, chain); outcome == handlers.OutcomeAllowed {
+				allowed.Add(1)
+			}
+		})
+	}
+	ready.Wait()
+	close(others)
+	all.Wait()
+	if a.puts > 4 || allowed.Load() != 39 || a.used("q", "pods") != 40 {
+		t.Errorf("got %d writes, %d Pods and %d used, want few writes, 39 and 40", a.puts, allowed.Load(), a.used("q", "pods"))
+	}
+}
+
+// TestDryRun charges nothing, and waits for nobody.
+func TestDryRun(t *testing.T) {
+	a := newAPIServer(t, quota(home, "q", resources("pods", "1"), resources("pods", "0")))
+	chain := a.replica()
+	body := []byte(strings.Replace(string(handlertest.Body(codec.Create, "v1/pods", podBody)), `"uid"`, `"dryRun":true,"uid"`, 1))
+	for range 3 {
+		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+	}
+	if a.puts != 0 {
+		t.Errorf("got %d writes", a.puts)
+	}
+	if outcome, _ := create(t, chain); outcome != handlers.OutcomeAllowed {
+		t.Error(outcome)
+	}
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+}
+
+// TestFailures has writes of one or two quotas fail.
+func TestFailures(t *testing.T) {
+	resource := schema.GroupResource{Resource: "resourcequotas"}
+	type faults map[string]func(n int) *apierrors.StatusError // of a quota, the n-th time
+	f := func(name string, broken faults, want handlers.Outcome, message string, usedA, usedB int64) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "9"), resources("pods", "0")))
+			chain := a.replica()
+			times := make(map[string]int)
+			a.before = func(q *corev1.ResourceQuota) *apierrors.StatusError {
+				times[q.Name]++
+				if broken[q.Name] == nil {
+					return nil
+				}
+				return broken[q.Name](times[q.Name])
+			}
+			if outcome, response := create(t, chain); outcome != want || !strings.Contains(response, message) {
+				t.Errorf("got %s, %s, want %s with %q", outcome, response, want, message)
+			}
+			if gotA, gotB := a.used("a", "pods"), a.used("b", "pods"); gotA != usedA || gotB != usedB {
+				t.Errorf("got %d and %d used, want %d and %d", gotA, gotB, usedA, usedB)
+			}
+		})
+	}
+	conflict := apierrors.NewConflict(resource, "b", errors.New("the object has been modified"))
+	upTo := func(most int, fault *apierrors.StatusError) func(int) *apierrors.StatusError {
+		return func(n int) *apierrors.StatusError {
+			if n > most {
+				return nil
+			}
+			return fault
+		}
+	}
+	f("conflicts", faults{"b": upTo(5, conflict)}, handlers.OutcomeAllowed, "", 1, 1)
+	f("conflicts of both", faults{"a": upTo(2, conflict), "b": upTo(4, conflict)}, handlers.OutcomeAllowed, "", 1, 1)
+	f("nothing but conflicts", faults{"b": upTo(1000, conflict)}, handlers.OutcomeDenied, `"code":409`, 1, 0)
+	f("failures", faults{"b": upTo(failuresMax, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeAllowed, "", 1, 1)
+	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeErrored, "", 1, 0)
+	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, handlers.OutcomeErrored, "", 0, 1)
+}
+
+// TestNobodyAsked has Pods in a namespace without a quota: the API server hears
+// nothing of them.
+func TestNobodyAsked(t *testing.T) {
+	a := newAPIServer(t, quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1")))
+	if allowed := createMany(t, 50, a.replica()); allowed != 50 || a.asked != 0 {
+		t.Errorf("got %d Pods and %d requests, want all of the 50 and none", allowed, a.asked)
+	}
+}
+
+// TestGone has a quota that is deleted, of which the watch says nothing.
+func TestGone(t *testing.T) {
+	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "1"), resources("pods", "0")))
+	chain := a.replica()
+	a.mu.Lock()
+	delete(a.quotas, "b")
+	a.mu.Unlock()
+	for range 3 {
+		if outcome, response := create(t, chain); outcome != handlers.OutcomeAllowed {
+			t.Errorf("got %s, %s", outcome, response)
+		}
+	}
+	if got := a.used("a", "pods"); got != 3 {
+		t.Errorf("got %d used, want 3", got)
+	}
+}
+
+// TestDeniedByOthers has somebody else use up the second quota while the first
+// was charged.
+func TestDeniedByOthers(t *testing.T) {
+	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "1"), resources("pods", "0")))
+	chain := a.replica()
+	a.before = func(q *corev1.ResourceQuota) *apierrors.StatusError {
+		if q.Name == "b" && a.used("b", "pods") == 0 {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.put(quota(home, "b", resources("pods", "1"), resources("pods", "1")))
+		}
+		return nil
+	}
+	outcome, response := create(t, chain)
+	if outcome != handlers.OutcomeDenied || !strings.Contains(response, "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
+		t.Errorf("got %s, %s", outcome, response)
+	}
+	if a.over != nil {
+		t.Errorf("too many: %v", a.over)
+	}
+}
+
+// TestReprieve has two charges wait for a third, of which the second does not fit
+// behind the first. Then the first cannot be written, because somebody else has
+// changed the quota: both are looked at again.
+func TestReprieve(t *testing.T) {
+	f := func(name string, usedThen string, wantAllowed, wantDenied int, wantUsed int64) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t, quota(home, "q", resources("pods", "2"), resources("pods", "0")))
+			state, needs := a.state(), Plugin().Cluster
+			l := newLedger(cluster.ResourceQuotas.In(state.View(needs...)))
+			first, others := make(chan struct{}), make(chan struct{})
+			n := 0
+			a.before = func(*corev1.ResourceQuota) *apierrors.StatusError {
+				switch n++; n {
+				case 1:
+					close(first)
+					<-others
+				case 2:
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					a.put(quota(home, "q", resources("pods", "2"), resources("pods", usedThen)))
+				}
+				return nil
+			}
+			answers := make(chan error, 3)
+			ask := func() {
+				answers <- l.charge(t.Context(), home, &demand{evaluator: pods{}, object: unscoped{}, used: resources("pods", "1")})
+			}
+			go ask()
+			<-first
+			go ask()
+			go ask()
+			for waiting := 0; waiting < 2; time.Sleep(time.Millisecond) {
+				l.mu.Lock()
+				waiting = len(l.waiting[home])
+				l.mu.Unlock()
+			}
+			close(others)
+			allowed, denied := 0, 0
+			for range 3 {
+				switch err := <-answers; {
+				case err == nil:
+					allowed++
+				case strings.HasPrefix(err.Error(), "exceeded quota: q"):
+					denied++
+				default:
+					t.Error(err)
+				}
+			}
+			if got := a.used("q", "pods"); allowed != wantAllowed || denied != wantDenied || got != wantUsed {
+				t.Errorf("got %d allowed, %d denied and %d used, want %d, %d and %d", allowed, denied, got, wantAllowed, wantDenied, wantUsed)
+			}
+		})
+	}
+	f("as before", "1", 2, 1, 2)
+	f("for nothing", "2", 1, 2, 2)
+	f("for both", "0", 3, 0, 2)
+}
+
+// TestTooLate has a call end while a charge is written: those that wait are not
+// charged.
+func TestTooLate(t *testing.T) {
+	a := newAPIServer(t, quota(home, "q", resources("pods", "9"), resources("pods", "0")))
+	chain := a.replica()
+	first, others := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a.before = func(*corev1.ResourceQuota) *apierrors.StatusError {
+		once.Do(func() { close(first); <-others })
+		return nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() { create(t, chain) })
+	<-first
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", podBody)); err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := chain.Review(ctx, review, handlers.Validate)
+	if outcome != handlers.OutcomeErrored || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %s, %v", outcome, err)
+	}
+	close(others)
+	all.Wait()
+	if outcome, _ := create(t, chain); outcome != handlers.OutcomeAllowed || a.used("q", "pods") != 2 {
+		t.Errorf("got %s and %d used, want 2", outcome, a.used("q", "pods"))
+	}
+}
+
+// panics is an evaluator that panics where its charge is checked.
+type panics struct{ pods }
+
+func (panics) tracked([]corev1.ResourceName) []corev1.ResourceName { panic("as it is meant to") }
+
+// TestPanic has a charge panic, away from the goroutine of the call.
+func TestPanic(t *testing.T) {
+	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{quota(home, "q", resources("pods", "9"), resources("pods", "0"))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := Plugin().Cluster
+	if err := state.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(cluster.ResourceQuotas.In(state.View(needs...)))
+	for range 2 {
+		err := l.charge(t.Context(), home, &demand{evaluator: panics{}, object: new(pod)})
+		if panicked, ok := errors.AsType[*handlers.PanicError](err); !ok || panicked.Value != "as it is meant to" {
+			t.Errorf("got %v", err)
+		}
+	}
+	isIdle := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.waiting) == 0
+	}
+	for deadline := time.Now().Add(10 * time.Second); !isIdle(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("somebody works for nobody")
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// Package resourcequota is the admission plugin ResourceQuota.
+//
+// It keeps what the objects of a namespace use within the namespace's
+// ResourceQuotas: how many objects there are, what their containers request,
+// what volumes take up. Who shares a cluster with others wants it: without
+// quotas, one namespace can use up what all pay for.
+//
+// What is used is counted in the status of each quota, written with a
+// compare-and-swap before the request is allowed. So any number of replicas can
+// count, beside kube-controller-manager, which corrects what was counted and
+// then came to nothing.
+//
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/resourcequota and
+// k8s.io/kubernetes pkg/quota/v1/evaluator/core v1.36.3.
+package resourcequota
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:      "ResourceQuota",
+		Summary:   "keeps what a namespace uses within its ResourceQuotas",
+		Rules:     rules(),
+		Validates: true,
+		// What is allowed is charged to the quotas; a dry run is not.
+		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
+		Cluster: []cluster.Need{
+			cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update"),
+			cluster.DeviceClasses.Watched(), cluster.ResourceClaims.Called("list"), cluster.Pods.Called("get"),
+		},
+		OnByDefault: true,
+		New:         newHandler,
+	}
+}
+
+// rules select what an evaluator handles. Of most resources, only objects are
+// counted, so that updates change nothing.
+func rules() []handlers.Rule {
+	update := func(group, version string, resources ...string) handlers.Rule {
+		return handlers.Rule{
+			Operations: []codec.Operation{codec.Update}, Groups: []string{group}, Versions: []string{version}, Resources: resources,
+			Scope: admissionregistrationv1.NamespacedScope,
+		}
+	}
+	return []handlers.Rule{
+		{
+			Operations: []codec.Operation{codec.Create}, Groups: []string{"*"}, Versions: []string{"*"}, Resources: []string{"*"},
+			Scope: admissionregistrationv1.NamespacedScope,
+		},
+		update("", "v1", "pods", "pods/resize", "services", "persistentvolumeclaims", "persistentvolumeclaims/status"),
+		update(resourcev1.GroupName, "*", "resourceclaims"),
+	}
+}
+
+type plugin struct {
+	limited []limitedResource
+	ledger  *ledger
+	devices *devices
+}
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	c, err := loadConfiguration(setup.Config)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	p := &plugin{
+		limited: c.LimitedResources,
+		ledger:  newLedger(cluster.ResourceQuotas.In(setup.Cluster)),
+		devices: &devices{
+			classes: cluster.DeviceClasses.In(setup.Cluster),
+			claims:  cluster.ResourceClaims.In(setup.Cluster),
+			pods:    cluster.Pods.In(setup.Cluster),
+		},
+	}
+	return handlers.Handler{Validate: p.validate}, nil
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	resource := review.Resource()
+	if isIgnored(resource) {
+		return handlers.Allowed()
+	}
+	quotas := p.ledger.current(review.Namespace())
+	if len(quotas) == 0 && len(p.limited) == 0 {
+		return handlers.Allowed()
+	}
+	evaluator := p.evaluator(resource)
+	if !evaluator.handles(review) {
+		return handlers.Allowed()
+	}
+	if _, ok := evaluator.(objects); ok {
+		evaluator = objectsOf(resource)
+	}
+	d, err := newDemand(ctx, review, evaluator, p.limited)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	after, err := d.check(quotas, nil)
+	if err == nil && !review.DryRun() && len(changed(quotas, after)) > 0 {
+		err = p.ledger.charge(ctx, review.Namespace(), d)
+	}
+	return answer(review, err)
+}
+
+// answer makes the result of how the charge went.
+func answer(review *codec.Review, err error) handlers.Result {
+	switch err := err.(type) {
+	case nil:
+		return handlers.Allowed()
+	case refusal:
+		return handlers.Denied(handlers.Forbidden(review, err))
+	case *failure:
+		if apierrors.IsConflict(err) {
+			return handlers.Denied(err.error) // which in-tree returns, too
+		}
+		return handlers.Errored(err.error)
+	}
+	return handlers.Denied(err)
+}
+
+// isIgnored reports whether quotas are not about a resource: what is not stored,
+// and Events (k8s.io/kubernetes pkg/quota/v1/install DefaultIgnoredResources).
+func isIgnored(resource codec.GroupVersionResource) bool {
+	switch resource.Group {
+	case "":
+		return resource.Resource == "events" || resource.Resource == "bindings" || resource.Resource == "componentstatuses"
+	case "events.k8s.io":
+		return resource.Resource == "events"
+	case "authentication.k8s.io":
+		return resource.Resource == "tokenreviews" || resource.Resource == "selfsubjectreviews"
+	case "authorization.k8s.io":
+		switch resource.Resource {
+		case "subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews":
+			return true
+		}
+	}
+	return false
+}
+
+// evaluator returns the evaluator of a resource, without names if it counts
+// objects.
+func (p *plugin) evaluator(resource codec.GroupVersionResource) evaluator {
+	switch {
+	case resource.Group == "" && resource.Resource == string(corev1.ResourcePods):
+		return pods{}
+	case resource.Group == "" && resource.Resource == string(corev1.ResourceServices):
+		return services{}
+	case resource.Group == "" && resource.Resource == string(corev1.ResourcePersistentVolumeClaims):
+		return volumes{}
+	case resource.Group == resourcev1.GroupName && resource.Resource == "resourceclaims":
+		return p.devices
+	}
+	return objects(nil)
+}

@@ -1,0 +1,40 @@
+package runtimeclass
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// TestLive asks about classes that the cache lacks.
+func TestLive(t *testing.T) {
+	handler := handlertest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
+		switch path.Base(r.URL.Path) {
+		case "new":
+			fmt.Fprint(w, `{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"new"},"handler":"h","overhead":{"podFixed":{"cpu":"1"}}}`)
+		case "none":
+			handlertest.Failure(w, http.StatusNotFound, "NotFound")
+		default:
+			handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+		}
+	})
+	f := func(class string, denied, failed bool, overhead string) {
+		t.Helper()
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"spec":{"runtimeClassName":%q}}`, class))); err != nil {
+			t.Fatal(err)
+		}
+		result := handler.Admit(t.Context(), review)
+		if (result.Denial != nil) != denied || (result.Err != nil) != failed || review.Object.Get("spec", "overhead").JSON() != overhead {
+			t.Errorf("%s: got %+v and %s", class, result, review.Object.Root().JSON())
+		}
+	}
+	f("new", false, false, `{"cpu":"1"}`)
+	f("none", true, false, "")
+	f("secret", false, true, "")
+}

@@ -1,0 +1,142 @@
+// Package runtimeclass is the admission plugin RuntimeClass.
+//
+// It writes into every new pod what its runtime class brings with it: the
+// resources that the runtime itself takes, and the nodes that have it. Without
+// it a pod in a sandbox is scheduled as if the sandbox were free, and onto nodes
+// that cannot run it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/runtimeclass v1.36.3.
+package runtimeclass
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "RuntimeClass",
+		Summary: "gives pods the overhead, node selector and tolerations of their runtime class",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods"},
+		}},
+		Mutates:     true,
+		Validates:   true,
+		OnByDefault: true,
+		Cluster:     []cluster.Need{cluster.RuntimeClasses.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{classes: cluster.RuntimeClasses.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil
+		},
+	}
+}
+
+type plugin struct {
+	classes *cluster.Objects[*nodev1.RuntimeClass]
+}
+
+// with has a function look at a pod with its class, which is nil if the pod
+// names none. A class that is not known may have been created just now, so the
+// API server is asked, as in-tree.
+func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) handlers.Result) func(context.Context, *codec.Review) handlers.Result {
+	return func(ctx context.Context, review *codec.Review) handlers.Result {
+		name := review.Object.Get("spec", "runtimeClassName")
+		if !name.IsSet() {
+			return do(ctx, nil, review)
+		}
+		class, err := p.classes.Get(ctx, "", name.String())
+		switch {
+		case apierrors.IsNotFound(err):
+			return deny(review, "pod rejected: RuntimeClass %q not found", name.String())
+		case err != nil:
+			return handlers.Errored(err)
+		}
+		return do(ctx, class, review)
+	}
+}
+
+func deny(review *codec.Review, format string, arguments ...any) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...)))
+}
+
+// otherOverhead denies a pod with another overhead than its class.
+func otherOverhead(review *codec.Review) handlers.Result {
+	return deny(review, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+}
+
+func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review) handlers.Result {
+	if class == nil {
+		return handlers.Allowed()
+	}
+	pod := &review.Object
+	if class.Overhead != nil {
+		if given := pod.Get("spec", "overhead"); given.Len() > 0 && !equals(given, class.Overhead.PodFixed) {
+			return otherOverhead(review)
+		}
+		for _, name := range slices.Sorted(maps.Keys(class.Overhead.PodFixed)) { // so that the patch is always the same
+			quantity := class.Overhead.PodFixed[name]
+			pod.EnsureObject("spec", "overhead")
+			pod.SetString(quantity.String(), "spec", "overhead", string(name))
+		}
+	}
+	if class.Scheduling == nil {
+		return handlers.Allowed()
+	}
+	// Sorted, so that of several conflicts it is the same one that is shown.
+	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
+		value := class.Scheduling.NodeSelector[key]
+		if given := pod.Get("spec", "nodeSelector", key); given.Exists() && !given.EqualString(value) {
+			return deny(review, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s",
+				key, value, key, given.String())
+		}
+		pod.EnsureObject("spec", "nodeSelector")
+		pod.SetString(value, "spec", "nodeSelector", key)
+	}
+	if err := tolerate(ctx, pod, class.Scheduling.Tolerations); err != nil {
+		return handlers.Errored(err)
+	}
+	return handlers.Allowed()
+}
+
+// equals reports whether the amounts are the same, however they are written.
+func equals(given codec.Value, want corev1.ResourceList) bool {
+	if given.Len() != len(want) {
+		return false
+	}
+	for name, quantity := range want {
+		got, err := resource.ParseQuantity(given.Get(string(name)).Scalar())
+		if err != nil || got.Cmp(quantity) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// validate sees the pod as it will be stored, whatever other webhooks did.
+func validate(_ context.Context, class *nodev1.RuntimeClass, review *codec.Review) handlers.Result {
+	overhead := review.Object.Get("spec", "overhead")
+	switch {
+	case class != nil && class.Overhead != nil:
+		if !equals(overhead, class.Overhead.PodFixed) {
+			return otherOverhead(review)
+		}
+	case overhead.IsSet():
+		return deny(review, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+	}
+	return handlers.Allowed()
+}

@@ -1,0 +1,212 @@
+package runtimeclass
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+func TestMutates(t *testing.T) {
+	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", classes()...), sandboxed,
+		"/spec/overhead", "/spec/nodeSelector", "/spec/nodeSelector/runtime", "/spec/tolerations/*")
+}
+
+// sandboxed gives recorded pods a class.
+func sandboxed(body []byte) []byte {
+	return bytes.ReplaceAll(body, []byte(`"schedulerName":`), []byte(`"runtimeClassName":"sandbox","schedulerName":`))
+}
+
+func classes() []runtime.Object {
+	amount := func(cpu, memory string) *nodev1.Overhead {
+		return &nodev1.Overhead{PodFixed: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}}
+	}
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	selector := map[string]string{"runtime": "sandbox"}
+	return []runtime.Object{
+		&nodev1.RuntimeClass{ObjectMeta: meta("plain")},
+		&nodev1.RuntimeClass{ObjectMeta: meta("empty"), Overhead: &nodev1.Overhead{}, Scheduling: &nodev1.Scheduling{}},
+		&nodev1.RuntimeClass{ObjectMeta: meta("heavy"), Overhead: amount("250m", "128Mi")},
+		&nodev1.RuntimeClass{ObjectMeta: meta("sandbox"), Overhead: amount("250m", "128Mi"), Scheduling: &nodev1.Scheduling{
+			NodeSelector: selector,
+			Tolerations:  []corev1.Toleration{{Key: "sandbox", Operator: corev1.TolerationOpExists}},
+		}},
+		&nodev1.RuntimeClass{ObjectMeta: meta("two"), Scheduling: &nodev1.Scheduling{
+			NodeSelector: map[string]string{"a": "1", "b": "2", "c": "3"},
+		}},
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	f := func(spec, want string) {
+		t.Helper()
+		handlertest.CheckAdmit(t, chain, "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
+	}
+	same := func(spec string) { t.Helper(); f(spec, spec) }
+	same(`{}`)
+	same(`null`)
+	same(`{"runtimeClassName":null,"tolerations":[{},{}]}`)
+	same(`{"runtimeClassName":"plain","tolerations":[{},{}],"overhead":{"cpu":"1"}}`)
+	same(`{"runtimeClassName":"empty"}`)
+	f(`{"runtimeClassName":"empty","tolerations":[{},{}]}`, `{"runtimeClassName":"empty","tolerations":[{}]}`)
+
+	const heavy = `{"runtimeClassName":"heavy","overhead":{"cpu":"250m","memory":"128Mi"}}`
+	f(`{"runtimeClassName":"heavy"}`, heavy)
+	f(`{"runtimeClassName":"heavy","overhead":null}`, heavy)
+	f(`{"runtimeClassName":"heavy","overhead":{}}`, heavy)
+	f(`{"runtimeClassName":"heavy","overhead":{"cpu":0.25,"memory":"131072Ki"}}`, heavy)
+	same(heavy)
+
+	f(`{"runtimeClassName":"sandbox","nodeSelector":{"disk":"ssd"},"tolerations":[{"key":"a"}]}`,
+		`{"runtimeClassName":"sandbox","nodeSelector":{"disk":"ssd","runtime":"sandbox"},"tolerations":[{"key":"a"},{"key":"sandbox","operator":"Exists"}],`+
+			`"overhead":{"cpu":"250m","memory":"128Mi"}}`)
+	f(`{"runtimeClassName":"two","nodeSelector":{"b":"2"}}`, `{"runtimeClassName":"two","nodeSelector":{"a":"1","b":"2","c":"3"}}`)
+}
+
+func TestDenied(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	f := func(phase handlers.Phase, spec, want string) {
+		t.Helper()
+		got := handlertest.Answer(t, chain, phase, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		message := `"message":"pods \"name\" is forbidden: ` + want + `"`
+		if is := bytes.Contains(got, []byte(message)); is != (want != "") || !is && !bytes.Contains(got, []byte(`"allowed":true`)) {
+			t.Errorf("%s %s: got %s, want %q", phase, spec, got, want)
+		}
+	}
+	const (
+		unknown = `pod rejected: RuntimeClass \"none\" not found`
+		other   = `pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead`
+		without = `pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead`
+	)
+	both := func(spec, want string) {
+		t.Helper()
+		f(handlers.Mutate, spec, want)
+		f(handlers.Validate, spec, want)
+	}
+	both(`{"runtimeClassName":"none"}`, unknown)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m","memory":"129Mi"}}`, other)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m"}}`, other)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m","memory":"128Mi","x/y":"0"}}`, other)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m","x/y":"128Mi"}}`, other)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m","memory":"much"}}`, other)
+	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"0.25","memory":"131072Ki"}}`, "")
+	both(`{"runtimeClassName":"empty","overhead":{"cpu":"1"}}`, other)
+	both(`{"runtimeClassName":"empty"}`, "")
+	both(`{}`, "")
+
+	f(handlers.Validate, `{"runtimeClassName":"heavy"}`, other)
+	f(handlers.Validate, `{"overhead":{"cpu":"1"}}`, without)
+	f(handlers.Validate, `{"overhead":{}}`, without)
+	f(handlers.Validate, `{"overhead":null}`, "")
+	f(handlers.Validate, `{"runtimeClassName":"plain","overhead":{"cpu":"1"}}`, without)
+	f(handlers.Validate, `{"runtimeClassName":"two","nodeSelector":{"a":"9"}}`, "")
+
+	const conflict = `conflict: runtimeClass.scheduling.nodeSelector[b] = 2; pod.spec.nodeSelector[b] = `
+	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":"9"}}`, conflict+"9")
+	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"c":"9","b":"9"}}`, conflict+"9")
+	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":null}}`, conflict)
+}
+
+func TestHandles(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, `{"spec":{"overhead":{"cpu":"1"}}}`))
+	}
+	f(codec.Create, "v1/pods", handlers.OutcomeDenied)
+	f(codec.Update, "v1/pods", handlers.OutcomeAllowed)
+	f(codec.Delete, "v1/pods", handlers.OutcomeAllowed)
+	f(codec.Create, "v1/podtemplates", handlers.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
+}
+
+// What cannot be changed is the plugin's failure: no panic, no patch.
+func TestFailure(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	for _, spec := range []string{
+		`{"runtimeClassName":"sandbox","overhead":"1"}`,
+		`{"runtimeClassName":"sandbox","nodeSelector":[]}`,
+	} {
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+	}
+}
+
+func TestMergeEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := merge(ctx, make([]toleration, 2)); err == nil || !strings.Contains(err.Error(), "too many to compare in time") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	f := func(tolerations, want string) {
+		t.Helper()
+		chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+		handlertest.CheckAdmit(t, chain, "v1/pods",
+			`{"spec":{"runtimeClassName":"empty","tolerations":[`+tolerations+`]}}`, `{"spec":{"runtimeClassName":"empty","tolerations":[`+want+`]}}`)
+	}
+	f(``, ``)
+	const (
+		a      = `{"key":"a","operator":"Exists"}`
+		all    = `{"operator":"Exists"}`
+		equal  = `{"key":"a","operator":"Equal","value":"v"}`
+		other  = `{"key":"a","operator":"Equal","value":"w"}`
+		bare   = `{"key":"a","value":"v"}`
+		evict  = `{"key":"a","operator":"Exists","effect":"NoExecute"}`
+		minute = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":60}`
+		hour   = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3600}`
+		keep   = `{"key":"a","operator":"Exists","effect":"NoSchedule"}`
+		later  = `{"key":"a","operator":"Exists","tolerationSeconds":60}`
+		odd    = `{"key":"a","operator":"odd"}`
+	)
+	f(a+`,`+a, a)
+	f(a+`,`+all, all)
+	f(all+`,`+a, all)
+	f(equal+`,`+a, a)
+	f(equal+`,`+other+`,`+equal, equal+`,`+other)
+	f(bare+`,`+equal, bare) // for bare covers equal, but equal does not cover bare
+	f(equal+`,`+bare, bare)
+	f(bare+`,`+other, bare+`,`+other)
+	f(minute+`,`+hour, hour)
+	f(hour+`,`+minute, hour)
+	f(hour+`,`+evict, evict)
+	f(evict+`,`+keep, evict+`,`+keep) // another effect
+	f(evict+`,`+later, later)         // seconds count with the effect NoExecute
+	f(odd+`,`+a, a)
+	f(odd+`,`+odd, odd)
+	f(odd+`,`+equal, odd+`,`+equal)
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	body := corpus.MustRead("pods-create-v1-1.json")
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+}
+
+func BenchmarkMutate(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", classes()...)
+	f := func(name string, want handlers.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	}
+	body := corpus.MustRead("pods-create-v1-1.json")
+	f("allowed", handlers.OutcomeAllowed, body)
+	f("patched", handlers.OutcomePatched, sandboxed(body))
+}

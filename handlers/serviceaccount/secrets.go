@@ -1,0 +1,189 @@
+package serviceaccount
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// isMirror reports whether the Pod is what a kubelet shows of one that it runs
+// without the API server.
+func isMirror(review *codec.Review) bool {
+	return review.Object.Get("metadata", "annotations", corev1.MirrorPodAnnotationKey).Exists()
+}
+
+// validateMirror denies mirror pods what only pods of the API server may have.
+func validateMirror(review *codec.Review) handlers.Result {
+	if accountName(review) != "" {
+		return denied(review, errors.New("a mirror pod may not reference service accounts"))
+	}
+	spec := review.Object.Get("spec")
+	if namesSecret(spec) {
+		return denied(review, errors.New("a mirror pod may not reference secrets"))
+	}
+	for _, volume := range spec.Get("volumes").Elements() {
+		for _, source := range volume.Get("projected", "sources").Elements() {
+			if isObject(source.Get("serviceAccountToken")) {
+				return denied(review, errors.New("a mirror pod may not use ServiceAccountToken volume projections"))
+			}
+		}
+	}
+	return handlers.Allowed()
+}
+
+func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
+
+// volumeSecrets are where volumes name secrets: only the first kind of source
+// counts that a volume has (pkg/api/pod VisitPodSecretNames). Projected volumes
+// name several.
+var volumeSecrets = [...]struct {
+	source string
+	name   []string
+}{
+	{"azureFile", []string{"secretName"}},
+	{"cephfs", []string{"secretRef", "name"}},
+	{"cinder", []string{"secretRef", "name"}},
+	{"flexVolume", []string{"secretRef", "name"}},
+	{"projected", nil},
+	{"rbd", []string{"secretRef", "name"}},
+	{"secret", []string{"secretName"}},
+	{"scaleIO", []string{"secretRef", "name"}},
+	{"iscsi", []string{"secretRef", "name"}},
+	{"storageos", []string{"secretRef", "name"}},
+	{"csi", []string{"nodePublishSecretRef", "name"}},
+}
+
+// namesSecret reports whether a PodSpec has the name of a secret in it.
+func namesSecret(spec codec.Value) bool {
+	for _, reference := range spec.Get("imagePullSecrets").Elements() {
+		if reference.Get("name").String() != "" {
+			return true
+		}
+	}
+	for container := range handlers.Containers(spec) {
+		for _, from := range container.Get("envFrom").Elements() {
+			if from.Get("secretRef", "name").String() != "" {
+				return true
+			}
+		}
+		for _, env := range container.Get("env").Elements() {
+			if env.Get("valueFrom", "secretKeyRef", "name").String() != "" {
+				return true
+			}
+		}
+	}
+	for _, volume := range spec.Get("volumes").Elements() {
+		if volumeNamesSecret(volume) {
+			return true
+		}
+	}
+	return false
+}
+
+func volumeNamesSecret(volume codec.Value) bool {
+	for _, kind := range volumeSecrets {
+		source := volume.Get(kind.source)
+		if !isObject(source) {
+			continue
+		}
+		if kind.name != nil {
+			return source.Get(kind.name...).String() != ""
+		}
+		for _, projection := range source.Get("sources").Elements() {
+			if projection.Get("secret", "name").String() != "" {
+				return true
+			}
+		}
+		return false
+	}
+	return false
+}
+
+// isLimited reports whether pods may use only those secrets that their account
+// names.
+func isLimited(account *corev1.ServiceAccount) bool {
+	value, ok := account.Annotations[cluster.EnforceMountableSecretsAnnotation]
+	if !ok {
+		return false
+	}
+	limited, err := strconv.ParseBool(value)
+	return err == nil && limited
+}
+
+// limit denies a Pod that uses other secrets than its account allows.
+func limit(review *codec.Review, account *corev1.ServiceAccount) handlers.Result {
+	if !isLimited(account) {
+		return handlers.Allowed()
+	}
+	if err := limitSecrets(review.Object.Get("spec"), account); err != nil {
+		return denied(review, err)
+	}
+	return handlers.Allowed()
+}
+
+// limitEphemeral is limit for ephemeral containers. Such a denial is no
+// Forbidden in-tree.
+func limitEphemeral(review *codec.Review, account *corev1.ServiceAccount) handlers.Result {
+	if !isLimited(account) {
+		return handlers.Allowed()
+	}
+	if err := limitContainers(review.Object.Get("spec", "ephemeralContainers"), "ephemeral container", account); err != nil {
+		return handlers.Denied(err)
+	}
+	return handlers.Allowed()
+}
+
+func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {
+	for _, volume := range spec.Get("volumes").Elements() {
+		if source := volume.Get("secret"); isObject(source) && !allows(account, source.Get("secretName")) {
+			return fmt.Errorf(`volume with secret.secretName="%s" is not allowed because service account %s does not reference that secret`,
+				source.Get("secretName").String(), account.Name)
+		}
+	}
+	if err := limitContainers(spec.Get("initContainers"), "init container", account); err != nil {
+		return err
+	}
+	if err := limitContainers(spec.Get("containers"), "container", account); err != nil {
+		return err
+	}
+	for i, reference := range spec.Get("imagePullSecrets").Elements() {
+		name := reference.Get("name").String()
+		if !slices.Contains(account.ImagePullSecrets, corev1.LocalObjectReference{Name: name}) {
+			return fmt.Errorf(`imagePullSecrets[%d].name="%s" is not allowed because service account %s does not reference that imagePullSecret`,
+				i, name, account.Name)
+		}
+	}
+	return nil
+}
+
+// limitContainers checks the variables of containers.
+func limitContainers(containers codec.Value, called string, account *corev1.ServiceAccount) error {
+	for _, container := range containers.Elements() {
+		refused := func(with string, secret codec.Value) error {
+			return fmt.Errorf(`%s %s with %s referencing secret.secretName="%s" is not allowed because service account %s does not reference that secret`,
+				called, container.Get("name").String(), with, secret.String(), account.Name)
+		}
+		for _, env := range container.Get("env").Elements() {
+			if from := env.Get("valueFrom", "secretKeyRef"); isObject(from) && !allows(account, from.Get("name")) {
+				return refused("envVar "+env.Get("name").String(), from.Get("name"))
+			}
+		}
+		for _, env := range container.Get("envFrom").Elements() {
+			if from := env.Get("secretRef"); isObject(from) && !allows(account, from.Get("name")) {
+				return refused("envFrom", from.Get("name"))
+			}
+		}
+	}
+	return nil
+}
+
+func allows(account *corev1.ServiceAccount, secret codec.Value) bool {
+	return slices.ContainsFunc(account.Secrets, func(allowed corev1.ObjectReference) bool { return secret.String() == allowed.Name })
+}

@@ -1,0 +1,198 @@
+// Package serviceaccount is the admission plugin ServiceAccount.
+//
+// It gives every new Pod a service account, and the files with which its
+// containers speak to the API server as that account. Without it, pods have no
+// identity there, and may name accounts that do not exist; kube-apiserver has it
+// on unless told otherwise.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/serviceaccount v1.36.3.
+package serviceaccount
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	defaultName = "default"
+
+	// How often the API server is asked for an account, and how long is waited
+	// before it is asked again. A namespace gets its default account from a
+	// controller, just after it was created.
+	attempts           = 1
+	attemptsForDefault = 10
+	intervalMin        = 100 * time.Millisecond
+	intervalMax        = 200 * time.Millisecond
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "ServiceAccount",
+		Summary: "gives pods a service account, its token and its imagePullSecrets",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods"},
+		}, {
+			Operations: []codec.Operation{codec.Update},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods/ephemeralcontainers"},
+		}},
+		Mutates:     true,
+		Validates:   true,
+		Cluster:     []cluster.Need{cluster.ServiceAccounts.Watched()},
+		OnByDefault: true,
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{accounts: cluster.ServiceAccounts.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	accounts *cluster.Objects[*corev1.ServiceAccount]
+}
+
+// admit changes pods that are created, and checks then what validate does: so
+// the user hears of it before other plugins are asked.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() != codec.Create {
+		return handlers.Allowed()
+	}
+	// The kubelet deletes a mirror pod that is not as it made it.
+	if isMirror(review) {
+		return validateMirror(review)
+	}
+	name := accountName(review)
+	if name == "" {
+		name = defaultName
+	}
+	account, failed := p.find(ctx, review, name)
+	if account == nil {
+		return failed
+	}
+	pod := &review.Object
+	if accountName(review) == "" {
+		pod.EnsureObject("spec")
+		pod.SetString(name, "spec", "serviceAccountName")
+		pod.SetString(name, "spec", "serviceAccount") // its old name, which conversion keeps equal
+	}
+	if mounts(account, pod.Get("spec")) {
+		mountToken(pod)
+	}
+	if pod.Get("spec", "imagePullSecrets").Len() == 0 && len(account.ImagePullSecrets) > 0 {
+		pod.Set(references(pod, account.ImagePullSecrets), "spec", "imagePullSecrets")
+	}
+	return limit(review, account)
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() == codec.Create && isMirror(review) {
+		return validateMirror(review)
+	}
+	name := accountName(review)
+	if name == "" {
+		return denied(review, fmt.Errorf("no service account specified for pod %s/%s",
+			review.Namespace(), review.Object.Get("metadata", "name").String()))
+	}
+	account, failed := p.find(ctx, review, name)
+	if account == nil {
+		return failed
+	}
+	if review.Operation() == codec.Update {
+		return limitEphemeral(review, account)
+	}
+	return limit(review, account)
+}
+
+func denied(review *codec.Review, err error) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, err))
+}
+
+// accountName reads the name as the conversion of a Pod to Kubernetes' internal
+// type does (pkg/apis/core/v1 Convert_v1_PodSpec_To_core_PodSpec).
+func accountName(review *codec.Review) string {
+	if name := review.Object.Get("spec", "serviceAccountName").String(); name != "" {
+		return name
+	}
+	return review.Object.Get("spec", "serviceAccount").String()
+}
+
+// mounts reports whether containers get the token. What the Pod says counts
+// more than what its account says.
+func mounts(account *corev1.ServiceAccount, spec codec.Value) bool {
+	if own := spec.Get("automountServiceAccountToken"); own.Kind() == codec.KindBool {
+		return own.Bool()
+	}
+	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken
+}
+
+// references returns the JSON of references to objects in the pod's namespace.
+func references(pod *codec.Object, to []corev1.LocalObjectReference) string {
+	return pod.Compose(func(dst []byte) []byte {
+		for i, reference := range to {
+			separator := byte(',')
+			if i == 0 {
+				separator = '['
+			}
+			if dst = append(dst, separator, '{'); reference.Name != "" {
+				dst = codec.AppendString(append(dst, `"name":`...), reference.Name)
+			}
+			dst = append(dst, '}')
+		}
+		return append(dst, ']')
+	})
+}
+
+// find returns the account, or else what becomes of the request.
+func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*corev1.ServiceAccount, handlers.Result) {
+	namespace := review.Namespace()
+	if account, ok := p.accounts.Cached(namespace, name); ok {
+		return account, handlers.Result{}
+	}
+	account, err := p.ask(ctx, namespace, name)
+	if err == nil {
+		return account, handlers.Result{}
+	}
+	err = fmt.Errorf("error looking up service account %s/%s: %w", namespace, name, err)
+	if !apierrors.IsNotFound(err) {
+		return nil, handlers.Errored(err)
+	}
+	return nil, denied(review, err)
+}
+
+// ask asks the API server for an account that the cache does not have.
+func (p *plugin) ask(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	left := attempts
+	if name == defaultName {
+		left = attemptsForDefault
+	}
+	interval := intervalMin + rand.N(intervalMax-intervalMin)
+	for {
+		account, err := p.accounts.GetLive(ctx, namespace, name)
+		if err == nil || !apierrors.IsNotFound(err) {
+			return account, err
+		}
+		if left--; left == 0 {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccount"}, name)
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("not there yet: %w", ctx.Err())
+		}
+	}
+}

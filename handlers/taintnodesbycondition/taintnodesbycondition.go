@@ -1,0 +1,54 @@
+// Package taintnodesbycondition is the admission plugin TaintNodesByCondition.
+//
+// It gives every new node the taint of one that is not ready, which
+// kube-controller-manager takes away when the node is. Without it, pods are
+// placed on the node in the time until that has noticed it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodetaint v1.36.3.
+package taintnodesbycondition
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// taint is the taint to add, as JSON.
+var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "TaintNodesByCondition",
+		Summary: "taints new nodes as not ready, so that no pods are placed there before they are",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"nodes"},
+		}},
+		Mutates:     true,
+		OnByDefault: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit}, nil
+		},
+	}
+}
+
+// admit adds the taint unless there is one of the same key and effect, with
+// whatever value.
+func admit(_ context.Context, review *codec.Review) handlers.Result {
+	for _, has := range review.Object.Get("spec", "taints").Elements() {
+		if has.Get("key").EqualString(corev1.TaintNodeNotReady) &&
+			has.Get("effect").EqualString(string(corev1.TaintEffectNoSchedule)) {
+			return handlers.Allowed()
+		}
+	}
+	review.Object.EnsureObject("spec")
+	review.Object.Append(taint, "spec", "taints")
+	return handlers.Allowed()
+}

@@ -1,0 +1,101 @@
+// Package denyexec is what the admission plugins DenyEscalatingExec and
+// DenyExecOnPrivileged have in common, as they have in-tree.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/exec v1.20.15, the last
+// release that had it.
+package denyexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin returns a plugin that keeps users from running commands in privileged
+// containers, and, if hostNamespaces, in pods that use namespaces of their node.
+func Plugin(name, summary string, hostNamespaces bool) handlers.Plugin {
+	return handlers.Plugin{
+		Name:    name,
+		Summary: summary,
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Connect},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods/exec", "pods/attach"},
+		}},
+		Validates:   true,
+		Cluster:     []cluster.Need{cluster.Pods.Called("get")},
+		LastRelease: "1.20",
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{pods: cluster.Pods.In(setup.Cluster), hostNamespaces: hostNamespaces}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	pods           *cluster.Objects[*corev1.Pod]
+	hostNamespaces bool
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	// The review has the options of the command, and nothing of the Pod.
+	pod, err := p.pods.GetLive(ctx, review.Namespace(), review.Name())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return handlers.Errored(fmt.Errorf("error looking up pod %s/%s: %w", review.Namespace(), review.Name(), err))
+	}
+	if err == nil {
+		err = p.check(&pod.Spec)
+	}
+	if err != nil {
+		return handlers.Denied(handlers.Forbidden(review, err))
+	}
+	return handlers.Allowed()
+}
+
+// check says why nobody may run commands in a Pod, nil if one may.
+func (p *plugin) check(spec *corev1.PodSpec) error {
+	switch {
+	case p.hostNamespaces && spec.HostNetwork:
+		return errors.New("cannot exec into or attach to a container using host network")
+	case p.hostNamespaces && spec.HostPID:
+		return errors.New("cannot exec into or attach to a container using host pid")
+	case p.hostNamespaces && spec.HostIPC:
+		return errors.New("cannot exec into or attach to a container using host ipc")
+	case hasPrivileged(spec):
+		return errors.New("cannot exec into or attach to a privileged container")
+	}
+	return nil
+}
+
+// hasPrivileged reports whether any container is privileged: not only the one
+// that is asked for.
+func hasPrivileged(spec *corev1.PodSpec) bool {
+	for i := range spec.InitContainers {
+		if isPrivileged(spec.InitContainers[i].SecurityContext) {
+			return true
+		}
+	}
+	for i := range spec.Containers {
+		if isPrivileged(spec.Containers[i].SecurityContext) {
+			return true
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		if isPrivileged(spec.EphemeralContainers[i].SecurityContext) {
+			return true
+		}
+	}
+	return false
+}
+
+func isPrivileged(c *corev1.SecurityContext) bool {
+	return c != nil && c.Privileged != nil && *c.Privileged
+}
