@@ -101,7 +101,7 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	}
 	comparison.Changed = comparison.Changed || !slices.Equal(before, want)
 	got, err := namespacesOf(ours)
-	if !slices.Equal(got, want) {
+	if err == nil && got != nil && !slices.Equal(got, want) {
 		comparison.Difference = fmt.Sprintf("got namespaces %q, want %q\nreview %s", got, want, r.body)
 	}
 	return comparison, err
