@@ -64,7 +64,7 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 		return nil, err
 	}
 	var namespaces *cluster.Objects[*corev1.Namespace] // of files; the stand-in has none
-	if world.Authorizer == nil {
+	if known.Kubeconfig == "" {
 		namespaces = cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))
 	}
 	if world.hasQuotas() {
