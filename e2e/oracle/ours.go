@@ -36,7 +36,11 @@ type ours struct {
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
 	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
-	if world.Authorizer != nil {
+	watches := slices.ContainsFunc(plugin.Cluster, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
+	switch {
+	case watches: // for which the stand-in has no objects
+		known.Authorize = world.authorize
+	case world.Authorizer != nil:
 		file, err := theStandIn().kubeconfig(world.Authorizer)
 		if err != nil {
 			return nil, err
@@ -60,7 +64,7 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 		return nil, err
 	}
 	var namespaces *cluster.Objects[*corev1.Namespace] // of files; the stand-in has none
-	if world.Authorizer == nil {
+	if known.Kubeconfig == "" {
 		namespaces = cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))
 	}
 	if world.hasQuotas() {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
@@ -23,6 +26,9 @@ type suite struct {
 	// pause is the longest time between two cases.
 	pause    time.Duration
 	variants []variant
+	// gate is a feature gate that is off by default and without which no API server
+	// has all that the plugin looks at; empty for none.
+	gate featuregate.Feature
 	// denies, changes and warns say what the plugin does.
 	denies, changes, warns bool
 	// background says that Kubernetes' plugin has goroutines that stay, so that it
@@ -77,6 +83,9 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		return removed, ours
 	}
 	setTolerationFlags(t, v.options)
+	if s.gate != "" {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, s.gate, true)
+	}
 	upstream, err = oracle.NewUpstream(t.Context(), s.name, v.config, world)
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +141,7 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		nodeRestriction(),
 		ownerReferences(),
 		podSecurity(),
 		limitRangerSuite(),

@@ -112,8 +112,14 @@ func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	if c.User != nil {
 		request.User = user.DefaultInfo{Name: c.User.Username, Groups: c.User.Groups}
 	}
-	if gvk.Kind == "Eviction" || gvk.Kind == "Binding" {
+	if object.GetNamespace() != "" {
+		request.Namespace = object.GetNamespace()
+	}
+	switch gvk.Kind {
+	case "Binding", "Eviction":
 		request.Resource = pods
+	case "TokenRequest":
+		request.Resource = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
 	}
 	if gvk.Kind == "Namespace" {
 		request.Namespace = request.Name

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -22,9 +23,12 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/authorization"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
+	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
 
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -44,6 +48,28 @@ type World struct {
 	// world with one, fastadmit sees a stand-in for an API server, which has none of
 	// the Objects.
 	Authorizer authorizer.Authorizer
+}
+
+func (w *World) authorizer() authorizer.Authorizer {
+	if w.Authorizer == nil {
+		return authorizerfactory.NewAlwaysAllowAuthorizer()
+	}
+	return w.Authorizer
+}
+
+// authorize answers a review as kube-apiserver does (k8s.io/kubernetes
+// pkg/registry/authorization/subjectaccessreview).
+func (w *World) authorize(ctx context.Context, review *authorizationv1.SubjectAccessReview) {
+	var spec authorization.SubjectAccessReviewSpec
+	if err := legacyscheme.Scheme.Convert(&review.Spec, &spec, nil); err != nil {
+		panic(err)
+	}
+	attributes := authorizationutil.AuthorizationAttributesFrom(spec)
+	decision, reason, err := w.authorizer().Authorize(ctx, attributes)
+	review.Status = authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
+		EvaluationError: authorizationutil.BuildEvaluationError(err, attributes),
+	}
 }
 
 // NewUpstream makes the plugin ready as kube-apiserver does, in a world that ends
@@ -66,11 +92,8 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	if err != nil {
 		return nil, err
 	}
-	if world.Authorizer == nil {
-		world.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
-		initializer.New(client, nil, informers, world.Authorizer, utilfeature.DefaultFeatureGate,
+		initializer.New(client, nil, informers, world.authorizer(), utilfeature.DefaultFeatureGate,
 			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
 		kubeadmission.NewPluginInitializer(quotas, nil),
 	})

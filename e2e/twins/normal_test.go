@@ -20,9 +20,10 @@ var random = []struct {
 	shown   string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
-	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`), `"TIME"`},
+	{regexp.MustCompile(`\\?"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\\?"`), `"TIME"`}, // with backslashes in a message
 	{regexp.MustCompile(`"10\.0\.\d+\.\d+"`), `"CLUSTER-IP"`},
 	{regexp.MustCompile(`"resourceVersion":"\d+"`), `"resourceVersion":"N"`},
+	{regexp.MustCompile(`"token":"[^"]+"`), `"token":"TOKEN"`},
 	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
 }
 

@@ -4,13 +4,16 @@
 package twins
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +42,18 @@ type twins struct {
 	// off are both, without any of the plugins: what must be there before a
 	// test is written through them. The second one gets fastadmit's webhooks.
 	off [2]*cluster.APIServer
+	// uids are those that objects which are given a UID have got of their API server
+	// instead.
+	uids [2]map[given]string
+}
+
+// given is a UID that an object was given, in a namespace or in none.
+type given struct{ namespace, uid string }
+
+// resources has API servers serve what Kubernetes does not serve unless told to, and
+// plugins know about.
+var resources = map[string]string{
+	"feature-gates": "PodCertificateRequest=true", "runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true",
 }
 
 // configurations are those of plugins, on either side.
@@ -63,7 +78,7 @@ var conditions = map[string][]admissionregistrationv1.MatchCondition{
 		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
 }
 
-func start(t *testing.T) *twins { return startWith(t, nil) }
+func start(t *testing.T) *twins { return startWith(t, resources) }
 
 // startWith starts twins whose API servers have these flags, too.
 func startWith(t *testing.T, flags map[string]string) *twins {
@@ -87,6 +102,7 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	}
 	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: flags})
 	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
+	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
 		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
 	return tw
@@ -183,7 +199,7 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for i := first; i < last; i++ {
 				row.Cases++
-				if difference := compare(t, on, &cases[i]); difference != "" {
+				if difference := compare(t, on, [2]*tables.Case{tw.on(t, 0, &cases[i]), tw.on(t, 1, &cases[i])}); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
@@ -210,12 +226,12 @@ func isNamespaced(object *unstructured.Unstructured) bool {
 // both sides alike: the API server sets the time itself, in seconds.
 func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
-	for _, s := range tw.off {
+	for i, s := range tw.off {
 		for _, object := range objects {
 			if created := object.GetCreationTimestamp(); !created.IsZero() {
 				time.Sleep(time.Second)
 			}
-			if err := create(s, object.DeepCopy()); err != nil {
+			if err := tw.create(i, object); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
@@ -280,7 +296,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 			object.SetNamespace(namespace)
 		}
 	}
-	for _, s := range tw.off {
+	for i, s := range tw.off {
 		home := c.NewNamespace(c.New().GetNamespace())
 		if !c.IsMissing() {
 			if err := create(s, home); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -302,9 +318,9 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				continue
 			}
 			if given.GetNamespace() == "" {
-				given.SetNamespace(namespace)
+				given.SetNamespace(c.New().GetNamespace())
 			}
-			if err := createWithStatus(s, given.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := tw.create(i, given); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
@@ -325,6 +341,51 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	return err
 }
 
+// create creates a copy of an object that is given, on one side, and notes the UID
+// that it gets.
+func (tw *twins) create(side int, object *unstructured.Unstructured) error {
+	s := tw.off[side]
+	if err := createWithStatus(s, object.DeepCopy()); err != nil || object.GetUID() == "" {
+		return err
+	}
+	created, err := read(s, object)
+	if err == nil {
+		tw.uids[side][given{created.GetNamespace(), string(object.GetUID())}] = string(created.GetUID())
+	}
+	return err
+}
+
+// on returns the case as it is on one side: with the UIDs of that side, and with what
+// the API server has set in the object that is updated, as clients send that back.
+func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
+	t.Helper()
+	namespace := c.New().GetNamespace()
+	text, err := json.Marshal(c.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, uid := range tw.uids[side] {
+		if given.namespace == "" || given.namespace == namespace {
+			text = bytes.ReplaceAll(text, []byte(strconv.Quote(given.uid)), []byte(strconv.Quote(uid)))
+		}
+	}
+	own := *c
+	own.Object = nil
+	if err := json.Unmarshal(text, &own.Object); err != nil {
+		t.Fatal(err)
+	}
+	if c.Old() != nil {
+		before, err := read(tw.off[side], c.Old())
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.New().SetUID(before.GetUID())
+		own.New().SetCreationTimestamp(before.GetCreationTimestamp())
+		own.New().SetResourceVersion(before.GetResourceVersion())
+	}
+	return &own
+}
+
 // remove deletes what a case wrote if it is there and in no namespace: nodes
 // would get pods of other tests.
 func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
@@ -343,11 +404,11 @@ func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructure
 }
 
 // compare sends the case to both and says how they differ.
-func compare(t *testing.T, on [2]*cluster.APIServer, c *tables.Case) string {
+func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		warnings := new(warnings)
+		c, warnings := cases[i], new(warnings)
 		as := s.WithWarnings(t, warnings)
 		if c.User != nil {
 			as = as.As(t, c.User.Username, c.User.Groups)
@@ -414,15 +475,16 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 }
 
 // subject returns what an object is written about: the pod, if it is the eviction
-// or the binding of one.
+// or the binding of one, and the service account of a token.
 func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
-	if object.GetKind() != "Eviction" && object.GetKind() != "Binding" {
+	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]
+	if kind == "" {
 		return object
 	}
-	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
-	pod.SetNamespace(object.GetNamespace())
-	pod.SetName(object.GetName())
-	return pod
+	about := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+	about.SetNamespace(object.GetNamespace())
+	about.SetName(object.GetName())
+	return about
 }
 
 func read(s *cluster.APIServer, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {

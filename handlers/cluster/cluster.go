@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/VictoriaMetrics/metrics"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
@@ -25,6 +26,10 @@ type Options struct {
 	UserAgent  string           // how the API server's logs name this process; client-go's default if empty
 	Log        *slog.Logger     // may be nil
 	Metrics    *metrics.Set     // where series are made; may be nil
+
+	// Authorize answers a SubjectAccessReview where there is no API server; nil if
+	// nobody can.
+	Authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview)
 
 	kinds []*Kind // beside those of Kinds
 }
@@ -83,6 +88,7 @@ func (s *State) add(kind *Kind) error {
 	store := newStore(kind, s.options.Log)
 	if s.dial == nil {
 		store.files = newStored(store)
+		store.files.authorize = s.options.Authorize
 	} else {
 		client, err := s.dial(kind)
 		if err != nil {

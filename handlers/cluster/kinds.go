@@ -270,7 +270,8 @@ var Nodes = define(Kind{
 	return trimmed
 })
 
-// Pods are known by the node that they are on and their service account.
+// Pods are known by the node that they are on, their service account, whether
+// they are mirror pods, and the volumes by which they get tokens.
 var Pods = define(Kind{
 	version:    corev1.SchemeGroupVersion,
 	name:       "Pod",
@@ -279,9 +280,13 @@ var Pods = define(Kind{
 	object:     &corev1.Pod{},
 	list:       &corev1.PodList{},
 }, func(p *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
-		NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName,
+	trimmed := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
+		NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName, Volumes: trimVolumes(p.Spec.Volumes),
 	}}
+	if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+	}
+	return trimmed
 })
 
 // PersistentVolumeClaims are known by the volume that they are bound to.
@@ -298,18 +303,15 @@ var PersistentVolumeClaims = define(Kind{
 	}
 })
 
-// PersistentVolumes are known by where they come from.
+// PersistentVolumes are known by their CSI driver; those that a CSI driver mounts
+// in place of Kubernetes by all that the driver's own volume is made from.
 var PersistentVolumes = define(Kind{
 	version:  corev1.SchemeGroupVersion,
 	name:     "PersistentVolume",
 	resource: "persistentvolumes",
 	object:   &corev1.PersistentVolume{},
 	list:     &corev1.PersistentVolumeList{},
-}, func(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: trimMeta(&v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{
-		PersistentVolumeSource: v.Spec.PersistentVolumeSource,
-	}}
-})
+}, trimVolume)
 
 // CSIDrivers are known by the tokens that they ask for.
 var CSIDrivers = define(Kind{

@@ -74,7 +74,7 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 // create creates an object.
 func (s *store) create(ctx context.Context, object Object) (runtime.Object, error) {
 	if s.client == nil {
-		return s.files.create(object)
+		return s.files.create(ctx, object)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timing.live)
 	defer cancel()

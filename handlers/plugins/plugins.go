@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
 	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
 	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
+	"github.com/fastadmit/fastadmit/handlers/noderestriction"
 	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
@@ -57,6 +58,7 @@ func InTree(options Options) []handlers.Plugin {
 		namespacelifecycle.Plugin(),
 		namespaceexists.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		noderestriction.Plugin(),
 		limitranger.Plugin(),
 		serviceaccount.Plugin(),
 		taintnodesbycondition.Plugin(),

@@ -1,0 +1,187 @@
+package oracle_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"sync"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+)
+
+// node writes a Node, with changes of what decides about where pods go.
+func (g *generator) kubeletNode() *oracle.Case {
+	kind, nodes := corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: g.nodeLabels()}}
+	change := func() {
+		if g.in(4) {
+			node.Spec.Taints = some(g, 2, func() corev1.Taint {
+				return corev1.Taint{Key: pick(g, "a", "b"), Effect: corev1.TaintEffectNoExecute, TimeAdded: pick(g, nil, new(metav1.Unix(1_700_000_000, 0)))}
+			})
+		}
+		if g.in(4) {
+			node.OwnerReferences = some(g, 2, func() metav1.OwnerReference {
+				return metav1.OwnerReference{Name: pick(g, "a", "b"), Controller: pick(g, nil, new(true), new(false))}
+			})
+		}
+		if g.in(6) {
+			node.Spec.ConfigSource = pick(g, nil, &corev1.NodeConfigSource{},
+				&corev1.NodeConfigSource{ConfigMap: &corev1.ConfigMapNodeConfigSource{Name: pick(g, "a", "b")}})
+		}
+	}
+	change()
+	if g.in(8) {
+		c := g.request(admission.Delete, kind, nodes)
+		c.OldObject, c.Name = node, g.someNode()
+		c.OldObject.GetObjectKind().SetGroupVersionKind(kind)
+		return c
+	}
+	c := g.request(g.writes(), kind, nodes)
+	if g.in(3) {
+		c.Subresource = "status"
+	}
+	g.write(c, node.DeepCopy(), func() runtime.Object {
+		change()
+		if g.in(2) {
+			node.Labels = g.nodeLabels()
+		}
+		return node
+	})
+	if c.Name = "n1"; g.in(12) {
+		c.Name = g.someNode()
+	}
+	return c
+}
+
+func (g *generator) nodeLabels() map[string]string {
+	labels := make(map[string]string)
+	for range g.IntN(3) {
+		label := pick(g, "app", "example.com/x", "kubernetes.io/os", "kubernetes.io/hostname", "kubernetes.io/role", "k8s.io/x", "xk8s.io/x", "a.k8s.io/x",
+			"node-restriction.kubernetes.io/x", "a.node-restriction.kubernetes.io/x", "xnode-restriction.kubernetes.io/x",
+			"node.kubernetes.io/x", "a.node.kubernetes.io/x", "kubelet.kubernetes.io/x", "a.kubelet.kubernetes.io/x", "node-role.kubernetes.io/master",
+			"topology.kubernetes.io/zone", "topology.kubernetes.io/x", "failure-domain.beta.kubernetes.io/zone", "beta.kubernetes.io/arch",
+			"beta.kubernetes.io/x", "node.kubernetes.io/instance-type", "kubernetes.io", "kubernetes.io/a/b", "/x", `k8s.io/"\`)
+		labels[label] = pick(g, "", "a", "b")
+	}
+	return labels
+}
+
+// claimStatus writes a claim's status, with changes in all of the claim.
+func (g *generator) claimStatus() *oracle.Case {
+	c := g.request(g.writes(), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), claims)
+	if !g.in(12) {
+		c.Operation, c.Subresource, c.Options = admission.Update, "status", &metav1.UpdateOptions{}
+	}
+	claim := g.storedClaim()
+	return g.write(c, claim, func() runtime.Object {
+		if g.in(8) {
+			return g.storedClaim()
+		}
+		old := claim.DeepCopy()
+		changes := []func(){
+			func() { old.ResourceVersion = pick(g, "1", "2", "") },
+			func() { old.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}} },
+			func() { old.Status.Capacity = corev1.ResourceList{"storage": resource.MustParse("3Gi")} },
+			func() { old.Status.AllocatedResources = corev1.ResourceList{"storage": resource.MustParse("3Gi")} },
+			func() {
+				old.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": corev1.PersistentVolumeClaimNodeResizePending}
+			},
+			func() { old.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: "Resizing"}} },
+			func() { old.Status.Phase = pick(g, corev1.ClaimBound, corev1.ClaimPending) },
+			func() { old.Status.AccessModes = []corev1.PersistentVolumeAccessMode{"a"} },
+			func() { old.Status.CurrentVolumeAttributesClassName = new("gold") },
+			func() { old.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{Status: "Pending"} },
+			func() { old.Spec.VolumeName = "other" },
+			func() { old.Spec.Resources.Requests = corev1.ResourceList{"storage": resource.MustParse("1024Mi")} },
+			func() { old.Spec.Resources.Limits = corev1.ResourceList{"storage": resource.MustParse("7Gi")} },
+			func() { old.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "K", Name: "<&>"} },
+			func() {
+				old.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "K", APIGroup: new("g"), Namespace: new("n")}
+			},
+			func() { old.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}} },
+			func() { old.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) },
+			func() { old.Spec.StorageClassName, old.Spec.VolumeAttributesClassName = new("a"), new("b") },
+			func() { old.Labels = map[string]string{"a": "b"} },
+			func() { old.CreationTimestamp = metav1.Unix(1_700_000_000, 0) },
+			func() { old.Finalizers = some(g, 2, g.finalizer) },
+		}
+		for range g.IntN(3) {
+			pick(g, changes...)()
+		}
+		return old
+	})
+}
+
+// storedClaim is a claim without lists that are empty and written all the same:
+// which it is, is lost on the way to the webhook, and shows in messages.
+func (g *generator) storedClaim() *corev1.PersistentVolumeClaim {
+	claim := g.claim()
+	text, err := json.Marshal(claim)
+	if err != nil {
+		panic(err)
+	}
+	stored := new(corev1.PersistentVolumeClaim)
+	if err := json.Unmarshal(text, stored); err != nil {
+		panic(err)
+	}
+	return stored
+}
+
+// podCertificate asks for a certificate that may be for a pod of the node.
+func (g *generator) podCertificate() *oracle.Case {
+	w := at("certificates.k8s.io/v1beta1 PodCertificateRequest podcertificaterequests", func() runtime.Object {
+		uid := func() types.UID { return pick(g, "u1", "u1", "u1", "u1", g.uid()) }
+		return &certificatesv1beta1.PodCertificateRequest{ObjectMeta: g.metadata(), Spec: certificatesv1beta1.PodCertificateRequestSpec{
+			NodeName: types.NodeName(g.someNode()), NodeUID: uid(), PodName: g.objectName(), PodUID: uid(),
+			ServiceAccountName: pick(g, "a", "a", g.objectName()), ServiceAccountUID: uid(),
+		}}
+	})
+	c := g.request(pick(g, admission.Create, admission.Create, admission.Create, admission.Create, admission.Update), w.kind, w.resource)
+	if g.in(16) {
+		c.Subresource = "status"
+	}
+	return g.write(c, w.object(), w.object)
+}
+
+// certificateRequests are what certificates may be asked for with.
+var certificateRequests = sync.OnceValue(func() [][]byte {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	requests := [][]byte{nil, []byte("text"), encode("CERTIFICATE REQUEST", []byte("no DER"))}
+	for _, name := range []string{"system:node:n1", "system:node:n2", "system:node:", "joe"} {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+		if err != nil {
+			panic(err)
+		}
+		requests = append(requests, encode("CERTIFICATE REQUEST", der), encode("CERTIFICATE", der))
+	}
+	return requests
+})
+
+func (g *generator) kubeletCertificate() *oracle.Case {
+	w := at("certificates.k8s.io/v1 CertificateSigningRequest certificatesigningrequests", func() runtime.Object {
+		return &certificatesv1.CertificateSigningRequest{ObjectMeta: g.metadata(), Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: pick(g, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeAPIServerClientSignerName, ""),
+			Request: pick(g, certificateRequests()...),
+		}}
+	})
+	c := g.request(pick(g, admission.Create, admission.Create, admission.Update), w.kind, w.resource)
+	return g.write(c, w.object(), w.object)
+}

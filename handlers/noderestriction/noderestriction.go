@@ -1,0 +1,210 @@
+// Package noderestriction is the admission plugin NodeRestriction.
+//
+// It keeps a kubelet to its own node: to the Node of its name, the lease and the
+// CSINode that go with it, the pods that run there and their tokens. Whoever takes
+// over one machine has that machine's credentials, and must not become the whole
+// cluster with them: relabel nodes to attract workloads, ask for tokens of pods
+// that run elsewhere, evict them.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/noderestriction v1.36.3, with
+// the feature gates at their defaults.
+package noderestriction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	csitranslation "k8s.io/csi-translation-lib"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "NodeRestriction",
+		Summary: "keeps each kubelet to its own node and the pods that run there",
+		Rules:   rules(),
+		Mutates: true, // it only denies, but in-tree it does so before other plugins change the object
+		Cluster: []cluster.Need{
+			cluster.Nodes.Watched(), cluster.Pods.Watched(), cluster.ServiceAccounts.Watched(),
+			cluster.PersistentVolumeClaims.Watched(), cluster.PersistentVolumes.Watched(), cluster.CSIDrivers.Watched(),
+			cluster.SubjectAccessReviews.Called("create"),
+		},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Admit: newPlugin(setup.Cluster).admit}, nil
+		},
+	}
+}
+
+// rules select what a kubelet may not do everywhere. Pods have all subresources
+// that can be written to, for in-tree refuses those that are no business of a
+// kubelet.
+func rules() []handlers.Rule {
+	const create, update, remove = codec.Create, codec.Update, codec.Delete
+	rule := func(group, version string, operations []codec.Operation, resources ...string) handlers.Rule {
+		return handlers.Rule{Operations: operations, Groups: []string{group}, Versions: []string{version}, Resources: resources}
+	}
+	all := []codec.Operation{create, update, remove}
+	return []handlers.Rule{
+		rule("", "v1", all,
+			"pods", "pods/binding", "pods/ephemeralcontainers", "pods/eviction", "pods/resize", "pods/status",
+			"nodes", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status"),
+		rule("", "v1", []codec.Operation{create}, "serviceaccounts/token"),
+		rule("certificates.k8s.io", "v1beta1", all, "podcertificaterequests", "podcertificaterequests/status"),
+		rule("certificates.k8s.io", "v1", []codec.Operation{create}, "certificatesigningrequests"),
+		rule("coordination.k8s.io", "v1", all, "leases"),
+		rule("storage.k8s.io", "v1", all, "csinodes"),
+		{ // all that v1.36.3 has; before v1.34 there was no v1
+			Operations: []codec.Operation{create, remove},
+			Groups:     []string{"resource.k8s.io"},
+			Versions:   []string{"v1", "v1beta2", "v1beta1"},
+			Resources:  []string{"resourceslices"},
+		},
+	}
+}
+
+type plugin struct {
+	nodes    *cluster.Objects[*corev1.Node]
+	pods     *cluster.Objects[*corev1.Pod]
+	accounts *cluster.Objects[*corev1.ServiceAccount]
+	claims   *cluster.Objects[*corev1.PersistentVolumeClaim]
+	volumes  *cluster.Objects[*corev1.PersistentVolume]
+	drivers  *cluster.Objects[*storagev1.CSIDriver]
+	reviews  *cluster.Objects[*authorizationv1.SubjectAccessReview]
+
+	translator csitranslation.CSITranslator
+}
+
+func newPlugin(view *cluster.View) *plugin {
+	return &plugin{
+		nodes:      cluster.Nodes.In(view),
+		pods:       cluster.Pods.In(view),
+		accounts:   cluster.ServiceAccounts.In(view),
+		claims:     cluster.PersistentVolumeClaims.In(view),
+		volumes:    cluster.PersistentVolumes.In(view),
+		drivers:    cluster.CSIDrivers.In(view),
+		reviews:    cluster.SubjectAccessReviews.In(view),
+		translator: csitranslation.New(),
+	}
+}
+
+// A request is what a node asks for.
+type request struct {
+	*codec.Review
+	node string
+}
+
+// admit lets everybody pass who is no node, which it says first: that is nearly
+// every request.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	node, isNode := nodeOf(review)
+	if !isNode {
+		return handlers.Allowed()
+	}
+	r := &request{Review: review, node: node}
+	if err := p.check(ctx, r); err != nil {
+		if failure, failed := errors.AsType[*failureError](err); failed {
+			return handlers.Errored(failure.reason)
+		}
+		return handlers.Denied(err)
+	}
+	return handlers.Allowed()
+}
+
+// nodeOf returns the name of the node that sent the review; isNode is false if
+// somebody else did (k8s.io/kubernetes pkg/auth/nodeidentifier).
+func nodeOf(review *codec.Review) (name string, isNode bool) {
+	user := review.UserInfo()
+	name, isNode = strings.CutPrefix(user.Get("username").String(), "system:node:")
+	if !isNode {
+		return "", false
+	}
+	for _, group := range user.Get("groups").Elements() {
+		if group.EqualString("system:nodes") {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// check returns the error with which in-tree denies, or a failureError.
+func (p *plugin) check(ctx context.Context, r *request) error {
+	if r.node == "" {
+		return r.forbidden("could not determine node from user %q", r.Username())
+	}
+	operation := r.Operation()
+	if operation != codec.Delete && !r.Object.Root().IsSet() || operation == codec.Update && !r.OldObject.Root().IsSet() {
+		return r.forbidden("unexpected type <nil>")
+	}
+	switch resource := r.Resource(); resource.Resource {
+	case "pods":
+		return p.checkPods(r)
+	case "nodes":
+		return checkNode(r)
+	case "persistentvolumeclaims":
+		if r.SubResource() != "status" {
+			return r.forbidden("may only update PVC status")
+		}
+		return checkClaimStatus(r)
+	case "serviceaccounts":
+		return p.checkToken(ctx, r)
+	case "podcertificaterequests":
+		return p.checkPodCertificate(r)
+	case "leases":
+		return checkLease(r)
+	case "csinodes":
+		return checkCSINode(r)
+	case "resourceslices":
+		return checkResourceSlice(r)
+	case "certificatesigningrequests":
+		return checkCertificate(r)
+	}
+	return nil
+}
+
+// forbidden returns the error with which nearly all is denied.
+func (r *request) forbidden(format string, args ...any) error {
+	return handlers.Forbidden(r.Review, fmt.Errorf(format, args...))
+}
+
+// nameWritten returns the name of the object: a creation has it only there.
+func (r *request) nameWritten() string {
+	if r.Operation() == codec.Create {
+		return r.Object.Get("metadata", "name").String()
+	}
+	return r.Name()
+}
+
+// A failureError is no denial: the plugin could not tell.
+type failureError struct{ reason error }
+
+func (e *failureError) Error() string { return e.reason.Error() }
+
+// lookup returns an object that the cache has, or in-tree's error: its listers
+// name a resource in the singular (k8s.io/client-go listers), and none of them
+// asks the API server.
+func lookup[T cluster.Object](objects *cluster.Objects[T], resource schema.GroupResource, namespace, name string) (T, error) {
+	object, ok := objects.Cached(namespace, name)
+	if !ok {
+		return object, apierrors.NewNotFound(resource, name)
+	}
+	return object, nil
+}
+
+func (p *plugin) getNode(name string) (*corev1.Node, error) {
+	return lookup(p.nodes, schema.GroupResource{Resource: "node"}, "", name)
+}
+
+func (p *plugin) getPod(namespace, name string) (*corev1.Pod, error) {
+	return lookup(p.pods, schema.GroupResource{Resource: "pod"}, namespace, name)
+}

@@ -1,0 +1,258 @@
+package noderestriction
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// objects are a node and a pod on it.
+func objects() []runtime.Object {
+	return []runtime.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u2"}, Spec: corev1.PodSpec{NodeName: "n1"}},
+	}
+}
+
+// body returns a review of n1's; the fields of the request follow.
+func body(fields string) []byte {
+	return bodyOf(`{"username":"system:node:n1","groups":["system:nodes"]}`, fields)
+}
+
+func bodyOf(user, fields string) []byte {
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":%q,"request":{"uid":"1","namespace":"shop","userInfo":%s,%s}}`,
+		codec.APIVersionV1, user, fields)
+}
+
+// pods are the fields that say that a request is about pods.
+const pods = `"resource":{"group":"","version":"v1","resource":"pods"},`
+
+// message returns the message with which a review is denied.
+func message(t *testing.T, chain *handlers.Chain, body []byte) string {
+	t.Helper()
+	response, outcome := handlertest.Respond(t, chain, handlers.Mutate, body, nil)
+	if outcome != handlers.OutcomeDenied {
+		t.Fatalf("%s\ngot %s and %s, want it denied", body, outcome, response)
+	}
+	return string(response)
+}
+
+func TestNodes(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	f := func(want handlers.Outcome, user string) {
+		t.Helper()
+		body := bodyOf(user, pods+`"operation":"CREATE","name":"x","object":{"spec":{}}`)
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+	}
+	f(handlers.OutcomeDenied, `{"username":"system:node:n1","groups":["system:authenticated","system:nodes"]}`)
+	f(handlers.OutcomeDenied, `{"username":"system:node:","groups":["system:nodes"]}`)
+	f(handlers.OutcomeDenied, `{"username":"system\u003anode:n1","groups":["system:node\u0073"]}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":["system:node"]}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":[]}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":null}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":"system:nodes"}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:node:n1"}`)
+	f(handlers.OutcomeAllowed, `{"username":"system:nod","groups":["system:nodes"]}`)
+	f(handlers.OutcomeAllowed, `{"username":"x-system:node:n1","groups":["system:nodes"]}`)
+	f(handlers.OutcomeAllowed, `{"username":null,"groups":["system:nodes"]}`)
+	f(handlers.OutcomeAllowed, `{}`)
+	f(handlers.OutcomeAllowed, `null`)
+}
+
+// mirror returns the creation of a mirror pod with that in its spec.
+func mirror(spec string) []byte {
+	return body(pods + `"operation":"CREATE","object":{"metadata":{"name":"static","annotations":{"kubernetes.io/config.mirror":"h"},` +
+		`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u1","controller":true}]},"spec":{"nodeName":"n1",` + spec + `}}`)
+}
+
+func TestReferences(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	allowed := func(spec string) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, mirror(spec))
+	}
+	f := func(spec, want string) {
+		t.Helper()
+		if got := message(t, chain, mirror(spec)); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %q", spec, got, want)
+		}
+	}
+	allowed(`"containers":[{"name":"c"}]`)
+	allowed(`"containers":[null,{"env":[null,{"name":"E","valueFrom":{"secretKeyRef":{"name":""}}}],"envFrom":[{"secretRef":null}]}]`)
+	allowed(`"serviceAccountName":"","imagePullSecrets":[{"name":""},{}],"resourceClaims":[]`)
+	f(`"serviceAccount":"x"`, "reference serviceaccounts")
+	f(`"ephemeralContainers":[{"envFrom":[{"configMapRef":{"name":"x"}}]}]`, "reference configmaps")
+	f(`"initContainers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"x"}}}]}]`, "reference secrets")
+	f(`"resourceClaims":[{}]`, "reference resourceclaims")
+
+	// What looks at names goes before what looks at volumes.
+	f(`"volumes":[{"configMap":{}},{"secret":{"secretName":"x"}}]`, "reference secrets\"")
+	f(`"volumes":[{"csi":{}},{"configMap":{"name":"x"}}]`, "reference configmaps\"")
+	f(`"volumes":[{"csi":{}},{"configMap":{}}]`, "csidrivers (via CSI volumes)")
+	f(`"resourceClaims":[{}],"volumes":[{"csi":{}}]`, "reference resourceclaims")
+
+	// Of two sources, a local one counts; for secrets, the one that is asked first.
+	allowed(`"volumes":[{"emptyDir":{},"configMap":{}}]`)
+	allowed(`"volumes":[{"hostPath":{},"azureFile":{},"secret":{"secretName":"x"}}]`)
+	f(`"volumes":[{"emptyDir":{},"secret":{"secretName":"x"}}]`, "reference secrets")
+	allowed(`"volumes":[{"emptyDir":{},"projected":{"sources":[{"configMap":{}}]},"secret":{"secretName":"x"}}]`)
+	allowed(`"volumes":[{"emptyDir":{},"projected":{},"configMap":{"name":"x"}}]`)
+
+	f(`"volumes":[{"name":"v"}]`, `unknown volume type for volume  \"v\"`)
+	f(`"volumes":[{"name":"v","emptyDir":null}]`, `unknown volume type for volume  \"v\"`)
+	f(`"volumes":[null]`, `unknown volume type for volume  \"\"`)
+	f(`"volumes":[{"name":"v","oxygenVolume":{}}]`, `unknown volume type for volume  \"v\"`)
+	allowed(`"volumes":[{"projected":{"sources":[{"downwardAPI":{}}]}},{"projected":{}}]`)
+	f(`"volumes":[{"name":"v","projected":{"sources":[{"downwardAPI":{}},{}]}}]`, `unknown source for projected volume \"v\"`)
+	f(`"volumes":[{"name":"v","projected":{"sources":[null]}}]`, `unknown source for projected volume \"v\"`)
+}
+
+// TestUnreadable shows that what cannot be read is the plugin's failure, or denied.
+func TestUnreadable(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	f := func(want handlers.Outcome, fields string) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body(fields))
+	}
+	failed := func(fields string) {
+		t.Helper()
+		f(handlers.OutcomeErrored, fields)
+	}
+	denied := func(fields string) {
+		t.Helper()
+		f(handlers.OutcomeDenied, fields)
+	}
+
+	nodes := `"resource":{"group":"","version":"v1","resource":"nodes"},"name":"n1","operation":"UPDATE",`
+	failed(nodes + `"object":{"spec":{"taints":"x"}},"oldObject":{"spec":{}}`)
+	failed(nodes + `"object":{"spec":{"configSource":5}},"oldObject":{"spec":{}}`)
+	failed(nodes + `"object":{"metadata":{"ownerReferences":{}}},"oldObject":{"spec":{}}`)
+	f(handlers.OutcomeAllowed, nodes+`"object":{"spec":{"taints":[],"configSource":null}},"oldObject":{"spec":{"taints":null,"configSource":{}}}`)
+	f(handlers.OutcomeAllowed, nodes+`"object":{"metadata":{"labels":{}}},"oldObject":{"metadata":null}`)
+	denied(nodes + `"object":{"metadata":{"labels":{"k8s.io/x":"a"}}},"oldObject":{"metadata":{"labels":[]}}`)
+	denied(nodes + `"object":{}`)
+	denied(nodes + `"object":null,"oldObject":{}`)
+
+	status := pods + `"subResource":"status","operation":"UPDATE","oldObject":{"spec":{"nodeName":"n1"}},`
+	failed(status + `"object":{"metadata":{"labels":["x"]}}`)
+	failed(status + `"object":{"status":{"resourceClaimStatuses":{"a":1}}}`)
+	failed(status + `"object":{"status":{"extendedResourceClaimStatus":[]}}`)
+	f(handlers.OutcomeAllowed, status+`"object":{"metadata":{"labels":{}},"status":{"resourceClaimStatuses":[]}}`)
+	denied(pods + `"subResource":"status","operation":"UPDATE","oldObject":{"spec":"n1"},"object":{}`)
+
+	claims := `"resource":{"group":"","version":"v1","resource":"persistentvolumeclaims"},"subResource":"status","operation":"UPDATE",`
+	failed(claims + `"object":{"spec":5},"oldObject":{}`)
+	failed(claims + `"object":{},"oldObject":{"metadata":[1]}`)
+	f(handlers.OutcomeAllowed, claims+`"object":{"spec":{"accessModes":[]}},"oldObject":{"spec":{}}`)
+
+	certificates := `"resource":{"group":"certificates.k8s.io","version":"v1","resource":"certificatesigningrequests"},"operation":"CREATE",`
+	failed(certificates + `"object":{"spec":{"signerName":"kubernetes.io/kubelet-serving","request":"%"}}`)
+	denied(certificates + `"object":{"spec":{"signerName":"kubernetes.io/kubelet-serving"}}`)
+
+	denied(pods + `"operation":"DELETE"`)
+	denied(pods + `"subResource":"eviction","operation":"CREATE","object":{}`)
+	denied(pods + `"subResource":"eviction","operation":"CREATE","object":{"metadata":{"name":7}}`)
+}
+
+// TestAuthorizer shows what the API server is asked, and what becomes of its
+// answers.
+func TestAuthorizer(t *testing.T) {
+	token := bodyOf(`{"username":"system:node:n1","uid":"7","groups":["g","system:nodes"],"extra":{"k":["v","w"]}}`,
+		`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","name":"web","operation":"CREATE",`+
+			`"object":{"spec":{"audiences":["vault"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}}}`)
+	var asked authorizationv1.SubjectAccessReviewSpec
+	f := func(want handlers.Outcome, text string, status *authorizationv1.SubjectAccessReviewStatus) {
+		t.Helper()
+		options := cluster.Options{Objects: objects()}
+		if status != nil {
+			options.Authorize = func(_ context.Context, review *authorizationv1.SubjectAccessReview) {
+				asked, review.Status = review.Spec, *status
+			}
+		}
+		state, err := cluster.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := state.Follow(t.Context(), Plugin().Cluster...); err != nil {
+			t.Fatal(err)
+		}
+		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{Plugin().Name: {}}, state, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, token)
+		if want == handlers.OutcomeDenied {
+			if got := message(t, chain, token); !strings.Contains(got, text) {
+				t.Errorf("got %s, want %q", got, text)
+			}
+		}
+	}
+	f(handlers.OutcomeAllowed, "", &authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "matters to nobody"})
+	f(handlers.OutcomeDenied, `audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
+		&authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "matters to nobody"})
+	f(handlers.OutcomeDenied, `error authorizing system:node:n1 to request tokens for this audience: no role`,
+		&authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no role"})
+	f(handlers.OutcomeErrored, "", nil)
+
+	want := authorizationv1.SubjectAccessReviewSpec{
+		User: "system:node:n1", UID: "7", Groups: []string{"g", "system:nodes"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "shop", Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: "vault", Name: "web",
+		},
+	}
+	if !reflect.DeepEqual(asked, want) {
+		t.Errorf("asked %v, want %v", asked, want)
+	}
+}
+
+// asNode makes a recorded review one of the node n1, about what is its own.
+func asNode(t testing.TB, recording string) []byte {
+	t.Helper()
+	body, err := jsonpatch.MergePatch(corpus.MustRead(recording), []byte(`{"request":{"name":"n1","namespace":"kube-node-lease",`+
+		`"userInfo":{"username":"system:node:n1","groups":["system:nodes","system:authenticated"],"extra":null}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	for _, recording := range []string{"pods-create-v1-1.json", "nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
+		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead(recording))
+	}
+	// What each kubelet writes all the time.
+	for _, recording := range []string{"nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
+		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, asNode(t, recording))
+	}
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", objects()...)
+	f := func(name string, body []byte) {
+		b.Run(name, func(b *testing.B) {
+			handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+		})
+	}
+	f("somebody's pod", corpus.MustRead("pods-create-v1-1.json"))
+	f("somebody's lease", corpus.MustRead("leases-update-v1-1.json"))
+	f("node's lease", asNode(b, "leases-update-v1-1.json"))
+	f("node's status", asNode(b, "nodes-status-update-v1-1.json"))
+	f("mirror pod", mirror(`"containers":[{"name":"c","env":[{"name":"E","value":"x"}]}],"volumes":[{"name":"v","hostPath":{"path":"/etc"}}]`))
+}

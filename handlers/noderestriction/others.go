@@ -1,0 +1,158 @@
+package noderestriction
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// checkLease lets a kubelet write the lease by which it says that it is alive.
+func checkLease(r *request) error {
+	if r.Namespace() != corev1.NamespaceNodeLease {
+		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	}
+	if r.nameWritten() != r.node {
+		return r.forbidden("can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+func checkCSINode(r *request) error {
+	if r.nameWritten() != r.node {
+		return r.forbidden("can only access CSINode with the same name as the requesting node")
+	}
+	return nil
+}
+
+// checkResourceSlice lets a kubelet create and delete the slices of its node. The
+// Node authorizer looks after all other requests.
+func checkResourceSlice(r *request) error {
+	verb, slice := "create", &r.Object
+	if r.Operation() == codec.Delete {
+		verb, slice = "delete", &r.OldObject
+	}
+	if !slice.Get("spec", "nodeName").EqualString(r.node) {
+		return r.forbidden("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
+	}
+	return nil
+}
+
+// checkCertificate lets a kubelet ask for certificates in its own name only.
+func checkCertificate(r *request) error {
+	switch r.Object.Get("spec", "signerName").String() {
+	case certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName:
+	default:
+		return nil
+	}
+	text, err := base64.StdEncoding.DecodeString(r.Object.Get("spec", "request").String())
+	if err != nil {
+		return &failureError{fmt.Errorf("cannot read spec.request: %w", err)}
+	}
+	wanted, err := parseCertificateRequest(text)
+	if err != nil {
+		return r.forbidden("unable to parse csr: %w", err)
+	}
+	if wanted.Subject.CommonName != "system:node:"+r.node {
+		return r.forbidden("can only create a node CSR with CN=system:node:%s", r.node)
+	}
+	return nil
+}
+
+// parseCertificateRequest reads a request as k8s.io/kubernetes
+// pkg/apis/certificates ParseCSR does.
+func parseCertificateRequest(text []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// checkPodCertificate lets a kubelet ask for certificates for pods that it runs.
+// In-tree denies everything while the feature gate PodCertificateRequest is off,
+// but then no API server has the resource.
+func (p *plugin) checkPodCertificate(r *request) error {
+	if operation := r.Operation(); operation != codec.Create {
+		return r.forbidden("unexpected operation %v", operation)
+	}
+	if subResource := r.SubResource(); subResource != "" {
+		return r.forbidden("unexpected subresource %v", subResource)
+	}
+	spec := r.Object.Get("spec")
+	if err := p.checkNodeOf(r, spec); err != nil {
+		return err
+	}
+	if err := p.checkPodOf(r, spec); err != nil {
+		return err
+	}
+	return p.checkAccountOf(r, spec)
+}
+
+// A request that is not forbidden in these may be right: the cache may be late.
+
+func (p *plugin) checkNodeOf(r *request, spec codec.Value) error {
+	name := spec.Get("nodeName").String()
+	if name != r.node {
+		return r.forbidden("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", name, r.node)
+	}
+	node, err := p.getNode(name)
+	if err != nil {
+		return undecided("while retrieving node %q named in the PodCertificateRequest: %v", name, err)
+	}
+	if uid := spec.Get("nodeUID").String(); uid != string(node.UID) {
+		return undecided("PodCertificateRequest for pod %q names node UID %q, inconsistent with the running node (%q)",
+			r.named(spec, "podName"), uid, node.UID)
+	}
+	return nil
+}
+
+func (p *plugin) checkPodOf(r *request, spec codec.Value) error {
+	name := r.named(spec, "podName")
+	pod, err := p.getPod(r.Namespace(), spec.Get("podName").String())
+	if err != nil {
+		return undecided("while retrieving pod %q named in the PodCertificateRequest: %v", name, err)
+	}
+	if uid := spec.Get("podUID").String(); uid != string(pod.UID) {
+		return undecided("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod %q", name, uid, pod.UID)
+	}
+	if pod.Spec.NodeName != r.node {
+		return r.forbidden("pod %q is not running on node %q named in the PodCertificateRequest", name, r.node)
+	}
+	if _, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; isMirror {
+		return r.forbidden("pod %q is a mirror pod", name)
+	}
+	if account := spec.Get("serviceAccountName").String(); account != pod.Spec.ServiceAccountName {
+		return r.forbidden("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
+			name, account, pod.Spec.ServiceAccountName)
+	}
+	return nil
+}
+
+func (p *plugin) checkAccountOf(r *request, spec codec.Value) error {
+	account, err := lookup(p.accounts, schema.GroupResource{Resource: "serviceaccount"}, r.Namespace(), spec.Get("serviceAccountName").String())
+	if err != nil {
+		return undecided("while retrieving service account %q named in the PodCertificateRequest: %v", r.named(spec, "serviceAccountName"), err)
+	}
+	if uid := spec.Get("serviceAccountUID").String(); uid != string(account.UID) {
+		return undecided("PodCertificateRequest for pod %q names service account UID %q, which differs from the running service account (%q)",
+			r.named(spec, "podName"), uid, account.UID)
+	}
+	return nil
+}
+
+// named returns the name in a field of the spec with the request's namespace.
+func (r *request) named(spec codec.Value, field string) string {
+	return r.Namespace() + "/" + spec.Get(field).String()
+}
+
+// undecided returns an error without a status, which API servers answer with code
+// 500: who asks is to ask again.
+func undecided(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -1,0 +1,185 @@
+package noderestriction
+
+import (
+	"fmt"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// referenceOf returns which objects of the API a PodSpec refers to, as messages
+// call them; empty if to none (k8s.io/kubernetes pkg/api/pod/util.go
+// HasAPIObjectReference).
+func referenceOf(spec codec.Value) (string, error) {
+	// The API server sets both, to the same.
+	if spec.Get("serviceAccountName").String() != "" || spec.Get("serviceAccount").String() != "" {
+		return "serviceaccounts", nil
+	}
+	volumes := spec.Get("volumes")
+	if namesSecret(spec, volumes) {
+		return "secrets", nil
+	}
+	if usesEnv(spec, "configMapRef", "configMapKeyRef") || namesConfigMap(volumes) {
+		return "configmaps", nil
+	}
+	if spec.Get("resourceClaims").Len() > 0 {
+		return "resourceclaims", nil
+	}
+	for _, volume := range volumes.Elements() {
+		if resource, err := volumeReference(volume); resource != "" || err != nil {
+			return resource, err
+		}
+	}
+	return "", nil
+}
+
+func isNamed(reference codec.Value) bool { return reference.Get("name").String() != "" }
+
+func namesSecret(spec, volumes codec.Value) bool {
+	for _, secret := range spec.Get("imagePullSecrets").Elements() {
+		if isNamed(secret) {
+			return true
+		}
+	}
+	if usesEnv(spec, "secretRef", "secretKeyRef") {
+		return true
+	}
+	for _, volume := range volumes.Elements() {
+		if volumeNamesSecret(volume) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesEnv reports whether a container has environment variables from an object of
+// a kind: from all of it, or from one of its keys.
+func usesEnv(spec codec.Value, whole, key string) bool {
+	for container := range handlers.Containers(spec) {
+		for _, from := range container.Get("envFrom").Elements() {
+			if isNamed(from.Get(whole)) {
+				return true
+			}
+		}
+		for _, variable := range container.Get("env").Elements() {
+			if isNamed(variable.Get("valueFrom", key)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// secretPaths are where volumes name a secret, by their source. Of several
+// sources, which no valid volume has, the first counts.
+var secretPaths = [...]struct {
+	source string
+	path   []string
+}{
+	{"azureFile", []string{"secretName"}},
+	{"cephfs", []string{"secretRef", "name"}},
+	{"cinder", []string{"secretRef", "name"}},
+	{"flexVolume", []string{"secretRef", "name"}},
+	{"projected", nil},
+	{"rbd", []string{"secretRef", "name"}},
+	{"secret", []string{"secretName"}},
+	{"scaleIO", []string{"secretRef", "name"}},
+	{"iscsi", []string{"secretRef", "name"}},
+	{"storageos", []string{"secretRef", "name"}},
+	{"csi", []string{"nodePublishSecretRef", "name"}},
+}
+
+func volumeNamesSecret(volume codec.Value) bool {
+	for _, s := range secretPaths {
+		source := volume.Get(s.source)
+		switch {
+		case !source.IsSet():
+			continue
+		case s.source == "projected":
+			return projects(source, "secret")
+		}
+		return source.Get(s.path...).String() != ""
+	}
+	return false
+}
+
+func namesConfigMap(volumes codec.Value) bool {
+	for _, volume := range volumes.Elements() {
+		if projected := volume.Get("projected"); projected.IsSet() {
+			if projects(projected, "configMap") {
+				return true
+			}
+		} else if isNamed(volume.Get("configMap")) {
+			return true
+		}
+	}
+	return false
+}
+
+// projects reports whether a projected volume names an object in a source.
+func projects(projected codec.Value, source string) bool {
+	for _, from := range projected.Get("sources").Elements() {
+		if isNamed(from.Get(source)) {
+			return true
+		}
+	}
+	return false
+}
+
+// localSources are those that need nothing of the API, but for secrets.
+var localSources = [...]string{
+	"awsElasticBlockStore", "azureDisk", "cephfs", "cinder", "downwardAPI", "emptyDir", "fc", "flexVolume", "flocker",
+	"gcePersistentDisk", "gitRepo", "hostPath", "image", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte",
+	"rbd", "scaleIO", "storageos", "vsphereVolume",
+}
+
+// A named source is one that refers to objects, and what these are called.
+type named struct{ source, resource string }
+
+var volumeSources = [...]named{
+	{"configMap", "configmaps (via configmap volumes)"},
+	{"secret", "secrets (via secret volumes)"},
+	{"csi", "csidrivers (via CSI volumes)"},
+	{"glusterfs", "endpoints (via glusterFS volumes)"},
+	{"persistentVolumeClaim", "persistentvolumeclaims"},
+	{"ephemeral", "persistentvolumeclaims (via ephemeral volumes)"},
+	{"azureFile", "secrets (via azureFile volumes)"},
+}
+
+var projectedSources = [...]named{
+	{"configMap", "configmaps (via projected volumes)"},
+	{"secret", "secrets (via projected volumes)"},
+	{"serviceAccountToken", "serviceaccounts (via projected volumes)"},
+	{"clusterTrustBundle", "clustertrustbundles"},
+	{"podCertificate", "podcertificates"},
+}
+
+// volumeReference returns what a volume refers to; empty for nothing.
+func volumeReference(volume codec.Value) (string, error) {
+	for _, source := range localSources {
+		if volume.Get(source).IsSet() {
+			return "", nil
+		}
+	}
+	for _, s := range volumeSources {
+		if volume.Get(s.source).IsSet() {
+			return s.resource, nil
+		}
+	}
+	projected := volume.Get("projected")
+	if !projected.IsSet() {
+		return "", fmt.Errorf("unknown volume type for volume  %q", volume.Get("name").String())
+	}
+	for _, from := range projected.Get("sources").Elements() {
+		for _, s := range projectedSources {
+			if from.Get(s.source).IsSet() {
+				return s.resource, nil
+			}
+		}
+		if from.Get("downwardAPI").IsSet() {
+			continue
+		}
+		return "", fmt.Errorf("unknown source for projected volume %q", volume.Get("name").String())
+	}
+	return "", nil
+}

@@ -1,0 +1,186 @@
+package noderestriction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+)
+
+// checkToken lets a kubelet ask for tokens of the pods that it runs, each bound to
+// its pod, for the audiences that the pod's volumes ask for.
+func (p *plugin) checkToken(ctx context.Context, r *request) error {
+	bound := r.Object.Get("spec", "boundObjectRef")
+	name := bound.Get("name").String()
+	if !bound.Get("apiVersion").EqualString("v1") || !bound.Get("kind").EqualString("Pod") || name == "" {
+		return r.forbidden("node requested token not bound to a pod")
+	}
+	uid := bound.Get("uid").String()
+	if uid == "" {
+		return r.forbidden("node requested token with a pod binding without a uid")
+	}
+	pod, err := p.getPod(r.Namespace(), name)
+	if err != nil {
+		return err
+	}
+	if uid != string(pod.UID) {
+		return r.forbidden("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", uid)
+	}
+	if pod.Spec.NodeName != r.node {
+		return r.forbidden("node requested token bound to a pod scheduled on a different node")
+	}
+	return p.checkAudience(ctx, r, pod)
+}
+
+// checkAudience lets a token be for an audience that a volume of the pod asks for,
+// or that the cluster's authorizer lets the node ask for.
+func (p *plugin) checkAudience(ctx context.Context, r *request, pod *corev1.Pod) error {
+	audience := ""
+	for i, element := range r.Object.Get("spec", "audiences").Elements() {
+		if i > 0 {
+			return r.forbidden("node may only request 0 or 1 audiences")
+		}
+		audience = element.String()
+	}
+	asked, err := p.asksFor(ctx, pod, audience)
+	if err != nil {
+		return r.forbidden("error validating audience %q: %w", audience, err)
+	}
+	if asked {
+		return nil
+	}
+	status, err := p.review(ctx, r, audience)
+	switch {
+	case err != nil:
+		return &failureError{err}
+	case status.Allowed:
+		return nil
+	case status.EvaluationError != "":
+		return r.forbidden("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %s",
+			audience, r.Username(), status.EvaluationError)
+	}
+	return r.forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.Username())
+}
+
+// review asks the API server whether the node may ask for tokens for an audience,
+// each time, as in-tree does.
+func (p *plugin) review(ctx context.Context, r *request, audience string) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+	var user authenticationv1.UserInfo
+	if err := json.Unmarshal([]byte(r.UserInfo().JSON()), &user); err != nil {
+		return status, fmt.Errorf("cannot read userInfo: %w", err)
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
+		},
+	}
+	for key, values := range user.Extra {
+		if spec.Extra == nil {
+			spec.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		}
+		spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	answer, err := p.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec})
+	if err != nil {
+		return status, err
+	}
+	return answer.Status, nil
+}
+
+// asksFor reports whether a volume of the pod asks for tokens for the audience:
+// itself, or by its CSI driver. What cannot be found out about one volume matters
+// only if no other one asks.
+func (p *plugin) asksFor(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if projectsToken(volume, audience) {
+			return true, nil
+		}
+		driver, err := p.driverOf(ctx, pod, volume)
+		if err == nil && driver != "" {
+			var asks bool
+			if asks, err = p.driverAsksFor(driver, audience); asks {
+				return true, nil
+			}
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return false, utilerrors.NewAggregate(errs)
+}
+
+func projectsToken(volume *corev1.Volume, audience string) bool {
+	if volume.Projected == nil {
+		return false
+	}
+	for _, source := range volume.Projected.Sources {
+		if token := source.ServiceAccountToken; token != nil && token.Audience == audience {
+			return true
+		}
+	}
+	return false
+}
+
+// driverOf returns the name of the CSI driver that mounts a volume, empty if there
+// is none.
+func (p *plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (string, error) {
+	switch {
+	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
+		// As k8s.io/component-helpers storage/ephemeral VolumeClaimName.
+		return p.driverOfClaim(ctx, pod.Namespace, pod.Name+"-"+volume.Name)
+	case volume.PersistentVolumeClaim != nil:
+		return p.driverOfClaim(ctx, pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
+	case volume.CSI != nil:
+		return volume.CSI.Driver, nil
+	case p.translator.IsInlineMigratable(volume):
+		translated, err := p.translator.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), volume, pod.Namespace)
+		return driverIn(translated), err
+	}
+	return "", nil
+}
+
+func (p *plugin) driverOfClaim(ctx context.Context, namespace, name string) (string, error) {
+	claim, err := lookup(p.claims, schema.GroupResource{Resource: "persistentvolumeclaim"}, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	volume, err := lookup(p.volumes, schema.GroupResource{Resource: "persistentvolume"}, "", claim.Spec.VolumeName)
+	if err != nil {
+		return "", err
+	}
+	if volume.Spec.CSI == nil && p.translator.IsPVMigratable(volume) {
+		translated, err := p.translator.TranslateInTreePVToCSI(klog.FromContext(ctx), volume)
+		return driverIn(translated), err
+	}
+	return driverIn(volume), nil
+}
+
+func driverIn(volume *corev1.PersistentVolume) string {
+	if volume == nil || volume.Spec.CSI == nil {
+		return ""
+	}
+	return volume.Spec.CSI.Driver
+}
+
+func (p *plugin) driverAsksFor(name, audience string) (bool, error) {
+	driver, err := lookup(p.drivers, schema.GroupResource{Group: storagev1.GroupName, Resource: "csidriver"}, "", name)
+	if err != nil {
+		return false, err
+	}
+	for _, request := range driver.Spec.TokenRequests {
+		if request.Audience == audience {
+			return true, nil
+		}
+	}
+	return false, nil
+}
