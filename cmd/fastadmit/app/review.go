@@ -37,9 +37,9 @@ func newReviewCommand(o *options) *cobra.Command {
 		Short: "Review a manifest or a recorded AdmissionReview without a server",
 		Long: "Runs the enabled plugins, mutating ones first, on each document of the files: YAML or\n" +
 			"JSON, an AdmissionReview or a plain manifest. Prints the decision and the patch. A manifest\n" +
-			"is taken as it is: kube-apiserver would fill in defaults first. Without --kubeconfig or\n" +
-			"--cluster-state-dir, each namespace is taken to have no labels but its name. Exits with 1\n" +
-			"if anything was denied.",
+			"is taken as it is: kube-apiserver would fill in defaults first. All reviews are dry runs, so\n" +
+			"that plugins do nothing in a cluster. Without --kubeconfig or --cluster-state-dir, there are\n" +
+			"the objects of a new cluster, and each namespace. Exits with 1 if anything was denied.",
 		Example: "  fastadmit review -f pod.yaml --enable-admission-plugins=AlwaysPullImages -o object",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -147,7 +147,7 @@ func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, docum
 }
 
 // admissionReview returns the document if it is an AdmissionReview, and one
-// about it otherwise.
+// about it otherwise: as a dry run, for nothing is to be done in a cluster.
 func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 	var object struct {
 		APIVersion string
@@ -158,7 +158,7 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 		return nil, err
 	}
 	if object.Kind == "AdmissionReview" {
-		return document, nil
+		return dryRun(document)
 	}
 	if object.Kind == "" || object.APIVersion == "" {
 		return nil, fmt.Errorf("got kind %q and apiVersion %q, want both", object.Kind, object.APIVersion)
@@ -175,9 +175,9 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 		"kind":        kind,
 		"requestKind": kind, "resource": resource, "requestResource": resource,
 		"name": object.Metadata.Name, "namespace": object.Metadata.Namespace,
-		"operation": r.operation,
-		"userInfo":  map[string]string{"username": r.username},
-		"object":    json.RawMessage(document),
+		"operation": r.operation, "dryRun": true,
+		"userInfo": map[string]string{"username": r.username},
+		"object":   json.RawMessage(document),
 	}
 	switch codec.Operation(r.operation) {
 	case codec.Create:
@@ -189,6 +189,23 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)
 	}
 	return json.Marshal(map[string]any{"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": request})
+}
+
+// dryRun makes the request of an AdmissionReview a dry run.
+func dryRun(document []byte) ([]byte, error) {
+	var review, request map[string]json.RawMessage
+	if err := json.Unmarshal(document, &review); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(review["request"], &request); err != nil || request == nil {
+		return document, nil // what is wrong with it is said where it is read
+	}
+	request["dryRun"] = json.RawMessage("true")
+	var err error
+	if review["request"], err = json.Marshal(request); err != nil {
+		return nil, err
+	}
+	return json.Marshal(review)
 }
 
 // decision says in one line what became of a review.
