@@ -149,7 +149,7 @@ func Await(t testing.TB, what string, ready func() error) {
 // nil if nothing is.
 func WantError(err error, text string) error {
 	if err == nil || !strings.Contains(err.Error(), text) {
-		return fmt.Errorf("got error %v, want one with %q", err, text)
+		return fmt.Errorf("got error %q, want one with %q", fmt.Sprint(err), text)
 	}
 	return nil
 }

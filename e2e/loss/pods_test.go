@@ -79,7 +79,7 @@ func (p *pods) certificate(t *testing.T) map[string][]byte {
 }
 
 // start starts a pod, and adds it to the endpoints when it is ready.
-func (p *pods) start(t *testing.T, binary string, flags ...string) *pod {
+func (p *pods) start(t *testing.T, binary string, flags ...string) {
 	t.Helper()
 	p.started++
 	addNamespace(t, p.started)
@@ -90,7 +90,6 @@ func (p *pods) start(t *testing.T, binary string, flags ...string) *pod {
 		"--config", filepath.Join(p.files, "config.yaml"), "--shutdown-delay-duration", shutdownDelay.String()}, flags...)}
 	p.all = append(p.all, n)
 	p.run(t, n)
-	return n
 }
 
 // run runs the container of a pod.

@@ -48,9 +48,10 @@ type Metadata struct {
 	Phase string `json:"phase,omitempty"`
 }
 
-// IsMissing says that the case's namespace does not exist, and IsTerminating that
-// it was deleted.
-func (c *Case) IsMissing() bool     { return c.Namespace != nil && c.Namespace.Phase == "Missing" }
+// IsMissing says that the case's namespace does not exist.
+func (c *Case) IsMissing() bool { return c.Namespace != nil && c.Namespace.Phase == "Missing" }
+
+// IsTerminating says that the case's namespace was deleted.
 func (c *Case) IsTerminating() bool { return c.Namespace != nil && c.Namespace.Phase == "Terminating" }
 
 // Read returns the cases in a file.
