@@ -16,10 +16,10 @@ func referenceOf(spec codec.Value) (string, error) {
 		return "serviceaccounts", nil
 	}
 	volumes := spec.Get("volumes")
-	if namesSecret(spec, volumes) {
+	if handlers.NamesSecret(spec) {
 		return "secrets", nil
 	}
-	if usesEnv(spec, "configMapRef", "configMapKeyRef") || namesConfigMap(volumes) {
+	if configMapsInEnv(spec) || namesConfigMap(volumes) {
 		return "configmaps", nil
 	}
 	if spec.Get("resourceClaims").Len() > 0 {
@@ -35,70 +35,20 @@ func referenceOf(spec codec.Value) (string, error) {
 
 func isNamed(reference codec.Value) bool { return reference.Get("name").String() != "" }
 
-func namesSecret(spec, volumes codec.Value) bool {
-	for _, secret := range spec.Get("imagePullSecrets").Elements() {
-		if isNamed(secret) {
-			return true
-		}
-	}
-	if usesEnv(spec, "secretRef", "secretKeyRef") {
-		return true
-	}
-	for _, volume := range volumes.Elements() {
-		if volumeNamesSecret(volume) {
-			return true
-		}
-	}
-	return false
-}
-
-// usesEnv reports whether a container has environment variables from an object of
-// a kind: from all of it, or from one of its keys.
-func usesEnv(spec codec.Value, whole, key string) bool {
+// configMapsInEnv reports whether a container has environment variables from a
+// ConfigMap.
+func configMapsInEnv(spec codec.Value) bool {
 	for container := range handlers.Containers(spec) {
 		for _, from := range container.Get("envFrom").Elements() {
-			if isNamed(from.Get(whole)) {
+			if isNamed(from.Get("configMapRef")) {
 				return true
 			}
 		}
 		for _, variable := range container.Get("env").Elements() {
-			if isNamed(variable.Get("valueFrom", key)) {
+			if isNamed(variable.Get("valueFrom", "configMapKeyRef")) {
 				return true
 			}
 		}
-	}
-	return false
-}
-
-// secretPaths are where volumes name a secret, by their source. Of several
-// sources, which no valid volume has, the first counts.
-var secretPaths = [...]struct {
-	source string
-	path   []string
-}{
-	{"azureFile", []string{"secretName"}},
-	{"cephfs", []string{"secretRef", "name"}},
-	{"cinder", []string{"secretRef", "name"}},
-	{"flexVolume", []string{"secretRef", "name"}},
-	{"projected", nil},
-	{"rbd", []string{"secretRef", "name"}},
-	{"secret", []string{"secretName"}},
-	{"scaleIO", []string{"secretRef", "name"}},
-	{"iscsi", []string{"secretRef", "name"}},
-	{"storageos", []string{"secretRef", "name"}},
-	{"csi", []string{"nodePublishSecretRef", "name"}},
-}
-
-func volumeNamesSecret(volume codec.Value) bool {
-	for _, s := range secretPaths {
-		source := volume.Get(s.source)
-		switch {
-		case !source.IsSet():
-			continue
-		case s.source == "projected":
-			return projects(source, "secret")
-		}
-		return source.Get(s.path...).String() != ""
 	}
 	return false
 }
@@ -106,7 +56,7 @@ func volumeNamesSecret(volume codec.Value) bool {
 func namesConfigMap(volumes codec.Value) bool {
 	for _, volume := range volumes.Elements() {
 		if projected := volume.Get("projected"); projected.IsSet() {
-			if projects(projected, "configMap") {
+			if projectsConfigMap(projected) {
 				return true
 			}
 		} else if isNamed(volume.Get("configMap")) {
@@ -116,10 +66,9 @@ func namesConfigMap(volumes codec.Value) bool {
 	return false
 }
 
-// projects reports whether a projected volume names an object in a source.
-func projects(projected codec.Value, source string) bool {
+func projectsConfigMap(projected codec.Value) bool {
 	for _, from := range projected.Get("sources").Elements() {
-		if isNamed(from.Get(source)) {
+		if isNamed(from.Get("configMap")) {
 			return true
 		}
 	}

@@ -25,7 +25,7 @@ func validateMirror(review *codec.Review) handlers.Result {
 		return denied(review, errors.New("a mirror pod may not reference service accounts"))
 	}
 	spec := review.Object.Get("spec")
-	if namesSecret(spec) {
+	if handlers.NamesSecret(spec) {
 		return denied(review, errors.New("a mirror pod may not reference secrets"))
 	}
 	for _, volume := range spec.Get("volumes").Elements() {
@@ -39,72 +39,6 @@ func validateMirror(review *codec.Review) handlers.Result {
 }
 
 func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
-
-// volumeSecrets are where volumes name secrets: only the first kind of source
-// counts that a volume has (pkg/api/pod VisitPodSecretNames). Projected volumes
-// name several.
-var volumeSecrets = [...]struct {
-	source string
-	name   []string
-}{
-	{"azureFile", []string{"secretName"}},
-	{"cephfs", []string{"secretRef", "name"}},
-	{"cinder", []string{"secretRef", "name"}},
-	{"flexVolume", []string{"secretRef", "name"}},
-	{"projected", nil},
-	{"rbd", []string{"secretRef", "name"}},
-	{"secret", []string{"secretName"}},
-	{"scaleIO", []string{"secretRef", "name"}},
-	{"iscsi", []string{"secretRef", "name"}},
-	{"storageos", []string{"secretRef", "name"}},
-	{"csi", []string{"nodePublishSecretRef", "name"}},
-}
-
-// namesSecret reports whether a PodSpec has the name of a secret in it.
-func namesSecret(spec codec.Value) bool {
-	for _, reference := range spec.Get("imagePullSecrets").Elements() {
-		if reference.Get("name").String() != "" {
-			return true
-		}
-	}
-	for container := range handlers.Containers(spec) {
-		for _, from := range container.Get("envFrom").Elements() {
-			if from.Get("secretRef", "name").String() != "" {
-				return true
-			}
-		}
-		for _, env := range container.Get("env").Elements() {
-			if env.Get("valueFrom", "secretKeyRef", "name").String() != "" {
-				return true
-			}
-		}
-	}
-	for _, volume := range spec.Get("volumes").Elements() {
-		if volumeNamesSecret(volume) {
-			return true
-		}
-	}
-	return false
-}
-
-func volumeNamesSecret(volume codec.Value) bool {
-	for _, kind := range volumeSecrets {
-		source := volume.Get(kind.source)
-		if !isObject(source) {
-			continue
-		}
-		if kind.name != nil {
-			return source.Get(kind.name...).String() != ""
-		}
-		for _, projection := range source.Get("sources").Elements() {
-			if projection.Get("secret", "name").String() != "" {
-				return true
-			}
-		}
-		return false
-	}
-	return false
-}
 
 // isLimited reports whether pods may use only those secrets that their account
 // names.
