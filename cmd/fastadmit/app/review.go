@@ -37,9 +37,9 @@ func newReviewCommand(o *options) *cobra.Command {
 		Short: "Review a manifest or a recorded AdmissionReview without a server",
 		Long: "Runs the enabled plugins, mutating ones first, on each document of the files: YAML or\n" +
 			"JSON, an AdmissionReview or a plain manifest. Prints the decision and the patch. A manifest\n" +
-			"is taken as it is: kube-apiserver would fill in defaults first. All reviews are dry runs, so\n" +
-			"that plugins do nothing in a cluster. Without --kubeconfig or --cluster-state-dir, there are\n" +
-			"the objects of a new cluster, and each namespace. Exits with 1 if anything was denied.",
+			"is taken as it is: kube-apiserver would fill in defaults first. With --kubeconfig, all are dry\n" +
+			"runs: plugins do nothing in the cluster. Without it or --cluster-state-dir, there are the objects\n" +
+			"of a new cluster, and each namespace. Exits with 1 if anything was denied.",
 		Example: "  fastadmit review -f pod.yaml --enable-admission-plugins=AlwaysPullImages -o object",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -147,7 +147,8 @@ func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, docum
 }
 
 // admissionReview returns the document if it is an AdmissionReview, and one
-// about it otherwise: as a dry run, for nothing is to be done in a cluster.
+// about it otherwise. Where there is a cluster it is a dry run, so that nothing is
+// done there.
 func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 	var object struct {
 		APIVersion string
@@ -158,6 +159,9 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 		return nil, err
 	}
 	if object.Kind == "AdmissionReview" {
+		if !r.isDryRun() {
+			return document, nil
+		}
 		return dryRun(document)
 	}
 	if object.Kind == "" || object.APIVersion == "" {
@@ -175,7 +179,7 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 		"kind":        kind,
 		"requestKind": kind, "resource": resource, "requestResource": resource,
 		"name": object.Metadata.Name, "namespace": object.Metadata.Namespace,
-		"operation": r.operation, "dryRun": true,
+		"operation": r.operation, "dryRun": r.isDryRun(),
 		"userInfo": map[string]string{"username": r.username},
 		"object":   json.RawMessage(document),
 	}
@@ -190,6 +194,10 @@ func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": request})
 }
+
+// isDryRun says that reviews are dry runs: what plugins do where files stand for a
+// cluster is gone with the process.
+func (r *reviewOptions) isDryRun() bool { return r.cluster.kubeconfig != "" }
 
 // dryRun makes the request of an AdmissionReview a dry run.
 func dryRun(document []byte) ([]byte, error) {

@@ -193,20 +193,28 @@ func TestFlagsReachPlugins(t *testing.T) {
 	}
 }
 
-// TestReviewIsDryRun reviews more Events than the limit lets be written.
+// TestReviewIsDryRun reviews more Events than the limit lets be written: with a
+// cluster none of them is.
 func TestReviewIsDryRun(t *testing.T) {
 	const event = `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`
 	const recorded = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",
 "kind":{"group":"","version":"v1","kind":"Event"},"resource":{"group":"","version":"v1","resource":"events"},
 "operation":"CREATE","dryRun":false,"object":` + event + `}}`
-	admission := filepath.Join(t.TempDir(), "admission.yaml")
+	dir := t.TempDir()
+	admission, kubeconfig := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "kubeconfig")
 	write(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
 		"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
-	for _, document := range []string{event, recorded} {
-		got, errs, code := execute(strings.Repeat(document+"\n---\n", 3), "review", "-f", "-",
-			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file="+admission)
-		if code != 0 || strings.Count(got, "allowed") != 3 {
-			t.Errorf("got %s%s, exit code %d, want three that are allowed", got, errs, code)
+	write(t, kubeconfig, "apiVersion: v1\nkind: Config\n") // nothing is asked there
+	f := func(document string, allowed int, flags ...string) {
+		t.Helper()
+		got, errs, _ := execute(strings.Repeat(document+"\n---\n", 3), append([]string{"review", "-f", "-",
+			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file=" + admission}, flags...)...)
+		if strings.Count(got, ": allowed") != allowed {
+			t.Errorf("%q: got %s%s, want %d that are allowed", flags, got, errs, allowed)
 		}
 	}
+	f(event, 1)
+	f(recorded, 1)
+	f(event, 3, "--kubeconfig="+kubeconfig)
+	f(recorded, 3, "--kubeconfig="+kubeconfig)
 }
