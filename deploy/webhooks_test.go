@@ -167,7 +167,8 @@ func needs(name string) []cluster.Need {
 // settingsOf returns settings with which the chart takes a plugin.
 func settingsOf(name string, h handled) string {
 	if h.Everything {
-		return `rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
+		scope := *slices.Concat(h.Mutate, h.Validate)[0].Scope // a template cannot narrow what the settings have
+		return fmt.Sprintf(`rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: "%s"}]`, scope)
 	}
 	if configuration := configurations[name]; configuration != "" {
 		return "configuration: " + configuration
