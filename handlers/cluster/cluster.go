@@ -139,9 +139,11 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 // the State answers, whatever becomes of the API server. The error before that
 // says which kinds were not, and what was wrong last. The case of nil allocates
 // nothing.
-func (s *State) Ready() error {
+func (s *State) Ready() error { return ready(*s.stores.Load()) }
+
+func ready(stores []*store) error {
 	var errs []error
-	for _, store := range *s.stores.Load() {
+	for _, store := range stores {
 		if !store.isReady() {
 			errs = append(errs, store.unsynced())
 		}
@@ -165,8 +167,16 @@ func (s *State) Wait(ctx context.Context) error {
 	return nil
 }
 
-// View returns the State as far as the needs go.
-func (s *State) View(needs ...Need) *View { return &View{state: s, needs: needs} }
+// View returns the State as far as the needs go, which are followed already.
+func (s *State) View(needs ...Need) *View {
+	v := &View{state: s, needs: needs}
+	for _, need := range needs {
+		if store := s.find(need.Kind); store != nil && need.isWatched() {
+			v.watched = append(v.watched, store)
+		}
+	}
+	return v
+}
 
 // codecs returns the codecs of what files may hold.
 func (s *State) codecs() serializer.CodecFactory {

@@ -14,17 +14,19 @@ import (
 // A View is a State as far as a plugin's needs go: what is not among them cannot
 // be asked for, so that what is declared is what is true.
 type View struct {
-	state *State
-	needs []Need
+	state   *State
+	needs   []Need
+	watched []*store // of the needs
 }
 
-// Ready returns nil once all that is followed is known, without allocating. A
-// nil View, of a plugin without needs, is ready.
+// Ready returns nil once all that the needs have watched is known, without
+// allocating, whatever others wait for. A nil View, of a plugin without needs, is
+// ready.
 func (v *View) Ready() error {
 	if v == nil {
 		return nil
 	}
-	return v.state.Ready()
+	return ready(v.watched)
 }
 
 // Object is what every object of the API is: T of Objects is a pointer to it.

@@ -523,3 +523,25 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("got %q of files, want nothing about an API server", names())
 	}
 }
+
+// TestViewsWaitForTheirOwn has a kind be followed, as after a reload, whose list
+// does not come: who needs another kind is not kept waiting.
+func TestViewsWaitForTheirOwn(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("one"))
+	a.intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") {
+			<-r.Context().Done()
+		}
+		return false
+	})
+	s := a.newState(Options{})
+	if err := s.Follow(t.Context(), followed()...); err != nil {
+		t.Fatal(err)
+	}
+	first, second := s.View(Namespaces.Watched()), s.View(followed()...)
+	eventually(t, "namespaces are known", func() bool { return first.Ready() == nil })
+	if err := second.Ready(); err == nil || s.Ready() == nil || !strings.Contains(err.Error(), "configmaps are not known yet") {
+		t.Errorf("got %v for what is not listed", err)
+	}
+}
