@@ -2,16 +2,15 @@ package noderestriction
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // checkToken lets a kubelet ask for tokens of the pods that it runs, each bound to
@@ -72,23 +71,13 @@ func (p *plugin) checkAudience(ctx context.Context, r *request, pod *corev1.Pod)
 // review asks the API server whether the node may ask for tokens for an audience,
 // each time, as in-tree does.
 func (p *plugin) review(ctx context.Context, r *request, audience string) (status authorizationv1.SubjectAccessReviewStatus, err error) {
-	var user authenticationv1.UserInfo
-	if err := json.Unmarshal([]byte(r.UserInfo().JSON()), &user); err != nil {
-		return status, fmt.Errorf("cannot read userInfo: %w", err)
+	spec, err := handlers.SubjectAccessReviewSpec(r.Review, &authorizationv1.ResourceAttributes{
+		Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
+	})
+	if err != nil {
+		return status, err
 	}
-	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
-		},
-	}
-	for key, values := range user.Extra {
-		if spec.Extra == nil {
-			spec.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-		}
-		spec.Extra[key] = authorizationv1.ExtraValue(values)
-	}
-	answer, err := p.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec})
+	answer, err := p.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: *spec})
 	if err != nil {
 		return status, err
 	}

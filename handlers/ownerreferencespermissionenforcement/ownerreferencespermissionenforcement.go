@@ -11,12 +11,10 @@ package ownerreferencespermissionenforcement
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,16 +135,9 @@ type asker struct {
 }
 
 func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review) (*asker, error) {
-	user := new(authenticationv1.UserInfo)
-	if err := json.Unmarshal([]byte(review.UserInfo().JSON()), user); err != nil {
-		return nil, fmt.Errorf("cannot decode userInfo: %w", err)
-	}
-	spec := &authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups}
-	for key, values := range user.Extra {
-		if spec.Extra == nil {
-			spec.Extra = make(map[string]authorizationv1.ExtraValue)
-		}
-		spec.Extra[key] = authorizationv1.ExtraValue(values)
+	spec, err := handlers.SubjectAccessReviewSpec(review, nil)
+	if err != nil {
+		return nil, err
 	}
 	return &asker{ctx, access, review, spec}, nil
 }

@@ -1,0 +1,28 @@
+package handlers
+
+import (
+	"encoding/json"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// SubjectAccessReviewSpec returns the question whether the user of a review may
+// do what the attributes say. Nothing of the review is kept in it.
+func SubjectAccessReviewSpec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) (*authorizationv1.SubjectAccessReviewSpec, error) {
+	var user authenticationv1.UserInfo
+	if err := json.Unmarshal([]byte(review.UserInfo().JSON()), &user); err != nil {
+		return nil, fmt.Errorf("cannot decode userInfo: %w", err)
+	}
+	spec := &authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups, ResourceAttributes: attributes}
+	for key, values := range user.Extra {
+		if spec.Extra == nil {
+			spec.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		}
+		spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return spec, nil
+}
