@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/tolerations"
 )
 
 // Annotations of namespaces: lists of tolerations, as JSON.
@@ -61,8 +62,8 @@ func Plugin() handlers.Plugin {
 type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
 	// standard and whitelist are for namespaces without annotation.
-	standard, whitelist *tolerations
-	known               *handlers.Memo[*tolerations]
+	standard, whitelist *known
+	known               *handlers.Memo[*known]
 }
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
@@ -98,7 +99,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 			if i+len(given) >= tolerationsMax {
 				return tooMany(review)
 			}
-			entries = append(entries, entry{toleration: read(has)})
+			entries = append(entries, entry{Toleration: tolerations.Read(has)})
 		}
 		entries = append(entries, given...)
 		if presses {
@@ -137,8 +138,8 @@ func give(object *codec.Object, entries []entry) {
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
-	tolerations := review.Object.Get("spec", "tolerations")
-	if !tolerations.Get(codec.Index(0)).Exists() {
+	all := review.Object.Get("spec", "tolerations")
+	if !all.Get(codec.Index(0)).Exists() {
 		return handlers.Allowed()
 	}
 	whitelist, scope, err := p.of(ctx, review, annotationWhitelist, p.whitelist)
@@ -148,11 +149,11 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	if len(whitelist.entries) == 0 {
 		return handlers.Allowed()
 	}
-	for i, has := range tolerations.Elements() {
+	for i, has := range all.Elements() {
 		if i == tolerationsMax {
 			return tooMany(review)
 		}
-		if t := read(has); !whitelist.cover(&t) {
+		if t := tolerations.Read(has); !whitelist.cover(&t) {
 			return handlers.Denied(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) "+
 				"conflict with its %s whitelist", scope))
 		}
@@ -162,7 +163,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 
 // of returns the tolerations in an annotation of the pod's namespace, or the
 // cluster's if it has none, and whose they are.
-func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string, clusters *tolerations) (t *tolerations, scope string, err error) {
+func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string, clusters *known) (t *known, scope string, err error) {
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
 		return nil, "", err

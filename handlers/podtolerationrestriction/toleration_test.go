@@ -55,7 +55,7 @@ func TestCovers(t *testing.T) {
 		one := newTolerations(list(name)).entries[0]
 		for _, other := range strings.Fields(everything) {
 			want := other == name || strings.Contains(" "+covered+" ", " "+other+" ")
-			if got := one.covers(&newTolerations(list(other)).entries[0].toleration); got != want {
+			if got := one.Covers(&newTolerations(list(other)).entries[0].Toleration); got != want {
 				t.Errorf("%s covers %s: got %v", name, other, got)
 			}
 		}
