@@ -16,19 +16,15 @@ func (r *Review) Rollback() {
 	r.Response.rollback()
 }
 
-// checkpoint remembers the edits for rollback. It costs a copy of their nodes,
-// not of what they changed.
+// checkpoint remembers the nodes for rollback, what edits made among them.
 func (o *Object) checkpoint() {
-	clear(o.saved)
-	o.saved, o.savedChanges = append(o.saved[:0], o.edits...), o.changes
+	o.saved, o.savedChanges = append(o.saved[:0], o.nodes...), o.changes
 }
 
 // rollback undoes the edits since the checkpoint, and forgets that one of them
-// could not be made. Values that were read in between must not be used any
-// more.
+// could not be made, and what was read.
 func (o *Object) rollback() {
-	clear(o.edits)
-	o.edits, o.changes = append(o.edits[:0], o.saved...), o.savedChanges
+	o.nodes, o.changes = append(o.nodes[:0], o.saved...), o.savedChanges
 	if _, ok := errors.AsType[*EditError](o.err); ok {
 		o.err = nil
 	}

@@ -5,27 +5,6 @@ import (
 	"strings"
 )
 
-// rootEdit is the node of the document itself in Object.edits.
-const rootEdit = 1
-
-// An edit is a node in the tree of what edits touched. Its children lie over
-// its text; a container without changes of its own is a node only because
-// something below it was changed.
-type edit struct {
-	name  string // the member's name in plain text
-	index int32  // the element's index; siblings in an array are sorted by it
-	set   bool   // text is no longer was
-	was   string // begins with what was in the parent's text, "" if it was not in there
-	text  string // begins with what is there now, children not laid over, "" if removed
-	child int32  // the first child
-	last  int32  // the last child
-	next  int32  // the next sibling
-
-	inArray bool  // it is an element or in one, see Value.element
-	recent  int32 // of an array, the child found last
-	length  int32 // of an array, appended elements included, -1 if not counted yet
-}
-
 // EditError says which edit could not be made, and why. It is a fault of the
 // caller, not of the document's sender.
 type EditError struct {
@@ -40,23 +19,23 @@ func (e *EditError) Error() string {
 // Set makes json the value at path: a member of an object, which is added if
 // it is not there, or an existing element of an array. What the path goes
 // through must exist; EnsureObject makes it. json must be valid JSON text
-// without white space around it, and the caller must not change what it views
-// until the Object is reset.
+// without white space around it; it is copied.
 func (o *Object) Set(json string, path ...string) {
 	if !o.checkJSON(json, path) {
 		return
 	}
-	parent, ok := o.touchParent(path)
+	parent, ok := o.parentOf(path)
 	if !ok {
 		return
 	}
-	n := o.touchChild(parent, path[len(path)-1])
-	if n == 0 {
+	token := path[len(path)-1]
+	n := o.inside(parent, token)
+	if n == 0 && o.isArray(parent) {
 		o.refuse(path, "the array is shorter than that, use Append")
 		return
 	}
-	if now := o.valueOf(n); now.edit == 0 && !strings.HasPrefix(now.text, json) || now.JSON() != json {
-		o.replace(n, json)
+	if n == 0 || o.valueOf(n).JSON() != json {
+		o.put(parent, n, token, json)
 	}
 }
 
@@ -71,13 +50,27 @@ func (o *Object) Append(json string, path ...string) {
 	if !o.checkJSON(json, path) {
 		return
 	}
-	n, ok := o.touchArray(path)
+	parent, ok := o.parentOf(path)
 	if !ok {
 		return
 	}
-	o.addEdit(n, &edit{index: o.edits[n].length, set: true, text: json, length: -1})
-	o.edits[n].length++
-	o.changes++
+	token := path[len(path)-1]
+	n := o.inside(parent, token)
+	switch o.valueOf(n).Kind() {
+	case KindMissing, KindNull:
+		if n == 0 && o.isArray(parent) {
+			o.refuse(path, "no such element")
+			return
+		}
+		n = o.put(parent, n, token, "[]")
+	case KindArray:
+	default:
+		o.refuse(path, "not an array")
+		return
+	}
+	if o.finish(n); o.err == nil {
+		o.add(n, node{name: int32(o.count(n))}, json)
+	}
 }
 
 // AppendString adds the string s at the end of the array at path, as Append
@@ -93,13 +86,13 @@ func (o *Object) Add(json string, path ...string) {
 	if !o.checkJSON(json, path) {
 		return
 	}
-	parent, ok := o.touchParent(path)
+	parent, ok := o.parentOf(path)
 	if !ok {
 		return
 	}
 	token := path[len(path)-1]
-	if o.valueOf(parent).Kind() != KindArray {
-		o.replace(o.touchChild(parent, token), json)
+	if !o.isArray(parent) {
+		o.put(parent, o.inside(parent, token), token, json)
 		return
 	}
 	if token == "-" {
@@ -107,7 +100,7 @@ func (o *Object) Add(json string, path ...string) {
 		return
 	}
 	at := parseIndex(token)
-	if at < 0 || at > o.count(parent) {
+	if at < 0 || at > o.valueOf(parent).Len() {
 		o.refuse(path, "no such index in the array")
 		return
 	}
@@ -120,254 +113,191 @@ func (o *Object) Remove(path ...string) {
 	if !o.Get(path...).Exists() {
 		return
 	}
-	parent, ok := o.touchParent(path)
+	parent, ok := o.parentOf(path)
 	if !ok {
 		return
 	}
 	token := path[len(path)-1]
-	if o.valueOf(parent).Kind() == KindArray {
+	if o.isArray(parent) {
 		at := parseIndex(token)
 		o.rewriteArray(parent, at, at+1, "")
 		return
 	}
-	o.replace(o.touchChild(parent, token), "")
+	o.put(parent, o.inside(parent, token), token, "")
 }
 
 // EnsureObject makes sure that there is an object at path, and at everything
 // the path goes through below the root: what is missing or null becomes an
 // empty object.
 func (o *Object) EnsureObject(path ...string) {
-	v := o.Root()
+	if !o.mayEdit(path) {
+		return
+	}
+	n := o.root()
 	for i, token := range path {
-		if v = v.child(token); !v.IsSet() {
-			o.makeObjects(path, i, v.text)
+		if !o.isContainer(n) {
+			o.refuse(path[:i], "neither an object nor an array")
 			return
 		}
-	}
-	if o.err == nil && v.Kind() != KindObject {
-		o.refuse(path, "not an object")
-	}
-}
-
-// makeObjects makes empty objects at path[:first+1], where there is nothing or
-// null in the text was, and at all that path goes through from there on.
-func (o *Object) makeObjects(path []string, first int, was string) {
-	n, ok := o.touchParent(path[:first+1])
-	for _, token := range path[first:] {
-		switch {
-		case !ok:
-			return
-		case o.edits[n].text[0] == '[':
-			n = o.touchElement(n, parseIndex(token))
-		default:
-			n = o.touchMember(n, token, func() string { return was })
-		}
-		if n == 0 {
+		inside := o.inside(n, token)
+		if inside == 0 && o.isArray(n) {
 			o.refuse(path, "the array is shorter than that, use Append")
 			return
 		}
-		o.replace(n, "{}")
-		was = ""
+		if !o.valueOf(inside).IsSet() {
+			inside = o.put(n, inside, token, "{}")
+		}
+		n = inside
+	}
+	if o.err == nil && o.valueOf(n).Kind() != KindObject {
+		o.refuse(path, "not an object")
 	}
 }
 
 // Changes returns how many edits changed something since the Object was reset.
 func (o *Object) Changes() int { return o.changes }
 
-// valueOf returns the value at a node.
-func (o *Object) valueOf(n int32) Value {
-	e := &o.edits[n]
-	v := Value{object: o, text: e.text, element: e.inArray}
-	if e.child != 0 {
-		v.edit = n
+// mayEdit reports whether there is a document to edit, and no fault yet.
+func (o *Object) mayEdit(path []string) bool {
+	if o.text == "" {
+		o.refuse(path, "there is no document, as for the object of a DELETE request")
 	}
-	return v
+	return o.err == nil
 }
 
-// below returns the value at a node without the edits below it.
-func (o *Object) below(n int32) Value {
-	e := &o.edits[n]
-	return Value{object: o, text: e.text, element: e.inArray}
-}
-
-// firstEdit returns the first node below n, 0 if there is none.
-func (o *Object) firstEdit(n int32) int32 {
-	if n == 0 {
-		return 0
-	}
-	return o.edits[n].child
-}
-
-// childEdit returns the node for a token below n, 0 if there is none.
-func (o *Object) childEdit(n int32, token string) int32 {
-	if n == 0 || o.edits[n].text == "" {
-		return 0
-	}
-	if o.edits[n].text[0] == '[' {
-		return o.editOfIndex(n, parseIndex(token))
-	}
-	return o.editOfName(o.firstEdit(n), token)
-}
-
-// editOfName returns the node of that name among child and its next siblings,
-// 0 if there is none.
-func (o *Object) editOfName(child int32, name string) int32 {
-	for child != 0 && o.edits[child].name != name {
-		child = o.edits[child].next
-	}
-	return child
-}
-
-// editOfIndex returns the node below n for an element, 0 if there is none.
-// Plugins edit one element after the other, so it begins where it was last.
-func (o *Object) editOfIndex(n int32, index int) int32 {
-	e := &o.edits[n]
-	if e.last == 0 || int(o.edits[e.last].index) < index {
-		return 0
-	}
-	if int(o.edits[e.last].index) == index {
-		return e.last
-	}
-	child := o.editBefore(n, index+1)
-	if child == 0 || int(o.edits[child].index) != index {
-		return 0
-	}
-	e.recent = child
-	return child
-}
-
-// editBefore returns the last node below the array at n that is for an element
-// before index, 0 if there is none.
-func (o *Object) editBefore(n int32, index int) int32 {
-	before := o.edits[n].recent
-	if before == 0 || int(o.edits[before].index) >= index {
-		before = 0
-		if first := o.edits[n].child; first != 0 && int(o.edits[first].index) < index {
-			before = first
-		}
-	}
-	if before == 0 {
-		return 0
-	}
-	for next := o.edits[before].next; next != 0 && int(o.edits[next].index) < index; next = o.edits[before].next {
-		before = next
-	}
-	return before
-}
-
-// touchParent returns the node of the container that path's last token is in,
-// making nodes on the way; ok is false, with the reason recorded, when there
-// is no such container.
-func (o *Object) touchParent(path []string) (n int32, ok bool) {
-	if o.err != nil {
-		return 0, false
-	}
+// parentOf returns the node of the object or array that path's last token is
+// in; ok is false, with the reason recorded, when there is none.
+func (o *Object) parentOf(path []string) (n int32, ok bool) {
 	if len(path) == 0 {
 		o.refuse(path, "cannot replace or remove the whole document")
 		return 0, false
 	}
-	if o.text == "" {
-		o.refuse(path, "there is no document, as for the object of a DELETE request")
+	if !o.mayEdit(path) {
 		return 0, false
 	}
-	if len(o.edits) == 0 {
-		o.edits = append(o.edits, edit{}, edit{was: o.text, text: o.text, length: -1})
-	}
-	n = rootEdit
+	n = o.root()
 	for i, token := range path {
-		if kind := o.valueOf(n).Kind(); kind != KindObject && kind != KindArray {
+		if !o.isContainer(n) {
 			o.refuse(path[:i], "neither an object nor an array")
 			return 0, false
 		}
 		if i == len(path)-1 {
 			break
 		}
-		if n = o.touchChild(n, token); n == 0 {
+		inside := o.inside(n, token)
+		if inside == 0 && o.isArray(n) {
 			o.refuse(path[:i+1], "no such element")
 			return 0, false
 		}
+		n = inside
 	}
-	return n, true
-}
-
-// touchChild returns the node for a token below n, making it; 0 when n is an
-// array that has no such element.
-func (o *Object) touchChild(n int32, token string) int32 {
-	text := o.edits[n].text
-	if text[0] == '[' {
-		return o.touchElement(n, parseIndex(token))
-	}
-	return o.touchMember(n, token, func() string { return o.below(n).child(token).text })
-}
-
-// touchMember returns the node for a member of the object at n, making it. Find
-// is asked for its text.
-func (o *Object) touchMember(n int32, name string, find func() string) int32 {
-	if child := o.editOfName(o.firstEdit(n), name); child != 0 {
-		return child
-	}
-	was := find()
-	return o.addEdit(n, &edit{name: name, was: was, text: was, length: -1})
-}
-
-func (o *Object) touchElement(n int32, index int) int32 {
-	if index < 0 {
-		return 0
-	}
-	if child := o.editOfIndex(n, index); child != 0 {
-		return child
-	}
-	was := o.below(n).elementAt(index).text
-	if was == "" {
-		return 0
-	}
-	return o.addEdit(n, &edit{index: int32(index), was: was, text: was, length: -1})
-}
-
-// touchArray returns the node of the array at path, made if it is missing or
-// null, with its length counted.
-func (o *Object) touchArray(path []string) (n int32, ok bool) {
-	parent, ok := o.touchParent(path)
-	if !ok {
-		return 0, false
-	}
-	if n = o.touchChild(parent, path[len(path)-1]); n == 0 {
-		o.refuse(path, "no such element")
-		return 0, false
-	}
-	switch o.valueOf(n).Kind() {
-	case KindMissing, KindNull:
-		o.replace(n, "[]")
-	case KindArray:
-	default:
-		o.refuse(path, "not an array")
-		return 0, false
-	}
-	o.count(n)
 	return n, o.err == nil
 }
 
-// count returns how many elements the array at n has.
-func (o *Object) count(n int32) int {
-	if o.edits[n].length < 0 {
-		o.edits[n].length = int32(o.valueOf(n).Len())
-	}
-	return int(o.edits[n].length)
+func (o *Object) isArray(n int32) bool { return o.kindAt(o.nodes[n].at) == KindArray }
+
+func (o *Object) isContainer(n int32) bool {
+	kind := o.kindAt(o.nodes[n].at)
+	return kind == KindObject || kind == KindArray
 }
 
-// replace makes json the text at n, "" to remove it.
-func (o *Object) replace(n int32, json string) {
+// inside returns the node for a token in n, 0 if there is none: the member may
+// have been removed.
+func (o *Object) inside(n int32, token string) int32 {
+	if o.isArray(n) {
+		return o.element(n, parseIndex(token))
+	}
+	m, full := o.member(n, token)
+	if full {
+		o.finish(n)
+		m, _ = o.member(n, token)
+	}
+	return m
+}
+
+// put makes json the value of n, "" to remove it. If n is 0 it becomes a new
+// member of parent. All of parent has nodes then, so that the end of what was
+// replaced need not be known, and only one member of that name.
+func (o *Object) put(parent, n int32, name, json string) int32 {
+	if o.finish(parent); o.err != nil {
+		return n
+	}
+	if n == 0 {
+		if json == "" {
+			return 0
+		}
+		return o.add(parent, o.named(name), json)
+	}
+	if !o.isArray(parent) {
+		o.unlinkOthers(n)
+	}
+	if o.nodes[n].first != 0 {
+		o.finish(n) // for who goes over it just now
+	}
+	e := &o.nodes[n]
+	*e = node{name: e.name, nameLen: e.nameLen, was: e.was, up: e.up, next: e.next}
+	o.change(n, json)
+	return n
+}
+
+// named returns a node for a new member of that name.
+func (o *Object) named(name string) node {
+	quoted := o.quote(name)
+	item := node{name: o.keep(quoted) + 1, nameLen: int32(len(quoted) - 2)}
+	if strings.IndexByte(quoted, '\\') >= 0 {
+		item.nameLen = -item.nameLen
+	}
+	return item
+}
+
+// add adds json behind all that is in parent.
+func (o *Object) add(parent int32, item node, json string) int32 {
+	n := o.link(parent, item.name, item.nameLen, 0)
+	o.change(n, json)
+	return n
+}
+
+// change makes json the text of n.
+func (o *Object) change(n int32, json string) {
+	if json != "" {
+		at := o.keep(json)
+		o.nodes[n].at, o.nodes[n].end = at, at+place(len(json))
+		o.nodes[n].complete = len(json) == len("{}")
+	}
+	for up := o.nodes[n].up; up != 0 && !o.nodes[up].edited; up = o.nodes[up].up {
+		o.nodes[up].edited = true
+	}
 	o.changes++
-	e := &o.edits[n]
-	e.set, e.text = true, json
-	e.child, e.last, e.recent, e.length = 0, 0, 0, -1
+}
+
+// unlinkOthers takes out what has the same name as the member at n, behind it.
+func (o *Object) unlinkOthers(n int32) {
+	name, last := o.unescape(o.nameOf(n)), n
+	for next := o.nodes[n].next; next != 0; next = o.nodes[next].next {
+		if o.isNamed(&o.nodes[next], name) {
+			o.nodes[last].next = o.nodes[next].next
+			continue
+		}
+		last = next
+	}
+	o.nodes[o.nodes[n].up].last = last
+}
+
+// keep returns where json is in the arena, after putting it there if it is not.
+func (o *Object) keep(json string) place {
+	at := offsetIn(stringOf(o.arena), json)
+	if at < 0 {
+		at = len(o.arena)
+		o.arena = append(append(o.arena, json...), ' ')
+	}
+	return place(1 + len(o.text) + at)
 }
 
 // rewriteArray replaces the elements from index from up to index to of the
 // array at n by json, if that is not empty. Every later index changes, so the
 // array gets a new text.
 func (o *Object) rewriteArray(n int32, from, to int, json string) {
-	if n == rootEdit {
+	if n == rootNode {
 		o.refuse(nil, "cannot insert into or remove from an array that is the document itself")
 		return
 	}
@@ -389,35 +319,12 @@ func (o *Object) rewriteArray(n int32, from, to int, json string) {
 			o.arena = element.AppendJSON(o.arena)
 		}
 	}
-	if json != "" && from == o.count(n) {
+	if json != "" && from == v.Len() {
 		put()
 		o.arena = append(o.arena, json...)
 	}
 	o.arena = append(o.arena, ']')
-	o.replace(n, stringOf(o.arena[start:]))
-}
-
-// addEdit adds a node below parent. Children of arrays stay sorted.
-func (o *Object) addEdit(parent int32, e *edit) int32 {
-	n := int32(len(o.edits))
-	p := &o.edits[parent]
-	e.inArray = p.inArray || p.text[0] == '['
-	switch {
-	case p.child == 0:
-		p.child, p.last = n, n
-	case p.text[0] == '{' || o.edits[p.last].index < e.index:
-		o.edits[p.last].next = n
-		p.last = n
-	case o.edits[p.child].index > e.index:
-		e.next = p.child
-		p.child = n
-	default:
-		before := o.editBefore(parent, int(e.index))
-		e.next = o.edits[before].next
-		o.edits[before].next = n
-	}
-	o.edits = append(o.edits, *e)
-	return n
+	o.put(o.nodes[n].up, n, "", o.kept(start))
 }
 
 // Compose returns JSON text that build appends to its argument, for the use in
@@ -426,23 +333,34 @@ func (o *Object) addEdit(parent int32, e *edit) int32 {
 func (o *Object) Compose(build func(dst []byte) []byte) string {
 	start := len(o.arena)
 	o.arena = build(o.arena)
-	return stringOf(o.arena[start:])
+	return o.kept(start)
 }
 
 // quote returns the JSON string for s, in the arena.
 func (o *Object) quote(s string) string {
 	start := len(o.arena)
 	o.arena = AppendString(o.arena, s)
-	return stringOf(o.arena[start:])
+	return o.kept(start)
+}
+
+// kept returns the text that begins at start in the arena and is its last, after
+// putting a space behind it: a number must not run into the next text.
+func (o *Object) kept(start int) string {
+	o.arena = append(o.arena, ' ')
+	return stringOf(o.arena[start : len(o.arena)-1])
 }
 
 // checkJSON refuses a new value that is not JSON: such a patch would fail the
 // user's request whatever the failure policy.
 func (o *Object) checkJSON(json string, path []string) bool {
-	if isPlainString(json) || isLiteral(json) || isJSON(json) {
+	switch {
+	case int64(len(o.text))+int64(len(o.arena))+int64(len(json)) > textMax:
+		o.refuse(path, "the object and its edits have more than 512 MiB of text")
+	case isPlainString(json) || isLiteral(json) || isJSON(json):
 		return true
+	default:
+		o.refuse(path, "the new value is not valid JSON")
 	}
-	o.refuse(path, "the new value is not valid JSON")
 	return false
 }
 

@@ -245,15 +245,16 @@ func TestEdits(t *testing.T) {
 	o.Append(`{"f":1}`, "d")
 	o.Set("4", "d", "2", "f")
 	o.Set("5", "x/~é")
-	o.Set("0", "n")
-	o.Remove("n")
+	o.Set("0", "m")
+	o.Set("6", "n")
+	o.Remove("m")
 	o.Get("a", "b")
 	var got []string
 	for edit := range o.Edits() {
 		got = append(got, edit.Pointer+" "+edit.Before.JSON()+" "+edit.After.JSON())
 	}
 	want := []string{
-		"/d/0/e 1 3", "/d/1 2 9", `/d/2  {"f":4}`, "/a/b 1 2", "/a/c null ", "/x~1~0é 0 5", "/n  ",
+		"/a/b 1 2", "/a/c null ", "/d/0/e 1 3", "/d/1 2 9", `/d/2  {"f":4}`, "/x~1~0é 0 5", "/n  6",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

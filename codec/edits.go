@@ -12,14 +12,14 @@ type Edit struct {
 	After   Value  // as it is now; missing if it was removed
 }
 
-// Edits iterates over the topmost places that were edited, parents before
-// children and array elements by index. An edit may have changed nothing:
-// Before and After tell.
+// Edits iterates over the topmost places that were edited, in the order of the
+// text, members and elements that were added last. An edit may have changed
+// nothing: Before and After tell.
 func (o *Object) Edits() iter.Seq[Edit] {
 	return func(yield func(Edit) bool) {
-		if len(o.edits) > 0 {
+		if o.changes > 0 {
 			o.pointer = o.pointer[:0]
-			o.walkEdits(rootEdit, yield)
+			o.walkEdits(rootNode, yield)
 		}
 	}
 }
@@ -27,23 +27,25 @@ func (o *Object) Edits() iter.Seq[Edit] {
 // walkEdits yields the edits below parent, whose pointer is in o.pointer.
 func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
 	at := len(o.pointer)
-	inArray := o.valueOf(parent).Kind() == KindArray
-	for n := o.edits[parent].child; n != 0; n = o.edits[n].next {
-		e := &o.edits[n]
+	inArray := o.kindAt(o.nodes[parent].at) == KindArray
+	for n := o.nodes[parent].first; n != 0; n = o.nodes[n].next {
+		isSet := o.nodes[n].at != o.nodes[n].was
+		if !isSet && !o.nodes[n].edited {
+			continue
+		}
 		o.pointer = append(o.pointer[:at], '/')
 		if inArray {
-			o.pointer = strconv.AppendInt(o.pointer, int64(e.index), 10)
+			o.pointer = strconv.AppendInt(o.pointer, int64(o.nodes[n].name), 10)
 		} else {
-			o.pointer = AppendPointerToken(o.pointer, e.name)
+			o.pointer = AppendPointerToken(o.pointer, o.unescape(o.nameOf(n)))
 		}
-		if !e.set {
+		if !isSet {
 			if !o.walkEdits(n, yield) {
 				return false
 			}
 			continue
 		}
-		before := Value{object: o, text: e.was, element: e.inArray}
-		if !yield(Edit{Pointer: stringOf(o.pointer), Before: before, After: o.valueOf(n)}) {
+		if !yield(Edit{Pointer: stringOf(o.pointer), Before: Value{object: o, at: o.nodes[n].was}, After: o.valueOf(n)}) {
 			return false
 		}
 	}

@@ -15,9 +15,6 @@ import (
 // lives.
 const arenaBytesMax = 64 << 10
 
-// editsMax is how many edits an Object keeps memory for, for the same reason.
-const editsMax = 1024
-
 // Object is one JSON document, read lazily from the bytes it came in, with the
 // edits made to it. The document itself is never written to or copied: edits
 // lie over it, and reads see them. The zero Object is an empty document; Reset
@@ -28,19 +25,17 @@ const editsMax = 1024
 // reading.
 type Object struct {
 	text  string // the document, without white space around it
+	arena []byte // what edits made, a space behind each text
+	nodes []node // what is where, as far as reads and edits came by; see node.go
 	err   error  // the first fault met
-	edits []edit // a tree; edits[0] is unused and edits[1] the root
 	plain []byte // arena of strings read with their escapes undone
-	arena []byte // arena of JSON text made by edits
-	node  ast.Node
 
-	index   index
-	fingers [fingersMax]finger
-	pointed bool // fingers may be at something
+	found   ast.Node // what sonic found; it would be on the heap otherwise
+	finger  finger
 	changes int
 	pointer []byte // where Edits is
 
-	saved        []edit // the edits at the checkpoint
+	saved        []node // the nodes at the checkpoint
 	savedChanges int
 }
 
@@ -69,31 +64,30 @@ func (o *Object) reset(text string) {
 		end--
 	}
 	o.text = text[start:end]
+	if len(o.text) > textMax {
+		o.fail(o.text, textMax, "the end of the text: it is too long")
+		o.text = ""
+	}
 }
 
 // clear forgets everything about the document but its text.
 func (o *Object) clear() {
 	o.err = nil
 	o.changes, o.savedChanges = 0, 0
-	o.node = ast.Node{}
-	o.index.reset()
-	if o.pointed {
-		clear(o.fingers[:])
-		o.pointed = false
-	}
-	o.edits = resetEdits(o.edits)
-	o.saved = resetEdits(o.saved)
+	o.found = ast.Node{}
+	o.finger = finger{}
+	o.nodes = resetNodes(o.nodes)
+	o.saved = resetNodes(o.saved)
 	o.pointer = resetArena(o.pointer)
 	o.plain = resetArena(o.plain)
 	o.arena = resetArena(o.arena)
 }
 
-func resetEdits(edits []edit) []edit {
-	clear(edits)
-	if cap(edits) > editsMax {
+func resetNodes(nodes []node) []node {
+	if cap(nodes) > 2*nodesMax { // what append made of as many
 		return nil
 	}
-	return edits[:0]
+	return nodes[:0]
 }
 
 func resetArena(b []byte) []byte {
@@ -106,10 +100,15 @@ func resetArena(b []byte) []byte {
 
 // Root returns the whole document.
 func (o *Object) Root() Value {
-	if len(o.edits) > 0 {
-		return o.valueOf(rootEdit)
+	if o.text == "" {
+		return Value{object: o}
 	}
-	return Value{object: o, text: o.text}
+	return o.valueOf(o.root())
+}
+
+// valueOf returns the value at a node, a missing one for 0.
+func (o *Object) valueOf(n int32) Value {
+	return Value{object: o, at: o.nodes[n].at, node: n}
 }
 
 // Get returns the value at a path, as Value.Get does.

@@ -144,10 +144,10 @@ func (r *Review) scan() error {
 	c := o.enter(o.text, 0)
 	kind, apiVersion := c.predictedEnvelope()
 	for {
-		name, ok := c.member()
-		if !ok {
+		if !c.member() {
 			break
 		}
+		name, ok := c.written(), true
 		switch {
 		case o.nameIs(name, "request"):
 			request, ok = r.scanRequest(&c)
@@ -185,11 +185,10 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 	for {
 		f, ok := in.predicted(next)
 		if !ok {
-			name, ok := in.member()
-			if !ok {
+			if !in.member() {
 				break
 			}
-			f = r.fieldNamed(name)
+			f = r.fieldNamed(in.written())
 		}
 		value, ok := r.repeated(f, in.text[in.pos:])
 		if ok {
@@ -208,7 +207,7 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 
 // setField notes a field of the request. A null is no value.
 func (r *Review) setField(f field, text string) {
-	switch kind := (Value{text: text}).Kind(); {
+	switch kind := kindOfText(text); {
 	case kind == fieldKinds[f]:
 		r.fields[f] = text
 	case kind == KindNull:
@@ -332,7 +331,7 @@ func (r *Review) check(apiVersion, kind, request string) error {
 	default:
 		return fmt.Errorf("apiVersion: got %s, want %q or %q", orNothing(apiVersion), APIVersionV1, APIVersionV1beta1)
 	}
-	switch (Value{text: request}).Kind() {
+	switch kindOfText(request) {
 	case KindObject:
 	case KindMissing, KindNull:
 		return errors.New("request: got nothing, want an AdmissionRequest")
@@ -354,7 +353,7 @@ func (o *Object) stringIs(text, plain string) bool {
 	if len(text) == len(plain)+2 && text[1:len(text)-1] == plain { // as kube-apiserver writes it
 		return text[0] == '"'
 	}
-	return Value{object: o, text: text}.EqualString(plain)
+	return o.valueAt(text).EqualString(plain)
 }
 
 // orNothing makes a piece of a document fit for an error message.
@@ -388,7 +387,7 @@ func (r *Review) Err() error {
 	return nil
 }
 
-func (r *Review) value(f field) Value { return Value{object: &r.envelope, text: r.fields[f]} }
+func (r *Review) value(f field) Value { return r.envelope.valueAt(r.fields[f]) }
 
 // APIVersion returns APIVersionV1 or APIVersionV1beta1.
 func (r *Review) APIVersion() string { return r.apiVersion }
@@ -452,7 +451,7 @@ func (v Value) groupVersionResource() (g GroupVersionResource) {
 // groupVersion reads the strings "group", "version" and the one named last in
 // one pass.
 func (v Value) groupVersion(last string) (group, version, name string) {
-	if group, version, name, ok := predictedGroupVersion(v.text, last); ok {
+	if group, version, name, ok := predictedGroupVersion(v.text(), last); ok {
 		return group, version, name
 	}
 	for member, value := range v.Members() {

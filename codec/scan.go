@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"strings"
 
 	"github.com/bytedance/sonic/ast"
@@ -26,40 +28,77 @@ func isSpace(c byte) bool {
 }
 
 // skipString returns the offset behind the string that opens at pos, or -1
-// when it has no end. It does not look for control characters or bad escapes.
-func skipString(text string, pos int) int {
-	start := pos + 1
-	i := strings.IndexByte(text[start:], '"')
-	if i > 0 && text[start+i-1] == '\\' {
-		return skipEscapedString(text, start, start+i)
-	}
-	if i < 0 {
-		return -1
-	}
-	return start + i + 1
-}
-
-// skipEscapedString is skipString for a string whose content begins at start
-// and in which a quote with a backslash before it stands at quote.
-func skipEscapedString(text string, start, quote int) int {
-	for isEscaped(text, start, quote) {
-		i := strings.IndexByte(text[quote+1:], '"')
-		if i < 0 {
-			return -1
+// when it has no end, and whether there are escapes in it. It does not look for
+// control characters or bad escapes. It looks at eight bytes at a time: nearly
+// all names and strings of Kubernetes are short.
+func skipString(text string, pos int) (end int, escaped bool) {
+	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
+	b := bytesOf(text)
+	for pos++; pos+8 <= len(b); pos += 8 {
+		x := binary.LittleEndian.Uint64(b[pos:])
+		quote, backslash := x^each*'"', x^each*'\\'
+		// The lowest bit set is that of the first byte that is 0.
+		if at := ((quote-each)&^quote | (backslash-each)&^backslash) & top; at != 0 {
+			pos += bits.TrailingZeros64(at) / 8
+			break
 		}
-		quote += 1 + i
 	}
-	return quote + 1
+	for ; pos < len(b); pos++ {
+		switch b[pos] {
+		case '"':
+			return pos + 1, escaped
+		case '\\':
+			escaped = true
+			pos++
+		}
+	}
+	return -1, escaped
 }
 
-// isEscaped reports whether an odd number of backslashes stands right before
-// end, looking back no further than start.
-func isEscaped(text string, start, end int) bool {
-	n := 0
-	for i := end - 1; i >= start && text[i] == '\\'; i-- {
-		n++
+// predictedName returns where a member's name begins and ends, if the member
+// before it ends at pos, or its object opens there, and the text goes on as
+// kube-apiserver writes it: without white space and without escapes. Otherwise
+// end is 0.
+func predictedName(text string, pos int, first bool) (start, end int) {
+	const each, top = 0x0101010101010101, 0x8080808080808080
+	b := bytesOf(text)
+	if !first {
+		if pos >= len(b) || b[pos] != ',' {
+			return 0, 0
+		}
+		pos++
 	}
-	return n%2 == 1
+	if pos >= len(b) || b[pos] != '"' {
+		return 0, 0
+	}
+	pos++
+	for end = pos; end+10 <= len(b); end += 8 {
+		x := binary.LittleEndian.Uint64(b[end:])
+		quote, backslash := x^each*'"', x^each*'\\'
+		if at := ((quote-each)&^quote | (backslash-each)&^backslash) & top; at != 0 {
+			end += bits.TrailingZeros64(at) / 8
+			if b[end] == '"' && b[end+1] == ':' && b[end+2] > ' ' {
+				return pos, end
+			}
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+// predictedElement is predictedName for the next element of an array, and
+// returns where it begins, 0 if it is to be looked for.
+func predictedElement(text string, pos int, first bool) (at int) {
+	if !first {
+		if pos >= len(text) || text[pos] != ',' {
+			return 0
+		}
+		pos++
+	}
+	if pos >= len(text) || text[pos] <= ' ' || text[pos] == ']' || text[pos] == ',' {
+		return 0
+	}
+	return pos
 }
 
 // skipValue returns the offset behind the value that begins at pos, or -1 with
@@ -71,7 +110,7 @@ func (o *Object) skipValue(text string, pos int) int {
 	var end int
 	switch text[pos] {
 	case '"':
-		end = skipString(text, pos)
+		end, _ = skipString(text, pos)
 	case '{', '[':
 		end = o.skipComposite(text, pos)
 	default:
@@ -92,12 +131,12 @@ func (o *Object) skipComposite(text string, pos int) int {
 	s := ast.NewSearcher(text[pos:])
 	s.ValidateJSON = false
 	var err error
-	// An empty path finds the value itself. The node lies in o because Raw
+	// An empty path finds the value itself. What is found lies in o because Raw
 	// moves its receiver to the heap.
-	if o.node, err = s.GetByPath(); err != nil {
+	if o.found, err = s.GetByPath(); err != nil {
 		return -1
 	}
-	raw, err := o.node.Raw()
+	raw, err := o.found.Raw()
 	if err != nil {
 		return -1
 	}
@@ -144,6 +183,9 @@ type cursor struct {
 	text   string
 	pos    int
 	first  bool
+
+	name, nameEnd int  // where the current member's name is, without its quotes
+	escaped       bool // there are escapes in it
 }
 
 // enter returns a cursor inside the object or array that opens at pos.
@@ -153,37 +195,46 @@ func (o *Object) enter(text string, pos int) cursor {
 
 // element moves to the next element and reports whether there is one.
 // Afterwards pos is where its value begins, or behind the closing bracket.
-func (c *cursor) element() bool { return c.step(']') }
+func (c *cursor) element() bool { return c.step(']') && c.hasValue() }
 
-// member moves to the next member and returns its name as it is written,
-// without the quotes. Afterwards pos is where its value begins, or behind the
-// closing brace.
-func (c *cursor) member() (name string, ok bool) {
+// member moves to the next member and reports whether there is one. Afterwards
+// pos is where its value begins, or behind the closing brace.
+func (c *cursor) member() bool {
 	if !c.step('}') {
-		return "", false
+		return false
 	}
 	start := c.pos
 	if c.text[start] != '"' {
-		return "", c.fail("a member name in quotes")
+		return c.fail("a member name in quotes")
 	}
-	end := skipString(c.text, start)
+	end, escaped := skipString(c.text, start)
 	if end < 0 {
-		return "", c.fail("a complete member name")
+		return c.fail("a complete member name")
 	}
+	c.name, c.nameEnd, c.escaped = start+1, end-1, escaped
 	if c.pos = end; c.pos+1 < len(c.text) && c.text[c.pos] == ':' && c.text[c.pos+1] > ' ' {
 		c.pos++ // without white space, as kube-apiserver writes it
-		return c.text[start+1 : end-1], true
+		return true
 	}
 	c.pos = skipSpace(c.text, end)
 	if c.pos >= len(c.text) || c.text[c.pos] != ':' {
-		return "", c.fail("':' behind a member name")
+		return c.fail("':' behind a member name")
 	}
 	c.pos = skipSpace(c.text, c.pos+1)
-	return c.text[start+1 : end-1], true
+	return c.hasValue()
 }
+
+func (c *cursor) hasValue() bool { return c.pos < len(c.text) || c.fail("a value") }
+
+// written returns the current member's name as it is written.
+func (c *cursor) written() string { return c.text[c.name:c.nameEnd] }
 
 // step passes over the comma before an item, or the closing bracket.
 func (c *cursor) step(closing byte) bool {
+	if !c.first && c.pos+1 < len(c.text) && c.text[c.pos] == ',' && c.text[c.pos+1] > ' ' && c.text[c.pos+1] != closing {
+		c.pos++ // without white space, as kube-apiserver writes it
+		return true
+	}
 	c.pos = skipSpace(c.text, c.pos)
 	if c.pos >= len(c.text) {
 		return c.fail("',' or a closing bracket")

@@ -26,46 +26,62 @@ func (k Kind) String() string {
 	return [...]string{"nothing", "null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
+// kindOf says what a value is by the first byte of its text.
+var kindOf = func() (kinds [256]Kind) {
+	for b := range kinds {
+		kinds[b] = KindNumber
+	}
+	kinds['{'], kinds['['], kinds['"'] = KindObject, KindArray, KindString
+	kinds['t'], kinds['f'], kinds['n'] = KindBool, KindBool, KindNull
+	return kinds
+}()
+
+// kindOfText returns what begins with text.
+func kindOfText(text string) Kind {
+	if text == "" {
+		return KindMissing
+	}
+	return kindOf[text[0]]
+}
+
 // Value is a view of one JSON value inside an Object, edits included. The zero
 // Value is missing. Reading a Value of another kind than the one asked for
 // gives the zero result, as a missing one does; only text that is not JSON is
 // an error, and Object.Err holds the first one met.
 //
 // A Value, and every string read from it, is valid until its Object is reset
-// or its Review released; use strings.Clone to keep a string. Edits never
-// invalidate a Value, but may not show in one that was read before them.
+// or its Review released; use strings.Clone to keep a string. Edits below a
+// Value show in it; it stays what it was when it is replaced itself.
 type Value struct {
 	object *Object
-	text   string // begins with the value; may go on behind it
-	edit   int32  // the node in object.edits with edits below this value, 0 for none
+	at     place // where its text begins, 0 if it is missing
+	node   int32 // its node, 0 if it has none
+}
 
-	// element is set for elements of arrays and all that is in them: their
-	// members are not worth an index, for each is read once or twice.
-	element bool
+// valueAt returns the value that begins with text, a view of the document; a
+// missing one for "".
+func (o *Object) valueAt(text string) Value {
+	return Value{object: o, at: place(offsetIn(o.text, text) + 1)}
+}
+
+// text returns the text that begins with the value, "" for none.
+func (v Value) text() string {
+	if v.at == 0 {
+		return ""
+	}
+	return v.object.from(v.at)
 }
 
 // Kind returns what the value is.
 func (v Value) Kind() Kind {
-	if v.text == "" {
+	if v.at == 0 {
 		return KindMissing
 	}
-	switch v.text[0] {
-	case '{':
-		return KindObject
-	case '[':
-		return KindArray
-	case '"':
-		return KindString
-	case 't', 'f':
-		return KindBool
-	case 'n':
-		return KindNull
-	}
-	return KindNumber
+	return v.object.kindAt(v.at)
 }
 
 // Exists reports whether the value is there at all; null is.
-func (v Value) Exists() bool { return v.text != "" }
+func (v Value) Exists() bool { return v.at != 0 }
 
 // IsSet reports whether the value is there and not null: what a pointer of a
 // Go type would not be nil for.
@@ -86,96 +102,118 @@ func (v Value) Get(path ...string) Value {
 
 // child returns the value one step below v.
 func (v Value) child(token string) Value {
-	if n := v.object.childEdit(v.over(), token); n != 0 {
-		return v.object.valueOf(n)
-	}
+	o := v.object
 	switch v.Kind() {
 	case KindObject:
-		if v.element {
-			return v.find(token)
+		if n := v.live(); n != 0 {
+			if m, full := o.member(n, token); !full {
+				return o.valueOf(m)
+			}
 		}
-		return v.member(token)
+		return v.find(token)
 	case KindArray:
-		return v.elementAt(parseIndex(token))
+		index := parseIndex(token)
+		if n := v.live(); n != 0 {
+			return o.valueOf(o.element(n, index))
+		}
+		return v.elementAt(index)
 	}
-	return Value{object: v.object}
+	return Value{object: o}
 }
 
-// member returns a member of an object, edits not laid over.
-func (v Value) member(name string) Value {
-	o, it := v.object, v.items()
-	if x := &o.index; it.shaped {
-		if s := x.find(it.opens); s != nil {
-			for n := s.first; n != 0; n = x.items[n].next {
-				if o.nameIs(x.items[n].name, name) {
-					return Value{object: o, text: o.text[x.items[n].start:]}
-				}
-			}
-			if s.ends != 0 {
-				return Value{object: o}
-			}
-			it.known, it.start = s.last, int(x.items[s.last].start) // scanning goes on from here
-		}
+// live returns the node that knows what is in v, 0 if there is none, or if it
+// has another value now.
+func (v Value) live() int32 {
+	if nodes := v.object.nodes; int(v.node) < len(nodes) && nodes[v.node].at == v.at {
+		return v.node
 	}
-	for {
-		written, ok := it.next()
-		if !ok {
-			return Value{object: o}
-		}
-		if o.nameIs(written, name) {
-			return it.value()
-		}
-	}
+	return 0
 }
 
-// elementAt returns an element of an array, edits not laid over. It goes on
-// from where it was last in that array: reading or editing one element after
-// the other must not begin at the first each time.
+// find returns the member of that name of an object without a node, searched
+// for by sonic's native code.
+func (v Value) find(name string) Value {
+	o := v.object
+	text := o.from(v.at)
+	s := ast.NewSearcher(text)
+	s.ValidateJSON = false
+	var err error
+	if o.found, err = s.GetByPath(name); err == nil {
+		var found string
+		if found, err = o.found.Raw(); err == nil {
+			return Value{object: o, at: v.at + place(offsetIn(text, found))}
+		}
+	}
+	if !errors.Is(err, ast.ErrNotExist) {
+		o.fail(text, 0, "an object whose members can be read")
+	}
+	return Value{object: o}
+}
+
+// A finger is at the element of an array without a node that was looked up
+// last, so that looking up one after the other does not take quadratic time.
+type finger struct {
+	items
+	array place
+	index int
+}
+
+// elementAt returns an element of an array without a node.
 func (v Value) elementAt(index int) Value {
 	if index < 0 {
 		return Value{object: v.object}
 	}
-	near := v.object.finger(v.text)
-	v.object.pointed = true
-	if !sameStart(near.array, v.text) || near.at > index {
-		*near = finger{items: v.items(), array: v.text, at: -1}
+	f := &v.object.finger
+	if f.array != v.at || f.index > index {
+		*f = finger{items: v.items(), array: v.at, index: -1}
 	}
-	for near.at < index {
-		if _, ok := near.next(); !ok {
-			*near = finger{}
+	for f.index < index {
+		if !f.next() {
+			*f = finger{}
 			return Value{object: v.object}
 		}
-		near.at++
+		f.index++
 	}
-	return near.value()
+	return f.value()
 }
 
-// find returns the member of that name of an object, searched for by sonic's
-// native code: in a container of a Pod, that takes little more than half of the
-// time that stepping over its members takes.
-func (v Value) find(name string) Value {
-	o := v.object
-	found := Value{object: o, element: true}
-	s := ast.NewSearcher(v.text)
-	s.ValidateJSON = false
-	var err error
-	if o.node, err = s.GetByPath(name); err == nil {
-		found.text, err = o.node.Raw()
-	}
-	if err != nil && !errors.Is(err, ast.ErrNotExist) {
-		o.fail(v.text, 0, "an object whose members can be read")
-	}
-	return found
+// items steps over the members or elements of an object or array in the text,
+// without nodes.
+type items struct {
+	cursor
+	base  place // of the text
+	opens int   // where the bracket is
+	start int   // where the current one's value begins, 0 before the first
 }
 
-// over returns the node whose children lie over v's text, 0 for none. Once the
-// value itself was replaced, they lie over another text.
-func (v Value) over() int32 {
-	if v.edit != 0 && v.object.edits[v.edit].text != v.text {
-		return 0
-	}
-	return v.edit
+func (v Value) items() items {
+	text, base := v.object.textAt(v.at)
+	opens := int(v.at - base)
+	return items{cursor: v.object.enter(text, opens), base: base, opens: opens}
 }
+
+// next moves to the next one. It returns false at the end, or at a syntax
+// error.
+func (it *items) next() (ok bool) {
+	if it.object == nil {
+		return false
+	}
+	if it.start != 0 {
+		if it.pos, it.first = it.object.skipValue(it.text, it.start), false; it.pos < 0 {
+			return false
+		}
+	}
+	if it.text[it.opens] == '[' {
+		ok = it.element()
+	} else {
+		ok = it.member()
+	}
+	it.start = it.pos
+	return ok
+}
+
+// value returns the value of the current one.
+func (it *items) value() Value { return Value{object: it.object, at: it.base + place(it.start)} }
 
 // parseIndex returns the array index a path token stands for, or -1 (RFC 6901
 // section 4: no sign, no leading zeros).
@@ -205,31 +243,69 @@ func (v Value) elements(yield func(int, Value) bool) {
 	if v.Kind() != KindArray {
 		return
 	}
-	o := v.object
-	n, known := o.firstEdit(v.over()), int32(len(o.edits))
-	i := 0
-	it := v.items()
-	for ; ; i++ {
-		if _, ok := it.next(); !ok {
-			break
-		}
-		element := it.value()
-		if n != 0 && int(o.edits[n].index) == i {
-			element = o.valueOf(n)
-			n = o.edits[n].next
-		}
-		if !yield(i, element) {
+	w, i := v.walk(), 0
+	for ; w.next(); i++ {
+		if !yield(i, w.value()) {
 			return
 		}
 	}
-	// What is left was appended. Elements appended since the loop began are
-	// for the next one, or a loop that appends would never end.
-	for ; n != 0 && n < known; n = o.edits[n].next {
-		if !yield(i, o.valueOf(n)) {
+	for it := w.rest(); it.next(); i++ {
+		if !yield(i, it.value()) {
 			return
 		}
-		i++
 	}
+}
+
+// A walk goes over the members or elements of an object or array that have
+// nodes, or get them by it.
+type walk struct {
+	of    Value
+	node  int32 // the current one, 0 before the first
+	known int32 // how many nodes there were at the beginning: what was added since is for the next walk
+	full  bool  // reading makes no more nodes: rest goes over those behind node
+}
+
+func (v Value) walk() walk {
+	return walk{of: v, known: int32(len(v.object.nodes)), full: v.live() == 0}
+}
+
+// next moves to the next one.
+func (w *walk) next() bool {
+	o, n := w.of.object, w.of.node
+	for !w.full {
+		next := o.nodes[w.node].next
+		if w.node == 0 {
+			next = o.nodes[n].first
+		}
+		if next == 0 && !o.nodes[n].complete && o.nodes[n].at == w.of.at {
+			if w.full = o.isFull(); w.full {
+				return false
+			}
+			next = o.scan(n)
+		}
+		if next == 0 || next >= w.known && o.nodes[next].was == 0 {
+			return false
+		}
+		if w.node = next; o.nodes[next].at != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// value returns the value of the current one.
+func (w *walk) value() Value { return w.of.object.valueOf(w.node) }
+
+// rest returns what comes behind the nodes, if next stopped for want of them.
+func (w *walk) rest() items {
+	if !w.full {
+		return items{}
+	}
+	it := w.of.items()
+	if w.node != 0 {
+		it.start = int(w.of.object.nodes[w.node].at - it.base)
+	}
+	return it
 }
 
 // Members iterates over the members of an object: the names in plain text, in
@@ -244,25 +320,14 @@ func (v Value) members(yield func(string, Value) bool) {
 	if v.Kind() != KindObject {
 		return
 	}
-	o := v.object
-	first, known := o.firstEdit(v.over()), int32(len(o.edits))
-	it := v.items()
-	for {
-		raw, ok := it.next()
-		if !ok {
-			break
-		}
-		name, member := o.unescape(raw), it.value()
-		if n := o.editOfName(first, name); n != 0 {
-			member = o.valueOf(n)
-		}
-		if member.Exists() && !yield(name, member) {
+	o, w := v.object, v.walk()
+	for w.next() {
+		if !yield(o.unescape(o.nameOf(w.node)), w.value()) {
 			return
 		}
 	}
-	for n := first; n != 0; n = o.edits[n].next {
-		added := o.edits[n].was == "" && o.edits[n].text != "" && n < known
-		if added && !yield(o.edits[n].name, o.valueOf(n)) {
+	for it := w.rest(); it.next(); {
+		if !yield(o.unescape(it.written()), it.value()) {
 			return
 		}
 	}
@@ -270,16 +335,18 @@ func (v Value) members(yield func(string, Value) bool) {
 
 // Len returns the number of elements or members, 0 for other kinds.
 func (v Value) Len() int {
-	n := 0
-	switch v.Kind() {
-	case KindArray:
-		for range v.Elements() {
-			n++
-		}
-	case KindObject:
-		for range v.Members() {
-			n++
-		}
+	if kind := v.Kind(); kind != KindArray && kind != KindObject {
+		return 0
+	}
+	if o, node := v.object, v.live(); node != 0 && o.isArray(node) && o.nodes[node].complete {
+		return o.count(node)
+	}
+	w, n := v.walk(), 0
+	for w.next() {
+		n++
+	}
+	for it := w.rest(); it.next(); {
+		n++
 	}
 	return n
 }
@@ -296,12 +363,11 @@ func (v Value) String() string {
 
 // quoted returns what stands between the quotes of a string.
 func (v Value) quoted() string {
-	end := skipString(v.text, 0)
-	if end < 0 {
-		v.object.fail(v.text, 0, "a complete string")
+	text := v.source()
+	if text == "" {
 		return ""
 	}
-	return v.text[1 : end-1]
+	return text[1 : len(text)-1]
 }
 
 // EqualString reports whether the value is a string that equals s.
@@ -335,22 +401,39 @@ func (v Value) Scalar() string {
 	return v.source()
 }
 
-// source returns the value's text without what comes behind it, edits not laid
-// over; "" when it has no end.
+// source returns the value's text without what comes behind it, edits in it not
+// among it; "" when it has no end.
 func (v Value) source() string {
-	if v.text == "" {
+	if v.at == 0 {
 		return ""
 	}
-	end := v.object.skipValue(v.text, 0)
+	o := v.object
+	if n := v.live(); n != 0 {
+		if end := o.endOf(n); end != 0 {
+			return o.view(v.at, end)
+		}
+		return ""
+	}
+	text := o.from(v.at)
+	end := o.skipValue(text, 0)
 	if end < 0 {
 		return ""
 	}
-	return v.text[:end]
+	return text[:end]
+}
+
+// isEdited reports whether something in the value was set, added or removed.
+func (v Value) isEdited() bool {
+	if v.at == 0 {
+		return false
+	}
+	n := v.live()
+	return n != 0 && v.object.nodes[n].edited
 }
 
 // AppendJSON appends the value's JSON text to dst, edits laid over.
 func (v Value) AppendJSON(dst []byte) []byte {
-	if v.over() == 0 {
+	if !v.isEdited() {
 		return append(dst, v.source()...)
 	}
 	start := len(dst)
@@ -379,7 +462,7 @@ func (v Value) AppendJSON(dst []byte) []byte {
 // nothing below the value was edited, and a copy in the Object's arena where
 // something was.
 func (v Value) JSON() string {
-	if v.over() == 0 {
+	if !v.isEdited() {
 		return v.source()
 	}
 	o := v.object

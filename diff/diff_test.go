@@ -34,7 +34,7 @@ func TestAppendPatch(t *testing.T) {
 	f(`{"a":null}`, func(o O) { o.Set("null", "a") }, "")
 	f(`{"a":1}`, func(o O) { o.Set("1.0", "a") }, `[{"op":"replace","path":"/a","value":1.0}]`)
 	f(`{"a":1,"b":2}`, func(o O) { o.Set("3", "b"); o.Set("4", "a") },
-		`[{"op":"replace","path":"/b","value":3},{"op":"replace","path":"/a","value":4}]`)
+		`[{"op":"replace","path":"/a","value":4},{"op":"replace","path":"/b","value":3}]`) // in the order of the text
 	f(`{"a":1}`, func(o O) { o.Set("2", "a"); o.Set("3", "a") }, `[{"op":"replace","path":"/a","value":3}]`)
 	f(`{"a":1}`, func(o O) { o.Set("2", "a"); o.Set("1", "a") }, "")
 

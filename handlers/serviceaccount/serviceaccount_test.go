@@ -107,7 +107,7 @@ func TestAdmit(t *testing.T) {
 		name  = `add /spec/serviceAccountName "default"`
 		alias = `add /spec/serviceAccount "default"`
 	)
-	f(`{"containers":[{}]}`, name, alias, `add /spec/containers/0/volumeMounts [MOUNT]`, `add /spec/volumes [VOLUME]`)
+	f(`{"containers":[{}]}`, `add /spec/containers/0/volumeMounts [MOUNT]`, name, alias, `add /spec/volumes [VOLUME]`)
 	f(`{"containers":[]}`, name, alias)
 	f(`{"automountServiceAccountToken":false,"containers":[{}]}`, name, alias)
 	f(`{"serviceAccountName":"default","containers":[{}]}`,

@@ -58,17 +58,17 @@ func TestIndexOverflow(t *testing.T) {
 		if o.Err() != nil {
 			t.Errorf("%d: %v", n, o.Err())
 		}
-		if got := len(o.index.items); got > itemsMax+1 {
-			t.Errorf("%d: the index has %d items, want at most %d", n, got, itemsMax+1)
+		if got := len(o.nodes); got > nodesMax+n { // looking elements up by their index makes nodes in any case
+			t.Errorf("%d: there are %d nodes, want at most %d", n, got, nodesMax+n)
 		}
 	}
 	f(1)
-	for _, limit := range []int{itemsMax / 2, itemsMax} {
+	for _, limit := range []int{nodesMax / 2, nodesMax} {
 		for n := limit - 5; n <= limit+2; n++ {
 			f(n)
 		}
 	}
-	f(3 * itemsMax)
+	f(3 * nodesMax)
 }
 
 func checkOverflow(t *testing.T, o *Object, n int) {
@@ -102,9 +102,8 @@ func checkOverflow(t *testing.T, o *Object, n int) {
 	}
 }
 
-// TestIndexEviction steps through objects that take each other's place in the
-// index, in turns.
-func TestIndexEviction(t *testing.T) {
+// TestWalksInTurn steps through objects in turns, also where nodes end.
+func TestWalksInTurn(t *testing.T) {
 	const object = `{"a":1,"b":2,"c":3,"d":4,"e":5}`
 	f := func(n int) {
 		t.Helper()
@@ -115,15 +114,22 @@ func TestIndexEviction(t *testing.T) {
 		text[len(text)-1] = '}'
 		var o Object
 		o.Reset(text)
-		var all []items
+		var all []walk
+		rest := make([]items, n)
 		var seen []string
 		for _, member := range o.Root().Members() {
-			all, seen = append(all, member.items()), append(seen, "")
+			all, seen = append(all, member.walk()), append(seen, "")
 		}
 		for range 6 { // one step each, all in turn
 			for i := range all {
-				name, _ := all[i].next()
-				seen[i] += name
+				if all[i].next() {
+					seen[i] += o.nameOf(all[i].node)
+				} else if rest[i].object == nil {
+					rest[i] = all[i].rest()
+				}
+				if rest[i].next() {
+					seen[i] += rest[i].written()
+				}
 			}
 		}
 		for i := range n {
@@ -135,8 +141,11 @@ func TestIndexEviction(t *testing.T) {
 		if o.Err() != nil {
 			t.Error(o.Err())
 		}
+		if len(o.nodes) > nodesMax {
+			t.Errorf("%d: there are %d nodes, want at most %d", n, len(o.nodes), nodesMax)
+		}
 	}
-	for _, n := range []int{1, 2, shapesMax - 2, shapesMax - 1, shapesMax, shapesMax + 1, 2*shapesMax + 1, itemsMax / 5, itemsMax} {
+	for _, n := range []int{1, 2, nodesMax / 6, nodesMax/6 + 1, nodesMax / 3, nodesMax - 2, nodesMax - 1, nodesMax} {
 		f(n)
 	}
 }

@@ -1,0 +1,243 @@
+package codec
+
+// A place is where a text begins or ends in an Object: counted from 1, first
+// through the document and then through the arena of texts that edits made. It
+// is 0 for what is nowhere.
+type place = int32
+
+// textMax is how long a document may be, and with the arena before an edit, in
+// bytes: far more than a review can have, and half of what a place can count.
+const textMax = 512 << 20
+
+// nodesMax is how many nodes reading makes. A Pod that ten plugins have read
+// has two hundred. What is beyond is scanned anew each time: it takes no
+// memory, whatever is in the document. Edits, and elements that are looked up
+// by their index, get nodes in any case.
+const nodesMax = 1024
+
+// rootNode is the node of the document itself; nodes[0] is unused.
+const rootNode = 1
+
+// A node is a member, an element or the document, as far as reads and edits
+// came by it. It holds no pointers: making it and forgetting it cost little.
+type node struct {
+	name    place // of a member, where its name begins behind the quote; of an element, its index
+	nameLen int32 // the name's length as it is written, negative if there are escapes in it
+	at      place // where the value begins; 0 if it was removed
+	end     place // behind the value, 0 if that was not looked for yet
+	was     place // where the value began that the document came with, 0 if it was added
+
+	up     int32 // the node it is in
+	next   int32 // its next sibling, in the order of the text; added ones come last
+	first  int32 // the first one in it
+	last   int32 // the last one in it
+	recent int32 // in an array, the one looked up last by its index
+
+	complete bool // all that is in it has nodes
+	edited   bool // something in it was set, added or removed
+}
+
+// root returns the node of the document.
+func (o *Object) root() int32 {
+	if len(o.nodes) == 0 {
+		o.nodes = append(o.nodes, node{}, node{at: 1, was: 1})
+	}
+	return rootNode
+}
+
+// textAt returns the text that a place is in, and the place where it begins.
+func (o *Object) textAt(at place) (text string, base place) {
+	if int(at) <= len(o.text) {
+		return o.text, 1
+	}
+	return stringOf(o.arena), 1 + place(len(o.text))
+}
+
+// from returns the text that begins at a place.
+func (o *Object) from(at place) string {
+	text, base := o.textAt(at)
+	return text[at-base:]
+}
+
+// view returns the text between two places.
+func (o *Object) view(at, end place) string {
+	text, base := o.textAt(at)
+	return text[at-base : end-base]
+}
+
+// kindAt returns what begins at a place.
+func (o *Object) kindAt(at place) Kind {
+	switch i := int(at) - 1; {
+	case i < 0:
+		return KindMissing
+	case i < len(o.text):
+		return kindOf[o.text[i]]
+	default:
+		return kindOf[o.arena[i-len(o.text)]]
+	}
+}
+
+// endOf returns where the value at n ends, 0 at a syntax error.
+func (o *Object) endOf(n int32) place {
+	if end := o.nodes[n].end; end != 0 {
+		return end
+	}
+	at := o.nodes[n].at
+	text, base := o.textAt(at)
+	end := o.skipValue(text, int(at-base))
+	if end < 0 {
+		return 0
+	}
+	o.nodes[n].end = base + place(end)
+	return o.nodes[n].end
+}
+
+// scan finds the next member or element of the object or array at n that has no
+// node yet, and gives it one. It returns 0 at the end and at a syntax error.
+func (o *Object) scan(n int32) int32 {
+	p := &o.nodes[n]
+	if p.complete {
+		return 0
+	}
+	text, base := o.textAt(p.at)
+	pos, name := int(p.at-base)+1, place(0)
+	if p.last != 0 {
+		end := o.endOf(p.last)
+		if end == 0 {
+			p.complete = true
+			return 0
+		}
+		pos, name = int(end-base), o.nodes[p.last].name+1
+	}
+	inArray := text[p.at-base] == '['
+	if inArray {
+		if at := predictedElement(text, pos, p.last == 0); at != 0 {
+			return o.link(n, name, 0, base+place(at))
+		}
+	} else if start, end := predictedName(text, pos, p.last == 0); end != 0 {
+		return o.link(n, base+place(start), place(end-start), base+place(end+len(`":`)))
+	}
+	c := cursor{object: o, text: text, pos: pos, first: p.last == 0}
+	nameLen, ok := 0, false
+	if inArray {
+		ok = c.element()
+	} else {
+		ok = c.member()
+		name, nameLen = base+place(c.name), c.nameEnd-c.name
+		if c.escaped {
+			nameLen = -nameLen
+		}
+	}
+	if !ok {
+		p.complete = true
+		if o.err == nil {
+			p.end = base + place(c.pos)
+		}
+		return 0
+	}
+	return o.link(n, name, place(nameLen), base+place(c.pos))
+}
+
+// link makes a node for a value of the document the last one in n.
+func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
+	m := int32(len(o.nodes))
+	p := &o.nodes[n]
+	if p.last == 0 {
+		p.first = m
+	} else {
+		o.nodes[p.last].next = m
+	}
+	p.last = m
+	o.nodes = append(o.nodes, node{})
+	c := &o.nodes[m] // field by field: a node made elsewhere and copied takes twice as long
+	c.name, c.nameLen, c.at, c.was, c.up = name, nameLen, at, at, n
+	return m
+}
+
+// finish gives nodes to all that is in n.
+func (o *Object) finish(n int32) {
+	for o.scan(n) != 0 {
+		continue
+	}
+}
+
+// count returns how many elements the array at n has, all of which have nodes.
+func (o *Object) count(n int32) int {
+	if last := o.nodes[n].last; last != 0 {
+		return int(o.nodes[last].name) + 1
+	}
+	return 0
+}
+
+// isFull reports whether reading makes no more nodes.
+func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
+
+// member returns the node of the first member of that name of the object at n,
+// 0 if there is none or, then full is true, if that would take a node more than
+// reading makes.
+func (o *Object) member(n int32, name string) (m int32, full bool) {
+	nodes := o.nodes
+	for m = nodes[n].first; m != 0; {
+		c := &nodes[m]
+		if int(c.nameLen) == len(name) || c.nameLen < 0 {
+			if o.isNamed(c, name) {
+				return m, false
+			}
+		}
+		if c.next == m+1 {
+			m++ // as nearly always, which the processor can guess: it need not wait for c
+		} else {
+			m = c.next
+		}
+	}
+	for !o.nodes[n].complete {
+		if o.isFull() {
+			return 0, true
+		}
+		if m = o.scan(n); m != 0 && o.isNamed(&o.nodes[m], name) {
+			return m, false
+		}
+	}
+	return 0, false
+}
+
+// isNamed reports whether c is a member of that name.
+func (o *Object) isNamed(c *node, name string) bool {
+	if c.nameLen >= 0 {
+		return int(c.nameLen) == len(name) && o.view(c.name, c.name+c.nameLen) == name
+	}
+	return o.nameIs(o.view(c.name, c.name-c.nameLen), name)
+}
+
+// element returns the node of an element of the array at n, 0 if there is none.
+// It begins at the one looked up last: reading or editing one element after the
+// other must not take quadratic time.
+func (o *Object) element(n int32, index int) int32 {
+	if index < 0 {
+		return 0
+	}
+	e := o.nodes[n].recent
+	if e == 0 || int(o.nodes[e].name) > index {
+		e = o.nodes[n].first
+	}
+	if e == 0 {
+		e = o.scan(n)
+	}
+	for e != 0 && int(o.nodes[e].name) < index {
+		next := o.nodes[e].next
+		if next == 0 {
+			next = o.scan(n)
+		}
+		e = next
+	}
+	if e != 0 {
+		o.nodes[n].recent = e
+	}
+	return e
+}
+
+// nameOf returns the name of the member at m as it is written.
+func (o *Object) nameOf(m int32) string {
+	c := &o.nodes[m]
+	return o.view(c.name, c.name+max(c.nameLen, -c.nameLen))
+}
