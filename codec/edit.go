@@ -356,26 +356,12 @@ func (o *Object) checkJSON(json string, path []string) bool {
 	switch {
 	case int64(len(o.text))+int64(len(o.arena))+int64(len(json)) > textMax:
 		o.refuse(path, "the object and its edits have more than 512 MiB of text")
-	case isPlainString(json) || isLiteral(json) || isJSON(json):
+	case isJSON(json):
 		return true
 	default:
 		o.refuse(path, "the new value is not valid JSON")
 	}
 	return false
-}
-
-// isLiteral reports whether json is one of the texts that plugins set most.
-func isLiteral(json string) bool {
-	switch json {
-	case "true", "false", "null", "{}", "[]":
-		return true
-	}
-	return false
-}
-
-// isPlainString reports whether json is a string of ASCII without escapes.
-func isPlainString(json string) bool {
-	return len(json) >= 2 && json[0] == '"' && json[len(json)-1] == '"' && isPlain(json[1:len(json)-1])
 }
 
 func (o *Object) refuse(path []string, reason string) {

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -56,30 +57,101 @@ func AppendStringBytes(dst, text []byte) []byte { return AppendString(dst, strin
 
 // isPlain reports whether a JSON string holds s as it is: ASCII without quotes,
 // backslashes and control characters, as nearly all strings of Kubernetes are.
-// It looks at eight bytes at a time.
-func isPlain(s string) bool {
+func isPlain(s string) bool { return plainEnd(s, 0) == len(s) }
+
+// plainEnd returns where what is plain from pos on ends in s. It looks at eight
+// bytes at a time.
+func plainEnd(s string, pos int) int {
 	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
 	b := bytesOf(s)
-	for ; len(b) >= 8; b = b[8:] {
-		x := binary.LittleEndian.Uint64(b)
-		// A subtraction sets the top bit of a byte that is too small for it.
-		if (x|(x-each*' ')|((x^each*'"')-each)|((x^each*'\\')-each))&top != 0 {
-			return false
+	for ; pos+8 <= len(b); pos += 8 {
+		x := binary.LittleEndian.Uint64(b[pos:])
+		// A subtraction sets the top bit of a byte that is too small for it; the
+		// lowest one set is right.
+		if other := (x | (x - each*' ') | ((x ^ each*'"') - each) | ((x ^ each*'\\') - each)) & top; other != 0 {
+			return pos + bits.TrailingZeros64(other)/8
 		}
 	}
-	for _, c := range b {
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
+	for pos < len(b) {
+		if c := b[pos]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
 		}
+		pos++
 	}
-	return true
+	return pos
 }
 
 // isJSON reports whether text is one JSON value in UTF-8 without white space
-// around it. It asks encoding/json, as kube-apiserver will: sonic's validation
-// lets bad escapes and control characters pass, and reads behind the end of a
-// text that ends within a literal.
+// around it. Of what is not simple it asks encoding/json, as kube-apiserver will:
+// sonic's validation lets bad escapes and control characters pass, and reads
+// behind the end of a text that ends within a literal.
 func isJSON(text string) bool {
-	return len(text) > 0 && !isSpace(text[0]) && !isSpace(text[len(text)-1]) &&
+	return simpleEnd(text, 0, 0) == len(text) || len(text) > 0 && !isSpace(text[0]) && !isSpace(text[len(text)-1]) &&
 		utf8.ValidString(text) && json.Valid(bytesOf(text))
+}
+
+// simpleDepthMax is how deep what is simple nests at most.
+const simpleDepthMax = 16
+
+// simpleEnd returns where the JSON value that begins at pos ends if it is as
+// plugins write them: without white space, with plain strings and integers. It
+// returns -1 for others, which may be valid as well.
+func simpleEnd(text string, pos, depth int) int {
+	if pos >= len(text) || depth > simpleDepthMax {
+		return -1
+	}
+	switch c := text[pos]; c {
+	case '"':
+		end := plainEnd(text, pos+1)
+		if end >= len(text) || text[end] != '"' {
+			return -1
+		}
+		return end + 1
+	case '{', '[':
+		return simpleCompositeEnd(text, pos, depth)
+	case 't', 'f', 'n':
+		return skipScalar(text, pos)
+	default:
+		if c == '-' {
+			pos++
+		}
+		end := pos
+		for end < len(text) && '0' <= text[end] && text[end] <= '9' {
+			end++
+		}
+		if end == pos || text[pos] == '0' && end > pos+1 {
+			return -1
+		}
+		return end
+	}
+}
+
+func simpleCompositeEnd(text string, pos, depth int) int {
+	closing := text[pos] + 2 // the distance of the brackets in ASCII
+	isObject := closing == '}'
+	if pos++; pos < len(text) && text[pos] == closing {
+		return pos + 1
+	}
+	for {
+		if isObject {
+			if pos >= len(text) || text[pos] != '"' {
+				return -1
+			}
+			if pos = simpleEnd(text, pos, depth); pos < 0 || pos >= len(text) || text[pos] != ':' {
+				return -1
+			}
+			pos++
+		}
+		if pos = simpleEnd(text, pos, depth+1); pos < 0 || pos >= len(text) {
+			return -1
+		}
+		switch text[pos] {
+		case closing:
+			return pos + 1
+		case ',':
+			pos++
+		default:
+			return -1
+		}
+	}
 }

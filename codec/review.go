@@ -371,18 +371,15 @@ func orNothing(text string) string {
 // Err returns the first fault that reading the request or editing its Object
 // met: a *SyntaxError or an *EditError.
 func (r *Review) Err() error {
-	for _, part := range [...]struct {
-		name string
-		err  error
-	}{
-		{"AdmissionReview", r.envelope.err},
-		{"request.object", r.Object.err},
-		{"request.oldObject", r.OldObject.err},
-		{"request.options", r.Options.err},
-	} {
-		if part.err != nil {
-			return fmt.Errorf("%s: %w", part.name, part.err)
-		}
+	switch {
+	case r.envelope.err != nil:
+		return fmt.Errorf("AdmissionReview: %w", r.envelope.err)
+	case r.Object.err != nil:
+		return fmt.Errorf("request.object: %w", r.Object.err)
+	case r.OldObject.err != nil:
+		return fmt.Errorf("request.oldObject: %w", r.OldObject.err)
+	case r.Options.err != nil:
+		return fmt.Errorf("request.options: %w", r.Options.err)
 	}
 	return nil
 }

@@ -358,6 +358,10 @@ func (v Value) String() string {
 	if v.Kind() != KindString {
 		return ""
 	}
+	text := v.object.from(v.at)
+	if end := plainEnd(text, 1); end < len(text) && text[end] == '"' {
+		return text[1:end]
+	}
 	return v.object.unescape(v.quoted())
 }
 
