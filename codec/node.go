@@ -82,14 +82,14 @@ func (o *Object) endOf(n int32) place {
 	if end := o.nodes[n].end; end != 0 {
 		return end
 	}
-	at := o.nodes[n].at
-	text, base := o.textAt(at)
-	end := o.skipValue(text, int(at-base))
+	c := &o.nodes[n]
+	text, base := o.textAt(c.at)
+	end := o.skipValue(text, int(c.at-base))
 	if end < 0 {
 		return 0
 	}
-	o.nodes[n].end = base + place(end)
-	return o.nodes[n].end
+	c.end = base + place(end)
+	return c.end
 }
 
 // scan finds the next member or element of the object or array at n that has no

@@ -29,30 +29,35 @@ func isSpace(c byte) bool {
 
 // skipString returns the offset behind the string that opens at pos, or -1
 // when it has no end, and whether there are escapes in it. It does not look for
-// control characters or bad escapes. It looks at eight bytes at a time: nearly
-// all names and strings of Kubernetes are short.
+// control characters or bad escapes.
 func skipString(text string, pos int) (end int, escaped bool) {
+	for pos = quoteAt(text, pos+1); pos < len(text); pos = quoteAt(text, pos+2) {
+		if text[pos] == '"' {
+			return pos + 1, escaped
+		}
+		escaped = true
+	}
+	return -1, escaped
+}
+
+// quoteAt returns the offset of the first quote or backslash at or after pos,
+// len(text) or more if there is none. It looks at eight bytes at a time: nearly
+// all names and strings of Kubernetes are short.
+func quoteAt(text string, pos int) int {
 	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
 	b := bytesOf(text)
-	for pos++; pos+8 <= len(b); pos += 8 {
+	for ; pos+8 <= len(b); pos += 8 {
 		x := binary.LittleEndian.Uint64(b[pos:])
 		quote, backslash := x^each*'"', x^each*'\\'
 		// The lowest bit set is that of the first byte that is 0.
 		if at := ((quote-each)&^quote | (backslash-each)&^backslash) & top; at != 0 {
-			pos += bits.TrailingZeros64(at) / 8
-			break
+			return pos + bits.TrailingZeros64(at)/8
 		}
 	}
-	for ; pos < len(b); pos++ {
-		switch b[pos] {
-		case '"':
-			return pos + 1, escaped
-		case '\\':
-			escaped = true
-			pos++
-		}
+	for pos < len(b) && b[pos] != '"' && b[pos] != '\\' {
+		pos++
 	}
-	return -1, escaped
+	return pos
 }
 
 // predictedName returns where a member's name begins and ends, if the member
@@ -60,30 +65,20 @@ func skipString(text string, pos int) (end int, escaped bool) {
 // kube-apiserver writes it: without white space and without escapes. Otherwise
 // end is 0.
 func predictedName(text string, pos int, first bool) (start, end int) {
-	const each, top = 0x0101010101010101, 0x8080808080808080
-	b := bytesOf(text)
 	if !first {
-		if pos >= len(b) || b[pos] != ',' {
+		if pos >= len(text) || text[pos] != ',' {
 			return 0, 0
 		}
 		pos++
 	}
-	if pos >= len(b) || b[pos] != '"' {
+	if pos >= len(text) || text[pos] != '"' {
 		return 0, 0
 	}
 	pos++
-	for end = pos; end+10 <= len(b); end += 8 {
-		x := binary.LittleEndian.Uint64(b[end:])
-		quote, backslash := x^each*'"', x^each*'\\'
-		if at := ((quote-each)&^quote | (backslash-each)&^backslash) & top; at != 0 {
-			end += bits.TrailingZeros64(at) / 8
-			if b[end] == '"' && b[end+1] == ':' && b[end+2] > ' ' {
-				return pos, end
-			}
-			return 0, 0
-		}
+	if end = quoteAt(text, pos); end+2 >= len(text) || text[end] != '"' || text[end+1] != ':' || text[end+2] <= ' ' {
+		return 0, 0
 	}
-	return 0, 0
+	return pos, end
 }
 
 // predictedElement is predictedName for the next element of an array, and
