@@ -31,7 +31,7 @@ type node struct {
 	next   int32 // its next sibling, in the order of the text; added ones come last
 	first  int32 // the first one in it
 	last   int32 // the last one in it
-	recent int32 // in an array, the one looked up last by its index
+	recent int32 // the one in it that was looked up last
 
 	complete bool // all that is in it has nodes
 	edited   bool // something in it was set, added or removed
@@ -177,10 +177,14 @@ func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
 // reading makes.
 func (o *Object) member(n int32, name string) (m int32, full bool) {
 	nodes := o.nodes
+	if m = nodes[n].recent; m != 0 && o.isNamed(&nodes[m], name) {
+		return m, false
+	}
 	for m = nodes[n].first; m != 0; {
 		c := &nodes[m]
 		if int(c.nameLen) == len(name) || c.nameLen < 0 {
 			if o.isNamed(c, name) {
+				nodes[n].recent = m
 				return m, false
 			}
 		}
@@ -195,6 +199,7 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 			return 0, true
 		}
 		if m = o.scan(n); m != 0 && o.isNamed(&o.nodes[m], name) {
+			o.nodes[n].recent = m
 			return m, false
 		}
 	}

@@ -51,6 +51,9 @@ type Review struct {
 	fields     [fieldCount]string // the JSON text of the request's fields
 	wrong      string             // what is wrong with one of them
 	decoded    bool               // there may be fields to forget
+
+	resource      GroupVersionResource // once somebody asked, as each plugin does
+	knowsResource bool
 }
 
 // A field is one of AdmissionRequest's, in the order of kube-apiserver's
@@ -108,6 +111,7 @@ func (r *Review) reset() {
 	r.Response.reset()
 	if r.decoded {
 		r.apiVersion, r.wrong, r.decoded = "", "", false
+		r.resource, r.knowsResource = GroupVersionResource{}, false
 		clear(r.fields[:])
 	}
 }
@@ -397,7 +401,10 @@ func (r *Review) Kind() GroupVersionKind { return r.value(fieldKind).groupVersio
 
 // Resource is the resource that the webhook matched.
 func (r *Review) Resource() GroupVersionResource {
-	return r.value(fieldResource).groupVersionResource()
+	if !r.knowsResource {
+		r.resource, r.knowsResource = r.value(fieldResource).groupVersionResource(), true
+	}
+	return r.resource
 }
 
 // SubResource is the subresource requested, "" for none.

@@ -37,9 +37,9 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 	var note []byte
 	for _, list := range lists {
 		for i, container := range pod.Get("spec", list.field).Elements() {
-			name := container.Get("name").String()
+			resources := container.Get("resources")
 			for _, part := range parts {
-				if !lacks(container.Get("resources", part.field), items, part.of) {
+				if !lacks(resources.Get(part.field), items, part.of) {
 					continue // as nearly all are, once kube-apiserver's own plugin saw them
 				}
 				set := fill(pod, items, part.of, "spec", list.field, codec.Index(i), "resources", part.field)
@@ -48,7 +48,7 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 					note = append(append(note, separators[min(j, 1)]...), resource...)
 				}
 				note = append(append(append(note, ' '), part.called...), " for "...)
-				note = append(append(append(note, list.called...), ' '), name...)
+				note = append(append(append(note, list.called...), ' '), container.Get("name").String()...)
 			}
 		}
 	}
