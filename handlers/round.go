@@ -112,9 +112,10 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	}
 	start := r.now
 	result, outcome, ran := r.ask(e)
-	fault := r.review.Err()
-	if _, misuse := errors.AsType[*codec.EditError](fault); fault != nil && !misuse {
-		return OutcomeErrored, true, fault
+	if fault := r.review.Err(); fault != nil {
+		if _, misuse := errors.AsType[*codec.EditError](fault); !misuse {
+			return OutcomeErrored, true, fault
+		}
 	}
 	if !ran {
 		return OutcomeAllowed, false, nil
@@ -176,9 +177,8 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 	changes := r.review.Object.Changes()
 	result, ran = r.call(ctx, e)
 	r.now = time.Since(epoch)
-	_, panicked := errors.AsType[*PanicError](result.Err)
 	switch fault := r.review.Err(); {
-	case panicked:
+	case isPanic(result.Err):
 		return result, OutcomePanicked, true
 	case fault != nil:
 		return Errored(fault), OutcomeErrored, true
@@ -195,6 +195,14 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		return Errored(err), OutcomeErrored, true
 	}
 	return result, OutcomePatched, true
+}
+
+func isPanic(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, panicked := errors.AsType[*PanicError](err)
+	return panicked
 }
 
 func isOver(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }

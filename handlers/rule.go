@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -48,11 +47,8 @@ func AttributesOf(review *codec.Review) Attributes {
 // Matches reports whether the rule selects reviews with these attributes
 // (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules).
 func (r *Rule) Matches(a *Attributes) bool {
-	return (slices.Contains(r.Operations, a.Operation) || slices.Contains(r.Operations, AnyOperation)) &&
-		has(r.Groups, a.Resource.Group) &&
-		has(r.Versions, a.Resource.Version) &&
-		slices.ContainsFunc(r.Resources, func(pattern string) bool { return matchesResource(pattern, a) }) &&
-		r.matchesScope(a)
+	return has(r.Operations, a.Operation) && has(r.Groups, a.Resource.Group) && has(r.Versions, a.Resource.Version) &&
+		r.matchesResource(a) && r.matchesScope(a)
 }
 
 func (r *Rule) matchesScope(a *Attributes) bool {
@@ -63,13 +59,27 @@ func (r *Rule) matchesScope(a *Attributes) bool {
 	return clusterScoped == (r.Scope == admissionregistrationv1.ClusterScope)
 }
 
-func has(list []string, s string) bool {
-	return slices.Contains(list, s) || slices.Contains(list, "*")
+// has reports whether s is in the list, or "*" is.
+func has[T ~string](list []T, s T) bool {
+	for _, item := range list {
+		if item == s || item == "*" {
+			return true
+		}
+	}
+	return false
 }
 
-func matchesResource(pattern string, a *Attributes) bool {
-	resource, sub, _ := strings.Cut(pattern, "/")
-	return (resource == "*" || resource == a.Resource.Resource) && (sub == "*" || sub == a.SubResource)
+func (r *Rule) matchesResource(a *Attributes) bool {
+	for _, pattern := range r.Resources {
+		if pattern == a.Resource.Resource && a.SubResource == "" {
+			return true // as nearly always
+		}
+		resource, sub, _ := strings.Cut(pattern, "/")
+		if (resource == "*" || resource == a.Resource.Resource) && (sub == "*" || sub == a.SubResource) {
+			return true
+		}
+	}
+	return false
 }
 
 // WithOperations returns the rule as a webhook configuration has it. The lists
