@@ -114,8 +114,6 @@ func (o *Object) scan(n int32) int32 {
 		if at := predictedElement(text, pos, p.last == 0); at != 0 {
 			return o.link(n, name, 0, base+place(at))
 		}
-	} else if start, end := predictedName(text, pos, p.last == 0); end != 0 {
-		return o.link(n, base+place(start), place(end-start), base+place(end+len(`":`)))
 	}
 	c := cursor{object: o, text: text, pos: pos, first: p.last == 0}
 	nameLen, ok := 0, false
@@ -138,6 +136,46 @@ func (o *Object) scan(n int32) int32 {
 	return o.link(n, name, place(nameLen), base+place(c.pos))
 }
 
+// predicted is scan for members as kube-apiserver writes them, without white
+// space and without escapes in their names. It goes on to the member of that
+// name, and returns the last one it found, 0 if it found none.
+func (o *Object) predicted(n int32, name string) (m int32) {
+	p := &o.nodes[n]
+	text, base := o.textAt(p.at)
+	pos := int(p.at-base) + 1
+	if p.last != 0 {
+		end := o.endOf(p.last)
+		if pos = int(end-base) + 1; end == 0 || pos > len(text) || text[pos-1] != ',' {
+			return 0
+		}
+	}
+	for pos < len(text) && text[pos] == '"' && !o.isFull() {
+		end := quoteAt(text, pos+1)
+		if end+2 >= len(text) || text[end] != '"' || text[end+1] != ':' || text[end+2] <= ' ' {
+			break
+		}
+		at := end + 2
+		m = o.link(n, base+place(pos+1), place(end-pos-1), base+place(at))
+		if text[pos+1:end] == name {
+			break
+		}
+		if text[at] == '"' {
+			pos, _ = skipString(text, at)
+		} else {
+			pos = o.skipValue(text, at)
+		}
+		if pos < 0 {
+			break
+		}
+		o.nodes[m].end = base + place(pos)
+		if pos >= len(text) || text[pos] != ',' {
+			break
+		}
+		pos++
+	}
+	return m
+}
+
 // link makes a node for a value of the document the last one in n.
 func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 	m := int32(len(o.nodes))
@@ -156,8 +194,11 @@ func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 
 // finish gives nodes to all that is in n.
 func (o *Object) finish(n int32) {
-	for o.scan(n) != 0 {
-		continue
+	isObject := !o.isArray(n)
+	for !o.nodes[n].complete {
+		if !isObject || o.predicted(n, "") == 0 {
+			o.scan(n)
+		}
 	}
 }
 
@@ -198,7 +239,10 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 		if o.isFull() {
 			return 0, true
 		}
-		if m = o.scan(n); m != 0 && o.isNamed(&o.nodes[m], name) {
+		if m = o.predicted(n, name); m == 0 {
+			m = o.scan(n)
+		}
+		if m != 0 && o.isNamed(&o.nodes[m], name) {
 			o.nodes[n].recent = m
 			return m, false
 		}

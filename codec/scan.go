@@ -60,27 +60,6 @@ func quoteAt(text string, pos int) int {
 	return pos
 }
 
-// predictedName returns where a member's name begins and ends, if the member
-// before it ends at pos, or its object opens there, and the text goes on as
-// kube-apiserver writes it: without white space and without escapes. Otherwise
-// end is 0.
-func predictedName(text string, pos int, first bool) (start, end int) {
-	if !first {
-		if pos >= len(text) || text[pos] != ',' {
-			return 0, 0
-		}
-		pos++
-	}
-	if pos >= len(text) || text[pos] != '"' {
-		return 0, 0
-	}
-	pos++
-	if end = quoteAt(text, pos); end+2 >= len(text) || text[end] != '"' || text[end+1] != ':' || text[end+2] <= ' ' {
-		return 0, 0
-	}
-	return pos, end
-}
-
 // predictedElement is predictedName for the next element of an array, and
 // returns where it begins, 0 if it is to be looked for.
 func predictedElement(text string, pos int, first bool) (at int) {
