@@ -5,7 +5,7 @@
 // few values in them. Decoding them into Go types takes some hundred times
 // longer than finding these values, so codec does only that: Decode scans the
 // envelope (k8s.io/api/admission/v1 types.go, v1 and v1beta1), Get finds a
-// value by its path and remembers what it passed, edits lie over the text and
+// value by its path and remembers what it passed, edits lie beside the text and
 // are seen by later reads, and AppendResponse writes the answer. None of it
 // allocates once its memory has grown to what requests need. The package knows
 // JSON and the envelope, and nothing about the objects in it; package diff
@@ -21,13 +21,11 @@
 // into again, or the Object reset. It must not be retained; use strings.Clone
 // to keep a string.
 //
-// JSON text given to Set, Append and Add is not copied: what it views must not
-// change until the Object is reset. Strings given to SetString and AppendString
-// are copied.
+// What is given to edits is copied.
 //
 // Acquire and Release belong into the same function. A Review must not be used
 // after Release, nor released twice. Reviews and Objects must not be used by
-// two goroutines at once, even for reading: reads write to the index.
+// two goroutines at once, even for reading: reads remember where things are.
 //
 // Built with the tag poison, Release and Reset overwrite the memory they take
 // back, so that a test sees what was retained.
@@ -53,23 +51,23 @@
 //
 // The first fault stays with its Object, and Review.Err finds it: reads after
 // it go on as if the values were missing, edits do nothing. A new value given
-// to an edit is validated whole (encoding/json, and UTF-8), for a patch that
-// kube-apiserver cannot decode fails the user's request.
+// to an edit is validated whole (as encoding/json does, and UTF-8), for a patch
+// that kube-apiserver cannot decode fails the user's request.
 //
 // Names are compared exactly: "UID" is not "uid", as in Kubernetes and not as
 // in encoding/json.
 //
 // Of two members of one name in an object, Get returns the first, Members
-// yields both, Set makes both the new value, and Remove removes both. Of two
-// fields of one name in the envelope, the last one counts, and nothing of the
-// others is merged into it; so it is in kinds and resources. kube-apiserver
-// writes no such thing.
+// yields both, Set leaves one of them, and Remove none. Of two fields of one
+// name in the envelope, the last one counts, and nothing of the others is
+// merged into it; so it is in kinds and resources. kube-apiserver writes no such
+// thing.
 //
 // # Native code
 //
-// Objects and arrays are skipped, and members of array elements looked up, by
-// the native code of github.com/bytedance/sonic (ast.Searcher with ValidateJSON
-// off), and escapes are undone by its unquote package. Native code has no
+// Objects and arrays are skipped, and members of large ones looked up, by the
+// native code of github.com/bytedance/sonic (ast.Searcher with ValidateJSON off),
+// and escapes are undone by its unquote package. Native code has no
 // bounds checks of its own. TestGuardPage shows that it does not read behind
 // the end of a text, or write behind the end of a buffer: it places altered and
 // cut recordings right before memory that cannot be touched, a million a run.

@@ -81,6 +81,9 @@ func FuzzObject(f *testing.F) {
 	f.Add([]byte(` {"a" : [1, {"b~/\u0061": null} ], "\ud83d\ude00": "\\\"" } `), `[1,{"x":[]}]`, uint64(1))
 	f.Add([]byte(`[[],{},[{}],"",0,-1.5e+3,true]`), `{"a":"\u00e9"}`, uint64(2))
 	f.Add([]byte(`{"a":{x]},"b":[1 2]`), `tru`, uint64(3))
+	for i, value := range []string{`-0`, `00`, `-`, `1.5`, `[1,-2,{"a":[],"b":{}}]`, `{"a"}`, `{"a":1,}`, `[nulll]`, `{"a":"b"`, `["\"]`} {
+		f.Add([]byte(`{"a":1}`), value, uint64(i))
+	}
 	f.Fuzz(func(t *testing.T, text []byte, value string, seed uint64) {
 		if len(text) > fuzzedBytesMax {
 			return

@@ -1,8 +1,10 @@
 package codec
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -148,6 +150,41 @@ func TestWalksInTurn(t *testing.T) {
 	for _, n := range []int{1, 2, nodesMax / 6, nodesMax/6 + 1, nodesMax / 3, nodesMax - 2, nodesMax - 1, nodesMax} {
 		f(n)
 	}
+}
+
+// TestTextMax states how long texts may be. What is between the brackets is
+// never touched, and takes no memory.
+func TestTextMax(t *testing.T) {
+	memory := make([]byte, textMax+1)
+	text := func(length int) []byte {
+		memory[0], memory[length-1] = '[', ']'
+		return memory[:length]
+	}
+	var o Object
+	for _, length := range []int{textMax - 1, textMax} {
+		if o.Reset(text(length)); o.Err() != nil || o.Root().Kind() != KindArray {
+			t.Errorf("%d bytes: got %v", length, o.Err())
+		}
+	}
+	const long = "after 512 MiB at most"
+	if o.Reset(text(textMax + 1)); o.Err() == nil || !strings.Contains(o.Err().Error(), long) || o.Root().Exists() {
+		t.Errorf("%d bytes: got %v", textMax+1, o.Err())
+	}
+	if err := new(Review).Decode(text(textMax + 1)); err == nil || !strings.Contains(err.Error(), long) {
+		t.Errorf("Decode: got %v", err)
+	}
+	for _, length := range []int{textMax - 2, textMax - 1} { // with the value that is added
+		_, tooLong := errors.AsType[*EditError](edited(&o, text(length)))
+		if want := length+len("10") > textMax; tooLong != want {
+			t.Errorf("an edit of %d bytes: got %v", length, o.Err())
+		}
+	}
+}
+
+func edited(o *Object, text []byte) error {
+	o.Reset(text)
+	o.Set("10", "0", "a") // fails in any case: there is no JSON behind the bracket
+	return o.Err()
 }
 
 // TestNeighbour puts the text of an edit right behind the document in memory:

@@ -65,7 +65,7 @@ func (o *Object) reset(text string) {
 	}
 	o.text = text[start:end]
 	if len(o.text) > textMax {
-		o.fail(o.text, textMax, "the end of the text: it is too long")
+		o.fail(o.text, textMax, "the end of the text, after 512 MiB at most")
 		o.text = ""
 	}
 }

@@ -137,6 +137,9 @@ func (r *Review) Decode(body []byte) error {
 
 func (r *Review) scan() error {
 	o := &r.envelope
+	if o.err != nil {
+		return o.err
+	}
 	if len(o.text) == 0 {
 		return errors.New("the body is empty")
 	}
