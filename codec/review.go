@@ -52,7 +52,10 @@ type Review struct {
 	wrong      string             // what is wrong with one of them
 	decoded    bool               // there may be fields to forget
 
-	resource      GroupVersionResource // once somebody asked, as each plugin does
+	// What plugins ask for again and again, once one of them did.
+	plain         [fieldCount]string // the fields that are strings, without quotes
+	knowsPlain    [fieldCount]bool
+	resource      GroupVersionResource
 	knowsResource bool
 }
 
@@ -111,6 +114,8 @@ func (r *Review) reset() {
 	r.Response.reset()
 	if r.decoded {
 		r.apiVersion, r.wrong, r.decoded = "", "", false
+		clear(r.plain[:])
+		clear(r.knowsPlain[:])
 		r.resource, r.knowsResource = GroupVersionResource{}, false
 		clear(r.fields[:])
 	}
@@ -391,13 +396,21 @@ func (r *Review) Err() error {
 	return nil
 }
 
+// text returns a field that is a string.
+func (r *Review) text(f field) string {
+	if !r.knowsPlain[f] {
+		r.plain[f], r.knowsPlain[f] = r.value(f).String(), true
+	}
+	return r.plain[f]
+}
+
 func (r *Review) value(f field) Value { return r.envelope.valueAt(r.fields[f]) }
 
 // APIVersion returns APIVersionV1 or APIVersionV1beta1.
 func (r *Review) APIVersion() string { return r.apiVersion }
 
 // UID identifies this call; a retry of it has the same. The answer repeats it.
-func (r *Review) UID() string { return r.value(fieldUID).String() }
+func (r *Review) UID() string { return r.text(fieldUID) }
 
 // Kind is the kind of Object, after conversion to what the webhook matched.
 func (r *Review) Kind() GroupVersionKind { return r.value(fieldKind).groupVersionKind() }
@@ -411,7 +424,7 @@ func (r *Review) Resource() GroupVersionResource {
 }
 
 // SubResource is the subresource requested, "" for none.
-func (r *Review) SubResource() string { return r.value(fieldSubResource).String() }
+func (r *Review) SubResource() string { return r.text(fieldSubResource) }
 
 // RequestKind is the kind of the original API request.
 func (r *Review) RequestKind() GroupVersionKind { return r.value(fieldRequestKind).groupVersionKind() }
@@ -422,18 +435,18 @@ func (r *Review) RequestResource() GroupVersionResource {
 }
 
 // RequestSubResource is the subresource of the original API request.
-func (r *Review) RequestSubResource() string { return r.value(fieldRequestSubResource).String() }
+func (r *Review) RequestSubResource() string { return r.text(fieldRequestSubResource) }
 
 // Name is the object's name, "" where the API server is yet to generate it and
 // for the deletion of a collection.
-func (r *Review) Name() string { return r.value(fieldName).String() }
+func (r *Review) Name() string { return r.text(fieldName) }
 
 // Namespace is the request's namespace, "" for cluster-scoped resources. For
 // namespaces it equals the name.
-func (r *Review) Namespace() string { return r.value(fieldNamespace).String() }
+func (r *Review) Namespace() string { return r.text(fieldNamespace) }
 
 // Operation is what the request does.
-func (r *Review) Operation() Operation { return Operation(r.value(fieldOperation).String()) }
+func (r *Review) Operation() Operation { return Operation(r.text(fieldOperation)) }
 
 // DryRun reports whether nothing will be persisted.
 func (r *Review) DryRun() bool { return r.value(fieldDryRun).Bool() }
