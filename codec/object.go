@@ -70,6 +70,38 @@ func (o *Object) reset(text string) {
 	}
 }
 
+// open makes o the object that rest begins with, and goes over its members: what
+// is before its spec need not be skipped again then. If it is not simple to do,
+// ok is false.
+func (o *Object) open(rest string) (text string, ok bool) {
+	o.reset("")
+	if rest == "" || rest[0] != '{' {
+		return "", false
+	}
+	o.text = rest
+	n := o.root()
+	for !o.nodes[n].complete && !o.isFull() {
+		if o.predicted(n, "") == 0 {
+			o.scan(n)
+		}
+	}
+	end := o.nodes[n].end
+	if end == 0 {
+		o.reset("")
+		return "", false
+	}
+	o.text = rest[:end-1]
+	return o.text, true
+}
+
+// settle makes o the document text, which it may be already.
+func (o *Object) settle(text string) {
+	if len(o.text) != len(text) || !sameStart(o.text, text) {
+		o.reset("")
+		o.text = text
+	}
+}
+
 // clear forgets everything about the document but its text.
 func (o *Object) clear() {
 	o.err = nil

@@ -134,9 +134,9 @@ func (r *Review) Decode(body []byte) error {
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
 	}
-	r.Object.text = r.fields[fieldObject]
-	r.OldObject.text = r.fields[fieldOldObject]
-	r.Options.text = r.fields[fieldOptions]
+	r.Object.settle(r.fields[fieldObject])
+	r.OldObject.settle(r.fields[fieldOldObject])
+	r.Options.settle(r.fields[fieldOptions])
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 			}
 			f = r.fieldNamed(in.written())
 		}
-		value, ok := r.repeated(f, in.text[in.pos:])
+		value, ok := r.known(f, in.text[in.pos:])
 		if ok {
 			in.pos += len(value)
 		} else if value, ok = in.value(); !ok {
@@ -271,12 +271,15 @@ var fieldBegins = func() (begins [fieldCount]string) {
 	return begins
 }()
 
-// repeated returns the value that rest begins with if it is the same as that
-// of the field it nearly always repeats: requestKind that of kind, and
-// requestResource that of resource. Comparing is cheaper than skipping.
-func (r *Review) repeated(f field, rest string) (value string, ok bool) {
+// known returns the value that rest begins with, if there is a cheaper way to
+// its end than to skip it, or one that is of use later.
+func (r *Review) known(f field, rest string) (value string, ok bool) {
 	switch f {
-	case fieldRequestKind:
+	case fieldObject:
+		return r.Object.open(rest)
+	case fieldOldObject:
+		return r.OldObject.open(rest)
+	case fieldRequestKind: // is nearly always the same
 		value = r.fields[fieldKind]
 	case fieldRequestResource:
 		value = r.fields[fieldResource]
