@@ -116,24 +116,21 @@ func (o *Object) scan(n int32) int32 {
 		}
 	}
 	c := cursor{object: o, text: text, pos: pos, first: p.last == 0}
-	nameLen, ok := 0, false
-	if inArray {
-		ok = c.element()
-	} else {
-		ok = c.member()
-		name, nameLen = base+place(c.name), c.nameEnd-c.name
-		if c.escaped {
-			nameLen = -nameLen
-		}
-	}
-	if !ok {
+	if inArray && !c.element() || !inArray && !c.member() {
 		p.complete = true
 		if o.err == nil {
 			p.end = base + place(c.pos)
 		}
 		return 0
 	}
-	return o.link(n, name, place(nameLen), base+place(c.pos))
+	nameLen := c.nameEnd - c.name
+	switch {
+	case inArray:
+		return o.link(n, name, 0, base+place(c.pos))
+	case c.escaped:
+		nameLen = -nameLen
+	}
+	return o.link(n, base+place(c.name), int32(nameLen), base+place(c.pos))
 }
 
 // predicted is scan for members as kube-apiserver writes them, without white

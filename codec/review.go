@@ -155,12 +155,9 @@ func (r *Review) scan() error {
 	var request string
 	c := o.enter(o.text, 0)
 	kind, apiVersion := c.predictedEnvelope()
-	for {
-		if !c.member() {
-			break
-		}
-		name, ok := c.written(), true
-		switch {
+	for c.member() {
+		var ok bool
+		switch name := c.written(); {
 		case o.nameIs(name, "request"):
 			request, ok = r.scanRequest(&c)
 		case o.nameIs(name, "apiVersion"):
