@@ -127,7 +127,7 @@ func TestEditRefused(t *testing.T) {
 	for _, json := range []string{
 		"", " ", "x", "nul", "truefalse", "1 ", " 1", "1,2", "{", "[1,]", `{"a":1,}`, `{"a"}`, `{a:1}`, `{1:1}`, "01", "+1", "1.", ".5",
 		"1e", "-", `"`, `"a`, `a"`, `"a"b"`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\"`, "\"\n\"", "\"\xff\"", `["\x"]`, "[\"\t\"]", "{\"\x01\":1}",
-		"'a'", "NaN", "[1 2]", "[]]", "\ufeff1", deep,
+		`"a\`, "\"\x01", "\"\xff", `{"a\`, `["a":1]`, `{"a",1}`, "'a'", "NaN", "[1 2]", "[]]", "\ufeff1", deep,
 	} {
 		f(`{"a":{"b":[1]}}`, func(o O) { o.Set(json, "a", "b") }, "/a/b", invalid)
 		f(`{"a":{"b":[1]}}`, func(o O) { o.Append(json, "a", "b") }, "/a/b", invalid)
@@ -212,6 +212,30 @@ func TestValueReadBefore(t *testing.T) {
 	o.Remove("a")
 	if got, want := a.JSON(), `{"b":[1,2]}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestNumberReadBefore replaces numbers that edits had made: what was read of
+// them must not run into the text of the next edit.
+func TestNumberReadBefore(t *testing.T) {
+	var o codec.Object
+	o.Reset([]byte(`{}`))
+	composed := func(text string) string {
+		return o.Compose(func(dst []byte) []byte { return append(dst, text...) })
+	}
+	o.Set("1", "a")
+	o.Set(composed("2"), "b")
+	a, b := o.Get("a"), o.Get("b")
+	o.Set("34", "a")
+	o.Set(composed("5"), "b")
+	if got := a.Scalar() + "," + b.Scalar(); got != "1,2" || o.Err() != nil {
+		t.Errorf("got %s, %v, want 1,2", got, o.Err())
+	}
+	a, b = o.Get("a"), o.Get("b")
+	o.Set("6", "b")
+	o.Set("7", "a")
+	if got := a.Scalar() + "," + b.Scalar(); got != "34,5" || o.Err() != nil {
+		t.Errorf("got %s, %v, want 34,5", got, o.Err())
 	}
 }
 

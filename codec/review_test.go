@@ -102,6 +102,8 @@ func TestEnvelope(t *testing.T) {
 	f(v1Head+`{"uid":"1","name":"a","name":null}}`, fields{"name": ""})
 	f(v1Head+`{"uid":"1","kind":{"kind":"A"},"kind":{"group":"b"}}}`, fields{"kind": "b/"})
 	f(v1Head+`{"uid":"1","object":{"a":1},"object":{"b":2}}}`, fields{"object": `{"b":2}`})
+	f(v1Head+`{"uid":"1","object":{"a":1},"object":null}}`, fields{"object": ""})
+	f(v1Head+`{"uid":"1","object":{"a":1}},"request":{"uid":"2"}}`, fields{"uid": "2", "object": ""})
 	f(v1Head+`{"uid":"1","name":"a"},"request":{"uid":"2"}}`, fields{"uid": "2", "name": ""})
 	f(`{"kind":"Pod","kind":"AdmissionReview","apiVersion":"v1",`+v1Head[1:]+`{"uid":"1"}}`, fields{"uid": "1"})
 	// Within a kind or resource it is the last, too.
