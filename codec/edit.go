@@ -69,7 +69,7 @@ func (o *Object) Append(json string, path ...string) {
 		return
 	}
 	if o.finish(n); o.err == nil {
-		o.add(n, node{name: int32(o.count(n))}, json)
+		o.add(n, int32(o.count(n)), 0, json)
 	}
 }
 
@@ -226,7 +226,8 @@ func (o *Object) put(parent, n int32, name, json string) int32 {
 		if json == "" {
 			return 0
 		}
-		return o.add(parent, o.named(name), json)
+		at, length := o.keepName(name)
+		return o.add(parent, at, length, json)
 	}
 	if !o.isArray(parent) {
 		o.unlinkOthers(n)
@@ -240,19 +241,20 @@ func (o *Object) put(parent, n int32, name, json string) int32 {
 	return n
 }
 
-// named returns a node for a new member of that name.
-func (o *Object) named(name string) node {
+// keepName puts a name into the arena, and returns what a node says of it.
+func (o *Object) keepName(name string) (at place, length int32) {
 	quoted := o.quote(name)
-	item := node{name: o.keep(quoted) + 1, nameLen: int32(len(quoted) - 2)}
+	at, length = o.keep(quoted)+1, int32(len(quoted)-2)
 	if strings.IndexByte(quoted, '\\') >= 0 {
-		item.nameLen = -item.nameLen
+		length = -length
 	}
-	return item
+	return at, length
 }
 
-// add adds json behind all that is in parent.
-func (o *Object) add(parent int32, item node, json string) int32 {
-	n := o.link(parent, item.name, item.nameLen, 0)
+// add adds json behind all that is in parent, with what its node says of the
+// name or, for an element, the index.
+func (o *Object) add(parent int32, name place, nameLen int32, json string) int32 {
+	n := o.link(parent, name, nameLen, 0)
 	o.change(n, json)
 	return n
 }

@@ -156,12 +156,7 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 		if text[pos+1:end] == name {
 			break
 		}
-		if text[at] == '"' {
-			pos, _ = skipString(text, at)
-		} else {
-			pos = o.skipValue(text, at)
-		}
-		if pos < 0 {
+		if pos = o.skipValue(text, at); pos < 0 {
 			break
 		}
 		o.nodes[m].end = base + place(pos)
@@ -173,7 +168,18 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 	return m
 }
 
-// link makes a node for a value of the document the last one in n.
+// scanMembers finds members of the object at n that have no node yet, up to the
+// one of that name, and gives them one. It returns the last one of them, or 0 at
+// the end and at a syntax error.
+func (o *Object) scanMembers(n int32, name string) int32 {
+	if m := o.predicted(n, name); m != 0 {
+		return m
+	}
+	return o.scan(n)
+}
+
+// link makes a node the last one in n, for the value that the document has at a
+// place, which is 0 for one that an edit adds.
 func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 	m := int32(len(o.nodes))
 	p := &o.nodes[n]
@@ -191,10 +197,12 @@ func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 
 // finish gives nodes to all that is in n.
 func (o *Object) finish(n int32) {
-	isObject := !o.isArray(n)
+	inArray := o.isArray(n)
 	for !o.nodes[n].complete {
-		if !isObject || o.predicted(n, "") == 0 {
+		if inArray {
 			o.scan(n)
+		} else {
+			o.scanMembers(n, "")
 		}
 	}
 }
@@ -220,11 +228,9 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 	}
 	for m = nodes[n].first; m != 0; {
 		c := &nodes[m]
-		if int(c.nameLen) == len(name) || c.nameLen < 0 {
-			if o.isNamed(c, name) {
-				nodes[n].recent = m
-				return m, false
-			}
+		if (int(c.nameLen) == len(name) || c.nameLen < 0) && o.isNamed(c, name) { // most are passed without a call
+			nodes[n].recent = m
+			return m, false
 		}
 		if c.next == m+1 {
 			m++ // as nearly always, which the processor can guess: it need not wait for c
@@ -236,10 +242,7 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 		if o.isFull() {
 			return 0, true
 		}
-		if m = o.predicted(n, name); m == 0 {
-			m = o.scan(n)
-		}
-		if m != 0 && o.isNamed(&o.nodes[m], name) {
+		if m = o.scanMembers(n, name); m != 0 && o.isNamed(&o.nodes[m], name) {
 			o.nodes[n].recent = m
 			return m, false
 		}

@@ -81,9 +81,7 @@ func (o *Object) open(rest string) (text string, ok bool) {
 	o.text = rest
 	n := o.root()
 	for !o.nodes[n].complete && !o.isFull() {
-		if o.predicted(n, "") == 0 {
-			o.scan(n)
-		}
+		o.scanMembers(n, "")
 	}
 	end := o.nodes[n].end
 	if end == 0 {

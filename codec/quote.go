@@ -62,7 +62,6 @@ func isPlain(s string) bool { return plainEnd(s, 0) == len(s) }
 // plainEnd returns where what is plain from pos on ends in s. It looks at eight
 // bytes at a time.
 func plainEnd(s string, pos int) int {
-	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
 	b := bytesOf(s)
 	for ; pos+8 <= len(b); pos += 8 {
 		x := binary.LittleEndian.Uint64(b[pos:])

@@ -40,11 +40,12 @@ func skipString(text string, pos int) (end int, escaped bool) {
 	return -1, escaped
 }
 
+const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of each of eight bytes
+
 // quoteAt returns the offset of the first quote or backslash at or after pos,
 // len(text) or more if there is none. It looks at eight bytes at a time: nearly
 // all names and strings of Kubernetes are short.
 func quoteAt(text string, pos int) int {
-	const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of every byte
 	b := bytesOf(text)
 	for ; pos+8 <= len(b); pos += 8 {
 		x := binary.LittleEndian.Uint64(b[pos:])
@@ -60,8 +61,9 @@ func quoteAt(text string, pos int) int {
 	return pos
 }
 
-// predictedElement is predictedName for the next element of an array, and
-// returns where it begins, 0 if it is to be looked for.
+// predictedElement returns where the next element of an array begins, if the one
+// before it ends at pos, or the array opens there, and the text goes on without
+// white space, as kube-apiserver writes it; 0 if it is to be looked for.
 func predictedElement(text string, pos int, first bool) (at int) {
 	if !first {
 		if pos >= len(text) || text[pos] != ',' {

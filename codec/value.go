@@ -262,7 +262,7 @@ type walk struct {
 	of    Value
 	node  int32 // the current one, 0 before the first
 	known int32 // how many nodes there were at the beginning: what was added since is for the next walk
-	full  bool  // reading makes no more nodes: rest goes over those behind node
+	full  bool  // there are no nodes, or none behind node: rest goes on there
 }
 
 func (v Value) walk() walk {

@@ -198,9 +198,6 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 }
 
 func isPanic(err error) bool {
-	if err == nil {
-		return false
-	}
 	_, panicked := errors.AsType[*PanicError](err)
 	return panicked
 }
