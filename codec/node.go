@@ -31,7 +31,7 @@ type node struct {
 	next   int32 // its next sibling, in the order of the text; added ones come last
 	first  int32 // the first one in it
 	last   int32 // the last one in it
-	recent int32 // the one in it that was looked up last
+	recent int32 // of an array, the element that was looked up last
 
 	complete bool // all that is in it has nodes
 	edited   bool // something in it was set, added or removed
@@ -223,19 +223,9 @@ func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
 // reading makes.
 func (o *Object) member(n int32, name string) (m int32, full bool) {
 	nodes := o.nodes
-	if m = nodes[n].recent; m != 0 && o.isNamed(&nodes[m], name) {
-		return m, false
-	}
-	for m = nodes[n].first; m != 0; {
-		c := &nodes[m]
-		if (int(c.nameLen) == len(name) || c.nameLen < 0) && o.isNamed(c, name) { // most are passed without a call
-			nodes[n].recent = m
+	for m = nodes[n].first; m != 0; m = nodes[m].next {
+		if c := &nodes[m]; (int(c.nameLen) == len(name) || c.nameLen < 0) && o.isNamed(c, name) { // most are passed without a call
 			return m, false
-		}
-		if c.next == m+1 {
-			m++ // as nearly always, which the processor can guess: it need not wait for c
-		} else {
-			m = c.next
 		}
 	}
 	for !o.nodes[n].complete {
@@ -243,7 +233,6 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 			return 0, true
 		}
 		if m = o.scanMembers(n, name); m != 0 && o.isNamed(&o.nodes[m], name) {
-			o.nodes[n].recent = m
 			return m, false
 		}
 	}

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"math/bits"
 	"unicode/utf8"
@@ -62,17 +61,16 @@ func isPlain(s string) bool { return plainEnd(s, 0) == len(s) }
 // plainEnd returns where what is plain from pos on ends in s. It looks at eight
 // bytes at a time.
 func plainEnd(s string, pos int) int {
-	b := bytesOf(s)
-	for ; pos+8 <= len(b); pos += 8 {
-		x := binary.LittleEndian.Uint64(b[pos:])
+	for ; pos+8 <= len(s); pos += 8 {
+		x := word(s, pos)
 		// A subtraction sets the top bit of a byte that is too small for it; the
 		// lowest one set is right.
 		if other := (x | (x - each*' ') | ((x ^ each*'"') - each) | ((x ^ each*'\\') - each)) & top; other != 0 {
 			return pos + bits.TrailingZeros64(other)/8
 		}
 	}
-	for pos < len(b) {
-		if c := b[pos]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+	for pos < len(s) {
+		if c := s[pos]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			break
 		}
 		pos++

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"strings"
 
@@ -46,16 +45,15 @@ const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of
 // len(text) or more if there is none. It looks at eight bytes at a time: nearly
 // all names and strings of Kubernetes are short.
 func quoteAt(text string, pos int) int {
-	b := bytesOf(text)
-	for ; pos+8 <= len(b); pos += 8 {
-		x := binary.LittleEndian.Uint64(b[pos:])
-		quote, backslash := x^each*'"', x^each*'\\'
-		// The lowest bit set is that of the first byte that is 0.
-		if at := ((quote-each)&^quote | (backslash-each)&^backslash) & top; at != 0 {
+	for ; pos+8 <= len(text); pos += 8 {
+		x := word(text, pos)
+		// A subtraction sets the top bit of a byte that is too small for it, and
+		// leaves it in what is not ASCII. The lowest one set is right.
+		if at := (((x ^ each*'"') - each) | ((x ^ each*'\\') - each)) &^ x & top; at != 0 {
 			return pos + bits.TrailingZeros64(at)/8
 		}
 	}
-	for pos < len(b) && b[pos] != '"' && b[pos] != '\\' {
+	for pos < len(text) && text[pos] != '"' && text[pos] != '\\' {
 		pos++
 	}
 	return pos

@@ -1,6 +1,9 @@
 package codec
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // stringOf views b as a string without copying. The bytes must not change
 // while the string is in use, which is what the ownership contract in doc.go
@@ -28,4 +31,10 @@ func offsetIn(whole, part string) int {
 // sameStart reports whether two texts begin at the same byte of memory.
 func sameStart(a, b string) bool {
 	return unsafe.StringData(a) == unsafe.StringData(b)
+}
+
+// word returns the eight bytes of text at pos, the first one lowest. They must
+// be there: it does not look, which would take longer than reading them.
+func word(text string, pos int) uint64 {
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(text)), pos))[:])
 }
