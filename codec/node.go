@@ -77,10 +77,20 @@ func (o *Object) kindAt(at place) Kind {
 	}
 }
 
-// endOf returns where the value at n ends, 0 at a syntax error.
+// endOf returns where the value at n ends, 0 at a syntax error. If it is an object
+// that is known in part, it goes over the rest of it: skipping all of it would
+// take as long, and the next one who looks into it has that before him.
 func (o *Object) endOf(n int32) place {
 	if end := o.nodes[n].end; end != 0 {
 		return end
+	}
+	if o.nodes[n].first != 0 && !o.isArray(n) {
+		for !o.nodes[n].complete && !o.isFull() {
+			o.scanMembers(n, "")
+		}
+		if end := o.nodes[n].end; end != 0 {
+			return end
+		}
 	}
 	c := &o.nodes[n]
 	text, base := o.textAt(c.at)
@@ -113,6 +123,9 @@ func (o *Object) scan(n int32) int32 {
 	if inArray {
 		if at := predictedElement(text, pos, p.last == 0); at != 0 {
 			return o.link(n, name, 0, base+place(at))
+		}
+		if p.last != 0 && o.close(n, text, pos, base) {
+			return 0
 		}
 	}
 	c := cursor{object: o, text: text, pos: pos, first: p.last == 0}
@@ -161,11 +174,23 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 		}
 		o.nodes[m].end = base + place(pos)
 		if pos >= len(text) || text[pos] != ',' {
+			o.close(n, text, pos, base)
 			break
 		}
 		pos++
 	}
 	return m
+}
+
+// close ends the object or array at n if its bracket is at pos, right behind a
+// value.
+func (o *Object) close(n int32, text string, pos int, base place) bool {
+	c := &o.nodes[n]
+	if pos >= len(text) || text[pos] != text[c.at-base]+2 { // the distance of the brackets in ASCII
+		return false
+	}
+	c.complete, c.end = true, base+place(pos+1)
+	return true
 }
 
 // scanMembers finds members of the object at n that have no node yet, up to the

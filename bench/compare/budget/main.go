@@ -33,6 +33,9 @@ var bounds []byte
 type bound struct {
 	// Allocations are those of fastadmit for each request.
 	Allocations float64 `json:"allocationsPerRequest"`
+	// Instructions are those that fastadmit executes for a request beyond the
+	// floor's.
+	Instructions int64 `json:"instructionsPerRequest"`
 	// CPUShare is the part of the processor time that is fastadmit's.
 	CPUShare float64 `json:"cpuShare"`
 	// Target is where the share is to get to: that of a request which costs as
@@ -55,13 +58,13 @@ const (
 )
 
 type options struct {
-	allocationsOnly bool
-	keep            string
+	countsOnly bool
+	keep       string
 }
 
 func main() {
 	var o options
-	flag.BoolVar(&o.allocationsOnly, "allocations-only", false, "leave out the processor time, which needs a quiet machine")
+	flag.BoolVar(&o.countsOnly, "counts-only", false, "leave out the processor time, which needs a quiet machine")
 	flag.StringVar(&o.keep, "keep", "", "directory to keep the profiles in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -81,6 +84,9 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 	defer os.RemoveAll(dir)
 	if o.keep == "" {
 		o.keep = dir
+	}
+	if err := os.MkdirAll(o.keep, 0o755); err != nil {
+		return err
 	}
 	arena, err := contest.NewArena(ctx, dir)
 	if err != nil {
@@ -103,7 +109,10 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 		if err := o.allocations(ctx, stdout, arena, w, bound); err != nil {
 			broken = append(broken, fmt.Errorf("%s: %w", w.Name, err))
 		}
-		if o.allocationsOnly {
+		if err := o.instructions(ctx, stdout, arena, w, bound); err != nil {
+			broken = append(broken, fmt.Errorf("%s: %w", w.Name, err))
+		}
+		if o.countsOnly {
 			continue
 		}
 		if err := o.processor(ctx, stdout, arena, w, bound); err != nil {

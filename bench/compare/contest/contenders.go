@@ -218,6 +218,9 @@ func StopAll(all []*Process) {
 // OurContender returns fastadmit.
 func OurContender() Contender { return contender(Ours) }
 
+// FloorContender returns the floor.
+func FloorContender() Contender { return contender(Floor) }
+
 func contender(name string) Contender {
 	for _, c := range Contenders {
 		if c.Name == name {
