@@ -87,7 +87,7 @@ compare: ## measure beside other webhooks and the transport alone; COMPAREFLAGS=
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
 
 .PHONY: bench-pprof
-bench-pprof: ## fail if a request allocates, or costs more than bench/compare/budget allows
+bench-pprof: ## fail if a request allocates, or takes more instructions or processor time than bench/compare/budget allows
 	cd bench/compare && go run ./budget $(BUDGETFLAGS)
 
 .PHONY: clean

@@ -52,7 +52,7 @@ func TestBudget(t *testing.T) {
 	}
 	for _, work := range []string{"validate", "mutate", "ten"} {
 		b, ok := budget[work]
-		if !ok || b.Allocations != 0 || b.CPUShare <= 0 || b.CPUShare >= 1 || b.Target > b.CPUShare {
+		if !ok || b.Allocations != 0 || b.Instructions <= 0 || b.CPUShare <= 0 || b.CPUShare >= 1 || b.Target > b.CPUShare {
 			t.Errorf("%s: got %+v", work, b)
 		}
 	}

@@ -1,6 +1,7 @@
 // Command budget runs the main cases of fastadmit under load, takes profiles,
-// and fails when fastadmit allocates for a request, or takes a larger share of
-// the processor than budget.json allows it.
+// steps through requests, and fails when fastadmit allocates for a request,
+// executes more instructions or takes a larger share of the processor than
+// budget.json allows it.
 package main
 
 import (

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/fastadmit/fastadmit/bench/compare/contest"
+)
+
+const (
+	// answeredFirst is how many requests have filled the pools before one is
+	// counted, and countedRequests how many are: the least counts, for something
+	// that is done once in a while may be in one of them.
+	answeredFirst   = 2_000
+	countedRequests = 3
+
+	// settled is how long nothing happens in a process that waits.
+	settled = 50 * time.Millisecond
+)
+
+// steppedEnv is for processes that are stepped through: their clock runs faster
+// than they do, so nothing may be interrupted or collected because it takes long.
+var steppedEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1"}
+
+// instructions counts the instructions that fastadmit executes for a request and
+// the floor does not: those of the processes in user mode, which do not depend on
+// what else the machine does.
+func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *contest.Arena, w *contest.Work, bound bound) error {
+	ours, err := arena.Start(contest.OurContender(), w, contest.Settings{Env: steppedEnv}, nil)
+	if err != nil {
+		return err
+	}
+	defer ours.Stop()
+	answer, err := ours.Check(ctx, w)
+	if err != nil {
+		return err
+	}
+	floor, err := arena.Start(contest.FloorContender(), w, contest.Settings{Env: steppedEnv}, answer)
+	if err != nil {
+		return err
+	}
+	defer floor.Stop()
+	all, where, err := step(ctx, ours)
+	if err != nil {
+		return fmt.Errorf("cannot count the instructions of %s: %w", ours.Contender.Name, err)
+	}
+	transport, _, err := step(ctx, floor)
+	if err != nil {
+		return fmt.Errorf("cannot count the instructions of %s: %w", floor.Contender.Name, err)
+	}
+	if err := o.keepProfile(where, w.Name+".instructions.pprof"); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%-9s %d instructions per request, %d more than the floor; allowed are %d more\n",
+		w.Name, all, all-transport, bound.Instructions)
+	if all-transport > bound.Instructions {
+		return fmt.Errorf("got %d instructions per request more than the floor, want at most %d", all-transport, bound.Instructions)
+	}
+	return nil
+}
+
+// step counts the instructions of a process for a request. Where says at which
+// addresses they are.
+func step(ctx context.Context, p *contest.Process) (count int64, where *profile.Profile, err error) {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.Target.TLS.Clone()}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	for range answeredFirst {
+		if err := ask(ctx, client, p); err != nil {
+			return 0, nil, err
+		}
+	}
+	time.Sleep(settled)
+	s := stepper{process: p.Target.PID, failed: make(chan error, 1)}
+	go s.run()
+	for range countedRequests {
+		if err := s.settle(); err != nil {
+			return 0, nil, err
+		}
+		s.at.Store(&map[uint64]int64{})
+		before := s.steps.Load()
+		if err := ask(ctx, client, p); err != nil {
+			return 0, nil, err
+		}
+		if err := s.settle(); err != nil {
+			return 0, nil, err
+		}
+		if n := s.steps.Load() - before; count == 0 || n < count {
+			count, where = n, profileOf(*s.at.Load())
+		}
+	}
+	return count, where, nil
+}
+
+// ask sends the review of the process's work.
+func ask(ctx context.Context, client *http.Client, p *contest.Process) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=30s", bytes.NewReader(p.Work.Review))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("got status %s", response.Status)
+	}
+	return nil
+}
+
+// A stepper lets the thread of a process that waits for the network go on, one
+// instruction at a time, and stops its other threads for good. (ptrace(2))
+type stepper struct {
+	process int
+	steps   atomic.Int64
+	at      atomic.Pointer[map[uint64]int64] // how many there were, by address; replaced while the thread waits
+	failed  chan error
+}
+
+// run steps until the process is killed.
+func (s *stepper) run() {
+	runtime.LockOSThread() // which traces, and ends with this function
+	thread, err := s.stop()
+	s.at.CompareAndSwap(nil, &map[uint64]int64{})
+	for signal := 0; err == nil; s.steps.Add(1) {
+		var registers syscall.PtraceRegs
+		if err = syscall.PtraceGetRegs(thread, &registers); err != nil {
+			break
+		}
+		(*s.at.Load())[registers.PC()]++
+		if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, syscall.PTRACE_SINGLESTEP, uintptr(thread), 0, uintptr(signal), 0, 0); errno != 0 {
+			err = errno
+			break
+		}
+		var status syscall.WaitStatus
+		if _, err = syscall.Wait4(thread, &status, syscall.WALL, nil); err == nil && !status.Stopped() {
+			err = errors.New("the process ended")
+		}
+		if signal = int(status.StopSignal()); signal == int(syscall.SIGTRAP) || signal == int(syscall.SIGSTOP) {
+			signal = 0
+		}
+	}
+	s.failed <- err
+}
+
+// stop stops all threads and returns the one that waits for the network.
+func (s *stepper) stop() (waits int, err error) {
+	dir := fmt.Sprintf("/proc/%d/task", s.process)
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return 0, err
+		}
+		doing, err := os.ReadFile(filepath.Join(dir, thread.Name(), "syscall"))
+		if err != nil {
+			return 0, err
+		}
+		if bytes.HasPrefix(doing, fmt.Appendf(nil, "%d ", syscall.SYS_EPOLL_PWAIT)) {
+			waits = id
+		}
+		if err := syscall.PtraceAttach(id); err != nil {
+			return 0, fmt.Errorf("cannot trace: %w", err)
+		}
+		if _, err := syscall.Wait4(id, nil, syscall.WALL, nil); err != nil {
+			return 0, err
+		}
+	}
+	if waits == 0 {
+		return 0, errors.New("no thread of it waits for the network")
+	}
+	return waits, nil
+}
+
+// settle waits until the thread waits.
+func (s *stepper) settle() error {
+	for before := int64(-1); ; {
+		select {
+		case err := <-s.failed:
+			return err
+		case <-time.After(settled):
+		}
+		now := s.steps.Load()
+		if now == before {
+			return nil
+		}
+		before = now
+	}
+}
+
+// profileOf makes a profile that "go tool pprof BINARY PROFILE" finds the
+// functions and lines of.
+func profileOf(at map[uint64]int64) *profile.Profile {
+	value := &profile.ValueType{Type: "instructions", Unit: "count"}
+	p := &profile.Profile{SampleType: []*profile.ValueType{value}, PeriodType: value, Period: 1}
+	for address, n := range at {
+		location := &profile.Location{ID: uint64(len(p.Location)) + 1, Address: address}
+		p.Location = append(p.Location, location)
+		p.Sample = append(p.Sample, &profile.Sample{Location: []*profile.Location{location}, Value: []int64{n}})
+	}
+	return p
+}
+
+func (o *options) keepProfile(p *profile.Profile, file string) error {
+	var content bytes.Buffer
+	if err := p.Write(&content); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.keep, file), content.Bytes(), 0o644)
+}
