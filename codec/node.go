@@ -124,7 +124,7 @@ func (o *Object) scan(n int32) int32 {
 		if at := predictedElement(text, pos, p.last == 0); at != 0 {
 			return o.link(n, name, 0, base+place(at))
 		}
-		if p.last != 0 && o.close(n, text, pos, base) {
+		if o.close(n, text, pos, base) {
 			return 0
 		}
 	}
@@ -182,8 +182,7 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 	return m
 }
 
-// close ends the object or array at n if its bracket is at pos, right behind a
-// value.
+// close ends the object or array at n if its closing bracket is at pos.
 func (o *Object) close(n int32, text string, pos int, base place) bool {
 	c := &o.nodes[n]
 	if pos >= len(text) || text[pos] != text[c.at-base]+2 { // the distance of the brackets in ASCII

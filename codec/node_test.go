@@ -2,6 +2,7 @@ package codec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,6 +101,46 @@ func checkOverflow(t *testing.T, o *Object, n int) {
 	}
 	if first, last := o.Get("first", "a").Scalar(), o.Get("last", "a").Scalar(); first != "1" || last != "2" {
 		t.Errorf("%d: got %q and %q", n, first, last)
+	}
+}
+
+// TestKnownInPart reads a part of an object, and then what is behind it: the rest
+// of the object gets nodes, as long as there are some.
+func TestKnownInPart(t *testing.T) {
+	f := func(n int) {
+		t.Helper()
+		text := []byte(`{"list":[{"a":{"b":1,"c":[{"d":2,"e":3},4]}`)
+		for i := range n {
+			text = fmt.Appendf(text, `,"m%d":{"x":%d}`, i, i)
+		}
+		text = append(text, `},{"a":5}],"last":6}`...)
+		var o Object
+		o.Reset(text)
+		var got []string
+		for _, path := range [...]string{"list 0 a c 0 d", "list 1 a", "last", "list 0 a b", "list 0 a c 1", "list 0 a c 0 e"} {
+			got = append(got, o.Get(strings.Fields(path)...).Scalar())
+		}
+		if want := []string{"2", "5", "6", "1", "4", "3"}; !slices.Equal(got, want) || o.Err() != nil {
+			t.Errorf("%d: got %q and %v, want %q", n, got, o.Err(), want)
+		}
+		if n > 0 && o.Get("list", "0", "m"+Index(n-1), "x").Scalar() != Index(n-1) {
+			t.Errorf("%d: the last member is lost", n)
+		}
+		if len(o.nodes) > nodesMax+2 { // elements that are looked up by their index get nodes in any case
+			t.Errorf("%d: there are %d nodes, want at most %d", n, len(o.nodes), nodesMax+2)
+		}
+	}
+	for _, n := range []int{0, 1, 2, nodesMax - 20, nodesMax - 10, nodesMax - 1, nodesMax, 3 * nodesMax} {
+		f(n)
+	}
+
+	var o Object
+	o.Reset([]byte(`{"list":[{"a":1,"b"},{"a":2}]}`))
+	if o.Get("list", "0", "a").Scalar() != "1" || o.Err() != nil {
+		t.Error("what is in front of a fault cannot be read:", o.Err())
+	}
+	if o.Get("list", "1", "a"); o.Err() == nil {
+		t.Error("got no error for a member without a value")
 	}
 }
 
