@@ -85,9 +85,7 @@ func (o *Object) endOf(n int32) place {
 		return end
 	}
 	if o.nodes[n].first != 0 && !o.isArray(n) {
-		for !o.nodes[n].complete && !o.isFull() {
-			o.scanMembers(n, "")
-		}
+		o.readMembers(n)
 		if end := o.nodes[n].end; end != 0 {
 			return end
 		}
@@ -200,6 +198,14 @@ func (o *Object) scanMembers(n int32, name string) int32 {
 		return m
 	}
 	return o.scan(n)
+}
+
+// readMembers gives nodes to all members of the object at n, as long as reading
+// makes some.
+func (o *Object) readMembers(n int32) {
+	for !o.nodes[n].complete && !o.isFull() {
+		o.scanMembers(n, "")
+	}
 }
 
 // link makes a node the last one in n, for the value that the document has at a

@@ -80,9 +80,7 @@ func (o *Object) open(rest string) (text string, ok bool) {
 	}
 	o.text = rest
 	n := o.root()
-	for !o.nodes[n].complete && !o.isFull() {
-		o.scanMembers(n, "")
-	}
+	o.readMembers(n)
 	end := o.nodes[n].end
 	if end == 0 {
 		o.reset("")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,23 +74,26 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 // step counts the instructions of a process for a request. Where says at which
 // addresses they are.
 func step(ctx context.Context, p *contest.Process) (count int64, where *profile.Profile, err error) {
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.Target.TLS.Clone()}, Timeout: time.Minute}
+	client := p.NewClient()
 	defer client.CloseIdleConnections()
 	for range answeredFirst {
-		if err := ask(ctx, client, p); err != nil {
+		if _, err := p.Ask(ctx, client, p.Work); err != nil {
 			return 0, nil, err
 		}
 	}
 	time.Sleep(settled)
-	s := stepper{process: p.Target.PID, failed: make(chan error, 1)}
+	s := stepper{process: p.Target.PID, attached: make(chan error, 1), failed: make(chan error, 1)}
 	go s.run()
+	if err := <-s.attached; err != nil {
+		return 0, nil, err
+	}
 	for range countedRequests {
 		if err := s.settle(); err != nil {
 			return 0, nil, err
 		}
 		s.at.Store(&map[uint64]int64{})
 		before := s.steps.Load()
-		if err := ask(ctx, client, p); err != nil {
+		if _, err := p.Ask(ctx, client, p.Work); err != nil {
 			return 0, nil, err
 		}
 		if err := s.settle(); err != nil {
@@ -104,41 +106,22 @@ func step(ctx context.Context, p *contest.Process) (count int64, where *profile.
 	return count, where, nil
 }
 
-// ask sends the review of the process's work.
-func ask(ctx context.Context, client *http.Client, p *contest.Process) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=30s", bytes.NewReader(p.Work.Review))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("got status %s", response.Status)
-	}
-	return nil
-}
-
 // A stepper lets the thread of a process that waits for the network go on, one
 // instruction at a time, and stops its other threads for good. (ptrace(2))
 type stepper struct {
-	process int
-	steps   atomic.Int64
-	at      atomic.Pointer[map[uint64]int64] // how many there were, by address; replaced while the thread waits
-	failed  chan error
+	process  int
+	steps    atomic.Int64
+	at       atomic.Pointer[map[uint64]int64] // how many there were, by address; replaced while the thread waits
+	attached chan error                       // nil when the process is traced
+	failed   chan error
 }
 
 // run steps until the process is killed.
 func (s *stepper) run() {
 	runtime.LockOSThread() // which traces, and ends with this function
 	thread, err := s.stop()
-	s.at.CompareAndSwap(nil, &map[uint64]int64{})
+	s.at.Store(&map[uint64]int64{})
+	s.attached <- err
 	for signal := 0; err == nil; s.steps.Add(1) {
 		var registers syscall.PtraceRegs
 		if err = syscall.PtraceGetRegs(thread, &registers); err != nil {

@@ -120,9 +120,23 @@ func largeUpdate(review []byte, size int) ([]byte, error) {
 // Check sends the process the review of a work and returns its answer, or what
 // is wrong with it.
 func (p *Process) Check(ctx context.Context, w *Work) ([]byte, error) {
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.Target.TLS.Clone()}, Timeout: 10 * time.Second}
+	client := p.NewClient()
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=10s", bytes.NewReader(w.Review))
+	return p.Ask(ctx, client, w)
+}
+
+// askMax bounds the wait for an answer. A process that is stepped through takes
+// seconds for one.
+const askMax = time.Minute
+
+// NewClient returns a client that trusts the process.
+func (p *Process) NewClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: p.Target.TLS.Clone()}, Timeout: askMax}
+}
+
+// Ask is Check with a client of the process's, which keeps its connection.
+func (p *Process) Ask(ctx context.Context, client *http.Client, w *Work) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=30s", bytes.NewReader(w.Review))
 	if err != nil {
 		return nil, err
 	}
