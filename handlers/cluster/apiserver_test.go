@@ -249,7 +249,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.write(w, r, http.StatusOK, object)
 	default:
-		objects, version := a.all(kind)
+		objects, version := a.all(kind, namespace)
 		list := kind.list.DeepCopyObject()
 		if err := meta.SetList(list, objects); err != nil {
 			a.t.Error(err)
@@ -259,12 +259,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// all returns all objects of a kind, and the version that they are of.
-func (a *apiServer) all(kind *Kind) (objects []runtime.Object, version int) {
+// all returns the objects of a kind in a namespace, or all of them if it is empty,
+// and the version that they are of.
+func (a *apiServer) all(kind *Kind, namespace string) (objects []runtime.Object, version int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(a.objects)) {
-		if strings.HasPrefix(key, kind.resource+"/") {
+		if strings.HasPrefix(key, kind.resource+"/") && (namespace == "" || strings.HasPrefix(key, kind.resource+"/"+namespace+"/")) {
 			objects = append(objects, a.objects[key])
 		}
 	}
@@ -331,7 +332,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	if initial {
 		var objects []runtime.Object
-		objects, from = a.all(kind)
+		objects, from = a.all(kind, "")
 		for _, object := range objects {
 			send(watch.Event{Type: watch.Added, Object: object})
 		}

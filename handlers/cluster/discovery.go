@@ -59,7 +59,7 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 		list := new(metav1.APIResourceList)
 		err := s.client.Get().AbsPath(url).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know
-			err = apierrors.NewNotFound(s.kind.Resource(), version.String())
+			err = apierrors.NewNotFound(s.kind.Resource(), url) // version may be a view of a review that is over
 		}
 		return list, s.counted(verbGet, what, err)
 	})

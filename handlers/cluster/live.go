@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // getLive asks the API server for an object. One that has been created while it
-// was asked is found.
+// was asked is found. The names may be views of a request: what is shared or
+// returned has copies.
 func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Object, error) {
+	namespace, name = strings.Clone(namespace), strings.Clone(name)
 	if s.client == nil {
 		return s.files.get(namespace, name)
 	}
@@ -23,11 +26,13 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 	})
 }
 
-// listLive asks the API server for the objects of a namespace, or for all.
+// listLive asks the API server for the objects of a namespace, or for all. The
+// namespace may be a view of a request.
 func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object, error) {
 	if s.client == nil {
 		return s.files.list(namespace)
 	}
+	namespace = strings.Clone(namespace) // for the shared request
 	what := s.kind.String()
 	if namespace != "" {
 		what += fmt.Sprintf(" in %q", namespace)
@@ -40,8 +45,11 @@ func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object,
 }
 
 // share makes a request of the API server once for all callers that wait at the
-// same time. Each waits as long as its own context allows; the request goes on
-// without the one that began it.
+// same time. Each waits as long as its own context allows.
+//
+// The request outlives the caller that started it: client-go builds its URL after
+// waiting for the rate limiter, and again for each retry. So neither key nor ask
+// may hold a view of a caller's review.
 func (s *store) share(ctx context.Context, key, what string, ask func(ctx context.Context) (runtime.Object, error)) (runtime.Object, error) {
 	for attempt := 0; ; attempt++ {
 		if err := ctx.Err(); err != nil {
