@@ -112,7 +112,7 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		}
 		var view *cluster.View
 		if state != nil && len(plugin.Cluster) > 0 {
-			view = state.View(plugin.Cluster...)
+			view = state.View(plugin.Cluster...).For(plugin.Name)
 		}
 		handler, err := newHandler(plugin, e, view, last)
 		if err != nil {

@@ -51,7 +51,7 @@ func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccess
 		return status.(authorizationv1.SubjectAccessReviewStatus), nil
 	}
 	store := a.reviews.store
-	answer, err := store.share(ctx, string(text), store.kind.String(), func(ctx context.Context) (runtime.Object, error) {
+	answer, err := store.share(asCaller(ctx, a.reviews.plugin, ""), string(text), store.kind.String(), func(ctx context.Context) (runtime.Object, error) {
 		review := new(authorizationv1.SubjectAccessReview)
 		if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy that nobody else has
 			return nil, err

@@ -24,14 +24,17 @@ var discoveryURLs = []string{"/api/*", "/apis/*"}
 func Discovered() Need { return discovered.Called("get") }
 
 // Discovery says which resources the API server serves.
-type Discovery struct{ store *store }
+type Discovery struct {
+	store  *store
+	plugin string
+}
 
 // DiscoveryIn returns the Discovery of a cluster. It panics if Discovered is not
 // among the needs of the View.
 func DiscoveryIn(v *View) *Discovery {
 	for _, need := range v.needs {
 		if store := v.state.find(discovered); need.Kind == discovered && store != nil {
-			return &Discovery{store}
+			return &Discovery{store, v.plugin}
 		}
 	}
 	panic("cluster state: discovery is asked for, but not declared as needed")
@@ -55,7 +58,7 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 		return nil, nil
 	}
 	what := s.named("", version.String())
-	list, err := s.share(ctx, what, what, func(ctx context.Context) (runtime.Object, error) {
+	list, err := s.share(asCaller(ctx, d.plugin, ""), what, what, func(ctx context.Context) (runtime.Object, error) {
 		list := new(metav1.APIResourceList)
 		err := s.client.Get().AbsPath(url).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know

@@ -44,13 +44,17 @@ func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object,
 	})
 }
 
-// share makes a request of the API server once for all callers that wait at the
-// same time. Each waits as long as its own context allows.
+// share makes a request of the API server once for all that wait for it at the
+// same time on behalf of the same caller: it waits in the line of that caller,
+// which may be longer than that of another one. Each waits as long as its own
+// context allows.
 //
 // The request outlives the caller that started it: client-go builds its URL after
 // waiting for the rate limiter, and again for each retry. So neither key nor ask
 // may hold a view of a caller's review.
 func (s *store) share(ctx context.Context, key, what string, ask func(ctx context.Context) (runtime.Object, error)) (runtime.Object, error) {
+	who := callerOf(ctx)
+	key += "\x00" + strings.Join(who[:], "\x00")
 	for attempt := 0; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("cluster state: cannot ask for %s: %w", what, err)
@@ -58,7 +62,7 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 		own := false
 		flight := s.flights.DoChan(key, func() (any, error) {
 			own = true
-			asking, cancel := context.WithTimeout(context.Background(), s.timing.live)
+			asking, cancel := context.WithTimeout(context.WithValue(context.Background(), callerContextKey{}, who), s.timing.live)
 			defer cancel()
 			return ask(asking)
 		})

@@ -17,6 +17,15 @@ type View struct {
 	state   *State
 	needs   []Need
 	watched []*store // of the needs
+	plugin  string
+}
+
+// For returns v as that of the plugin of this name, which gets its share of the
+// requests of the API server.
+func (v *View) For(plugin string) *View {
+	own := *v
+	own.plugin = plugin
+	return &own
 }
 
 // Ready returns nil once all that the needs have watched is known, without
@@ -47,12 +56,13 @@ type Objects[T Object] struct {
 	store   *store
 	needs   []Need // of this kind
 	watched bool
+	plugin  string
 }
 
 // In returns the objects of the kind. It panics if they are not among the needs
 // of the View, for then nobody follows them, and RBAC may not allow to.
 func (k KindOf[T]) In(v *View) *Objects[T] {
-	o := new(Objects[T])
+	o := &Objects[T]{plugin: v.plugin}
 	for _, need := range v.needs {
 		if need.Kind == k.Kind {
 			o.needs = append(o.needs, need)
@@ -147,7 +157,7 @@ func (o *Objects[T]) Get(ctx context.Context, namespace, name string) (object T,
 // the cache has. Who asks for the same at the same time shares a request.
 func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (object T, err error) {
 	o.must("get", "")
-	found, err := o.store.getLive(ctx, namespace, name)
+	found, err := o.store.getLive(asCaller(ctx, o.plugin, namespace), namespace, name)
 	if err != nil {
 		return object, err
 	}
@@ -159,7 +169,7 @@ func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (objec
 // for the same at the same time shares a request.
 func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error) {
 	o.must("list", "")
-	list, err := o.store.listLive(ctx, namespace)
+	list, err := o.store.listLive(asCaller(ctx, o.plugin, namespace), namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +185,7 @@ func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error
 // review, such as a SubjectAccessReview, is answered.
 func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error) {
 	o.must("create", "")
-	answer, err := o.store.create(ctx, object)
+	answer, err := o.store.create(asCaller(ctx, o.plugin, object.GetNamespace()), object)
 	if err != nil {
 		return created, err
 	}
@@ -187,7 +197,7 @@ func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error
 // current one.
 func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err error) {
 	o.must("update", "status")
-	answer, err := o.store.updateStatus(ctx, object)
+	answer, err := o.store.updateStatus(asCaller(ctx, o.plugin, object.GetNamespace()), object)
 	if err != nil {
 		return updated, err
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 )
 
@@ -24,6 +23,7 @@ const (
 	// apart: what kube-scheduler may ask for (k8s.io/kubernetes
 	// pkg/scheduler/apis/config/v1 clientConnection). client-go's own 5 and 10
 	// would make calls for new namespaces wait for longer than their budget.
+	// While requests wait, a fairLimiter shares them.
 	qps   = 50
 	burst = 100
 
@@ -74,7 +74,7 @@ func (s *State) connect() error {
 	}
 	shared.ContentType = contentType
 	shared.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
-	shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	shared.RateLimiter = newFairLimiter(qps, burst)
 	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
 	shared.NegotiatedSerializer = s.codecs().WithoutConversion()
 	connections, err := rest.HTTPClientFor(shared)

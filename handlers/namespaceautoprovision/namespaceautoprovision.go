@@ -72,8 +72,9 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 // waits as long as its own context allows; the request goes on without the one
 // that began it, for as long as requests of the API server may take.
 func (p *plugin) create(ctx context.Context, name string) error {
+	creating := cluster.Detach(ctx)
 	flight := p.flights.DoChan(name, func() (any, error) {
-		return p.namespaces.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return p.namespaces.Create(creating, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	select {
 	case <-ctx.Done():

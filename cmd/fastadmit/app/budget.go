@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 const (
@@ -22,6 +25,7 @@ const (
 type budget struct {
 	context.Context // the parent
 	deadline        time.Time
+	review          *codec.Review // that the call is about
 
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
@@ -37,16 +41,33 @@ var budgets = sync.Pool{New: func() any { return &budget{Context: context.Backgr
 // acquireBudget returns the context of a call that began at start and may take
 // as long as its query says: "timeout=10s", which kube-apiserver rounds up to
 // whole seconds (k8s.io/apiserver pkg/admission/plugin/webhook).
-func acquireBudget(start time.Time, args *fasthttp.Args) *budget {
+func acquireBudget(start time.Time, args *fasthttp.Args, review *codec.Review) *budget {
 	b := budgets.Get().(*budget)
+	b.review = review
 	b.deadline = start.Add(parseTimeout(args.Peek("timeout")))
 	return b
+}
+
+// Value implements context.Context. Contexts that were derived from b may ask
+// later, from other goroutines, but not for this key: only a plugin's own calls
+// do, while it runs.
+func (b *budget) Value(key any) any {
+	if _, ok := key.(cluster.CallerKey); ok && b.review != nil {
+		return b
+	}
+	return b.Context.Value(key)
+}
+
+// Requester implements cluster.Requester.
+func (b *budget) Requester() (user, namespace string) {
+	return b.review.Username(), b.review.Namespace()
 }
 
 // release ends b. A budget that was asked for Done is not used again: contexts
 // that were derived from it ask it once more when they end, which may be
 // later, in goroutines of their own.
 func (b *budget) release() {
+	b.review = nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()
 		return

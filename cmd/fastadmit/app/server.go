@@ -175,7 +175,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
 		return
 	}
-	budget := acquireBudget(start, ctx.QueryArgs())
+	budget := acquireBudget(start, ctx.QueryArgs(), review)
 	defer budget.release()
 	outcome, err := e.chain.Review(budget, review, e.phase)
 	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A requester stands for a review.
+type requester struct{ user, namespace string }
+
+func (r *requester) Requester() (user, namespace string) { return r.user, r.namespace }
+
+// by returns a context of a review of that user's request in that namespace.
+func by(ctx context.Context, user, namespace string) context.Context {
+	return context.WithValue(ctx, CallerKey{}, &requester{user, namespace})
+}
+
+// TestFairOrder has requests wait, and says in which order they may be made.
+func TestFairOrder(t *testing.T) {
+	f := func(want string, waiting ...string) {
+		t.Helper()
+		var l line
+		names := make(map[*turn]string)
+		for _, w := range waiting {
+			parts := strings.Split(w, "/")
+			next := &turn{caller: caller{parts[0], parts[1], parts[2]}}
+			names[next] = w
+			l.add(next, next.caller[:])
+		}
+		var got []string
+		for !l.isEmpty() {
+			next := l.next()
+			l.remove(next, next.caller[:])
+			got = append(got, names[next])
+		}
+		if strings.Join(got, " ") != want || len(l.lines) > 0 {
+			t.Errorf("got  %s, and %d lines left\nwant %s", got, len(l.lines), want)
+		}
+	}
+	f("")
+	f("p/a/x p/a/x p/a/x", "p/a/x", "p/a/x", "p/a/x")
+	f("p/a/x p/b/x p/a/x p/a/x", "p/a/x", "p/a/x", "p/a/x", "p/b/x")                               // users take turns
+	f("p/a/x q/a/x p/a/x p/a/x", "p/a/x", "p/a/x", "p/a/x", "q/a/x")                               // plugins do
+	f("p/a/x p/a/y p/a/x p/a/x", "p/a/x", "p/a/x", "p/a/x", "p/a/y")                               // namespaces do
+	f("p/a/x q/c/x p/b/x p/a/x p/b/x", "p/a/x", "p/a/x", "p/b/x", "p/b/x", "q/c/x")                // two users have one plugin's share
+	f("p/a/x p/b/z p/a/y p/b/z p/a/x p/a/y", "p/a/x", "p/a/x", "p/a/y", "p/a/y", "p/b/z", "p/b/z") // two namespaces have one user's
+}
+
+// TestFairLimiter has requests given up, granted and not needed to wait.
+func TestFairLimiter(t *testing.T) {
+	l := newFairLimiter(1, 2)
+	l.dispatching = true // by hand
+	for range 2 {
+		if err := l.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.TryAccept() {
+		t.Error("a third request of two may be made")
+	}
+	wait := func(ctx context.Context, user string) chan error {
+		before, done := l.count(), make(chan error, 1)
+		go func() { done <- l.Wait(asCaller(by(ctx, user, "x"), "p", "")) }()
+		eventually(t, "a request waits", func() bool { return l.count() == before+1 })
+		return done
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	givesUp, first, second := wait(ctx, "a"), wait(t.Context(), "a"), wait(t.Context(), "b")
+	cancel()
+	if err := <-givesUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+	if err := l.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+	if l.TryAccept() {
+		t.Error("a request overtakes those that wait")
+	}
+	if !l.grant() {
+		t.Error("one waits still")
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if l.grant() || l.grant() {
+		t.Error("nobody waits any more")
+	}
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if len(l.waiting.lines) != 0 || l.QPS() != 1 {
+		t.Errorf("%d lines are left, at %v requests a second", len(l.waiting.lines), l.QPS())
+	}
+	l.tokens = rate.NewLimiter(1000, 1)
+	for range 5 {
+		l.Accept()
+	}
+	l.Stop()
+}
+
+// count returns how many requests wait.
+func (l *fairLimiter) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting.count()
+}
+
+func (l *line) count() (n int) {
+	for e := l.queue.Front(); e != nil; e = e.Next() {
+		if inside, ok := e.Value.(*line); ok {
+			n += inside.count()
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNobodyStarves has one caller ask for more than may be asked in seconds.
+// Others wait for a turn of its, and not for all of them.
+func TestNobodyStarves(t *testing.T) {
+	a := newAPIServer(t)
+	s := a.newState(Options{})
+	if err := s.Follow(t.Context(), Namespaces.Called("get")); err != nil {
+		t.Fatal(err)
+	}
+	greedyPlugin, otherPlugin := Namespaces.In(s.View(Namespaces.Called("get")).For("greedy")), Namespaces.In(s.View(Namespaces.Called("get")).For("other"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const greedy = burst + 5*qps
+	for i := range greedy {
+		go greedyPlugin.GetLive(by(ctx, "system:serviceaccount:greedy:"+fmt.Sprint(i), "greedy"), "", fmt.Sprint("greedy", i))
+	}
+	arrived := func() int { return a.count(isGet) }
+	eventually(t, "the burst is spent", func() bool { return arrived() >= burst })
+	f := func(n *Objects[*corev1.Namespace], user, namespace, name string) {
+		t.Helper()
+		before := arrived()
+		if _, err := n.GetLive(by(t.Context(), user, namespace), "", name); err == nil {
+			t.Error("found what is not there")
+		}
+		if got := arrived() - before; got > qps {
+			t.Errorf("%s of %s: %d requests were made before it was answered", user, namespace, got)
+		}
+	}
+	f(greedyPlugin, "jane", "greedy", "one")
+	f(greedyPlugin, "system:serviceaccount:greedy:0", "other", "two")
+	f(otherPlugin, "system:serviceaccount:greedy:0", "greedy", "three")
+	f(otherPlugin, "", "", "four")
+}
+
+func TestCallers(t *testing.T) {
+	f := func(ctx context.Context, namespace string, want ...string) {
+		t.Helper()
+		if got := callerOf(asCaller(ctx, "p", namespace)); !slices.Equal(got[:], want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	f(t.Context(), "", "p", "", "")
+	f(t.Context(), "n", "p", "", "n")
+	f(by(t.Context(), "jane", "m"), "n", "p", "jane", "m")
+	f(by(t.Context(), "jane", ""), "n", "p", "jane", "n")
+	f(by(t.Context(), "system:serviceaccount:n:a", "m"), "", "p", "system:serviceaccount:n", "m")
+	f(by(t.Context(), "system:serviceaccount:n", "m"), "", "p", "system:serviceaccount:n", "m")
+	for _, n := range []int{callerNameMax - 1, callerNameMax, callerNameMax + 1} {
+		long, cut := strings.Repeat("x", n), strings.Repeat("x", min(n, callerNameMax))
+		f(by(t.Context(), long, long), "", "p", cut, cut)
+	}
+	if got := callerOf(Detach(by(t.Context(), "jane", "m"))); got != (caller{"", "jane", "m"}) {
+		t.Errorf("got %q of a detached context", got)
+	}
+	f(Detach(by(t.Context(), "jane", "m")), "n", "p", "jane", "m")
+	ctx, cancel := context.WithTimeout(by(t.Context(), "jane", "m"), time.Hour)
+	detached := Detach(ctx)
+	cancel()
+	if _, ok := detached.Deadline(); ok || detached.Err() != nil {
+		t.Error("a detached context ends with the other one")
+	}
+	// What is kept are copies.
+	body := []byte(`"jane"`)
+	var o codec.Object
+	o.Reset(body)
+	name := o.Root().String()
+	c := callerOf(asCaller(by(t.Context(), name, name), "p", ""))
+	copy(body, `"XXXX"`)
+	if c != (caller{"p", "jane", "jane"}) {
+		t.Errorf("got %q: views of the review are kept", c)
+	}
+}
