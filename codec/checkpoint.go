@@ -18,6 +18,9 @@ func (r *Review) Rollback() {
 
 // checkpoint remembers the nodes for rollback, what edits made among them.
 func (o *Object) checkpoint() {
+	if len(o.nodes) > cap(o.saved) && !o.mayGrow(cap(o.saved)*nodeBytes, (len(o.nodes)-cap(o.saved))*nodeBytes) {
+		return
+	}
 	o.saved, o.savedChanges = append(o.saved[:0], o.nodes...), o.changes
 }
 

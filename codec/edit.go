@@ -68,6 +68,9 @@ func (o *Object) Append(json string, path ...string) {
 		o.refuse(path, "not an array")
 		return
 	}
+	if o.err != nil {
+		return
+	}
 	if o.finish(n); o.err == nil {
 		o.add(n, int32(o.count(n)), 0, json)
 	}
@@ -255,7 +258,9 @@ func (o *Object) keepName(name string) (at place, length int32) {
 // name or, for an element, the index.
 func (o *Object) add(parent int32, name place, nameLen int32, json string) int32 {
 	n := o.link(parent, name, nameLen, 0)
-	o.change(n, json)
+	if n != 0 {
+		o.change(n, json)
+	}
 	return n
 }
 
@@ -304,7 +309,10 @@ func (o *Object) rewriteArray(n int32, from, to int, json string) {
 		return
 	}
 	v := o.valueOf(n)
-	start := len(o.arena)
+	if !o.arenaFits(len(v.source()) + len(json) + len("[],")) {
+		return
+	}
+	start, capacity := len(o.arena), cap(o.arena)
 	o.arena = append(o.arena, '[')
 	put := func() {
 		if len(o.arena) > start+1 {
@@ -326,20 +334,29 @@ func (o *Object) rewriteArray(n int32, from, to int, json string) {
 		o.arena = append(o.arena, json...)
 	}
 	o.arena = append(o.arena, ']')
+	o.grown(capacity)
 	o.put(o.nodes[n].up, n, "", o.kept(start))
 }
 
 // Compose returns JSON text that build appends to its argument, for the use in
 // an edit. It costs no allocation: the text is in o's own memory, and valid
-// until o is reset. build must not use o.
+// until o is reset, and "" after a fault. build must not use o.
 func (o *Object) Compose(build func(dst []byte) []byte) string {
-	start := len(o.arena)
+	if o.err != nil {
+		return ""
+	}
+	start, capacity := len(o.arena), cap(o.arena)
 	o.arena = build(o.arena)
+	o.grown(capacity)
 	return o.kept(start)
 }
 
-// quote returns the JSON string for s, in the arena.
+// quote returns the JSON string for s, in the arena, or an empty one if it does
+// not fit.
 func (o *Object) quote(s string) string {
+	if !o.arenaFits(len(s) + len(`"" `)) {
+		return `""`
+	}
 	start := len(o.arena)
 	o.arena = AppendString(o.arena, s)
 	return o.kept(start)
@@ -356,8 +373,8 @@ func (o *Object) kept(start int) string {
 // user's request whatever the failure policy.
 func (o *Object) checkJSON(json string, path []string) bool {
 	switch {
-	case int64(len(o.text))+int64(len(o.arena))+int64(len(json)) > textMax:
-		o.refuse(path, "the object and its edits have more than 512 MiB of text")
+	case !o.arenaFits(len(json) + 1):
+		return false
 	case isJSON(json):
 		return true
 	default:

@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -77,4 +79,110 @@ func TestLookupsKeepNothing(t *testing.T) {
 	if len(o.plain) != 0 {
 		t.Errorf("keeps %d bytes", len(o.plain))
 	}
+}
+
+func TestNodeBytes(t *testing.T) {
+	if size := int(reflect.TypeFor[node]().Size()); size != nodeBytes {
+		t.Errorf("got %d, want %d", nodeBytes, size)
+	}
+}
+
+// TestFits asks for as much memory as there is, for one byte less and for one
+// more.
+func TestFits(t *testing.T) {
+	for _, more := range []int{-1, 0, 1} {
+		var o Object
+		o.Reset([]byte(`{"a":1}`))
+		o.SetString("text", "a")
+		left := MemoryMax - o.memory()
+		if got := o.Fits(left + more); got != (more <= 0) || got != (o.Err() == nil) {
+			t.Errorf("%+d bytes: got %v, %v", more, got, o.Err())
+		}
+		if o.Reset([]byte(`{}`)); o.Err() != nil {
+			t.Errorf("after Reset: got %v", o.Err())
+		}
+	}
+}
+
+// TestMemoryMax makes an Object take memory by everything that takes some, as
+// long as it does. It must say that it is too much, and not be much above it: what
+// a plugin composes, and text with edits in it, is seen when it is there.
+func TestMemoryMax(t *testing.T) {
+	const many = 3_000_000 // elements, which as nodes are more than may be
+	numbers := "[" + strings.Repeat("0,", many) + "0]"
+	escapes := `["` + strings.Repeat(`\u0061`, 1<<18) + `"]`
+	element := func(i int) string { return Index(i % many) }
+	f := func(name, text string, do func(o *Object, i int)) {
+		t.Run(name, func(t *testing.T) {
+			var o Object
+			o.Reset([]byte(text))
+			for i := 0; o.Err() == nil; i++ {
+				if do(&o, i); i > 2*many {
+					t.Fatalf("takes %d bytes after %d times", o.memory(), i)
+				}
+			}
+			size, ok := errors.AsType[*SizeError](o.Err())
+			if !ok || size.Max != MemoryMax || o.memory() > MemoryMax+5<<20 || o.memory() < MemoryMax/2 {
+				t.Errorf("takes %d bytes, got %v", o.memory(), o.Err())
+			}
+			before := o.memory()
+			for i := range 100 {
+				do(&o, i+many/2)
+			}
+			if o.memory() > max(before, MemoryMax)+5<<20 {
+				t.Errorf("takes %d bytes afterwards, before %d", o.memory(), before)
+			}
+			if o.Reset([]byte(text)); o.Err() != nil || o.memory() > 4*arenaBytesMax+4*nodesMax*nodeBytes {
+				t.Errorf("keeps %d bytes, %v", o.memory(), o.Err())
+			}
+		})
+	}
+	f("elements by index", numbers, func(o *Object, i int) { o.Get(element(i)) })
+	f("elements of many arrays", "["+strings.Repeat("[0,0],", many/2)+"0]", func(o *Object, i int) { o.Get(element(i), "1") })
+	f("one look at the last", numbers, func(o *Object, _ int) { o.Get(element(many - 1)) })
+	f("edits", "["+strings.Repeat("{},", many/4)+"0]", func(o *Object, i int) { o.Set("1", Index(i%(many/4)), "a") })
+	f("an edit among many members", "{"+strings.Repeat(`"a":0,`, many)+`"b":0}`, func(o *Object, _ int) { o.Set("1", "c") })
+	f("texts", `{}`, func(o *Object, _ int) { o.SetString(strings.Repeat("x", 1<<20), "a") })
+	f("names", `{}`, func(o *Object, i int) { o.Set("1", strings.Repeat("x", 1<<20)+Index(i)) })
+	f("appended", `{"a":[]}`, func(o *Object, _ int) { o.Append("1", "a") })
+	f("removed", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
+	f("inserted", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Add("1", "a", "1") })
+	f("composed", `{}`, func(o *Object, _ int) {
+		o.Set(o.Compose(func(dst []byte) []byte { return append(dst, numbers[:1<<20]+"]"...) }), "a")
+	})
+	f("text with edits", `{"a":{"b":1},"c":`+numbers[:1<<20]+`]}`, func(o *Object, _ int) {
+		o.Set("2", "a", "b")
+		o.Root().JSON()
+	})
+	f("escapes", escapes, func(o *Object, _ int) { _ = o.Get("0").String() })
+	f("checkpoints", numbers, func(o *Object, i int) {
+		if o.Get(element(i)); i%10_000 == 0 {
+			o.checkpoint()
+		}
+	})
+}
+
+// TestMemoryMaxIsEnough has what the comment at MemoryMax says: two plugins
+// change each container of the largest Pod that can be stored, and one of them
+// has a checkpoint.
+func TestMemoryMaxIsEnough(t *testing.T) {
+	const most = 34_000
+	container := `{"name":"abcd","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File",` +
+		`"imagePullPolicy":"IfNotPresent"}`
+	var o Object
+	o.Reset([]byte(`{"spec":{"containers":[` + strings.Repeat(container+",", most-1) + container + `]}}`))
+	for i := range most {
+		o.Set(`"Always"`, "spec", "containers", Index(i), "imagePullPolicy")
+	}
+	o.checkpoint()
+	for i := range most {
+		o.EnsureObject("spec", "containers", Index(i), "resources", "limits")
+		for _, name := range [...]string{"cpu", "memory"} {
+			o.SetString("100m", "spec", "containers", Index(i), "resources", "limits", name)
+		}
+	}
+	if o.Err() != nil || o.memory() > MemoryMax*3/4 {
+		t.Errorf("takes %d bytes, got %v", o.memory(), o.Err())
+	}
+	t.Logf("takes %d bytes", o.memory())
 }

@@ -5,8 +5,12 @@ package codec
 // is 0 for what is nowhere.
 type place = int32
 
-// textMax is how long a document may be, and with the arena before an edit, in
-// bytes: far more than a review can have, and half of what a place can count.
+// nodeBytes is how much memory a node takes.
+const nodeBytes = 44
+
+// textMax is how long a document may be, in bytes: far more than a review can
+// have, and a quarter of what a place can count. With an arena of MemoryMax it
+// is less than half.
 const textMax = 512 << 20
 
 // nodesMax is how many nodes reading makes. A Pod that ten plugins have read
@@ -209,8 +213,13 @@ func (o *Object) readMembers(n int32) {
 }
 
 // link makes a node the last one in n, for the value that the document has at a
-// place, which is 0 for one that an edit adds.
+// place, which is 0 for one that an edit adds. If there is no memory for one, it
+// returns 0, and n is complete: nobody looks for more in it.
 func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
+	if len(o.nodes) == cap(o.nodes) && !o.growNodes() {
+		o.nodes[n].complete = true
+		return 0
+	}
 	m := int32(len(o.nodes))
 	p := &o.nodes[n]
 	if p.last == 0 {
@@ -219,8 +228,9 @@ func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 		o.nodes[p.last].next = m
 	}
 	p.last = m
-	o.nodes = append(o.nodes, node{})
-	c := &o.nodes[m] // field by field: a node made elsewhere and copied takes twice as long
+	o.nodes = o.nodes[:m+1]
+	c := &o.nodes[m]
+	*c = node{} // field by field: a node made elsewhere and copied takes twice as long
 	c.name, c.nameLen, c.at, c.was, c.up = name, nameLen, at, at, n
 	return m
 }
@@ -298,8 +308,9 @@ func (o *Object) element(n int32, index int) int32 {
 		}
 		e = next
 	}
-	if e != 0 {
-		o.nodes[n].recent = e
+	o.nodes[n].recent = e
+	if e == 0 {
+		o.nodes[n].recent = o.nodes[n].last // where the next one who looks too far begins
 	}
 	return e
 }

@@ -191,6 +191,9 @@ func (o *Object) unescape(raw string) string {
 		return raw
 	}
 	start := len(o.plain)
+	if len(raw) > cap(o.plain)-start && !o.mayGrow(cap(o.plain), len(raw)) {
+		return ""
+	}
 	o.plain = append(o.plain, raw...) // as long as the result can get
 	plain := o.plain[start:start:len(o.plain)]
 	if code := unquote.IntoBytes(raw, &plain); code != 0 {

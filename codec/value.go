@@ -470,7 +470,11 @@ func (v Value) JSON() string {
 		return v.source()
 	}
 	o := v.object
-	start := len(o.arena)
+	if !o.arenaFits(len(v.source())) {
+		return ""
+	}
+	start, capacity := len(o.arena), cap(o.arena)
 	o.arena = v.AppendJSON(o.arena)
+	o.grown(capacity)
 	return stringOf(o.arena[start:])
 }

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestDepthMax(t *testing.T) {
 // TestManyContainers edits what has very many elements, as a request of the
 // largest size may. Were the work quadratic, each case would take minutes.
 func TestManyContainers(t *testing.T) {
-	n := 200_000
+	n := OperationsMax
 	if testing.Short() {
 		n = 20_000
 	}
@@ -134,10 +135,53 @@ func TestManyContainers(t *testing.T) {
 	})
 }
 
+// TestPatchMax makes patches with as many operations and bytes as there may be,
+// one less and one more, behind something else.
+func TestPatchMax(t *testing.T) {
+	dst := []byte("something else")
+	f := func(o *codec.Object, length int, what string) {
+		t.Helper()
+		patch := AppendPatch(dst, o)
+		if what == "" && (o.Err() != nil || len(patch)-len(dst) != length) {
+			t.Errorf("got %d bytes, %v, want %d", len(patch)-len(dst), o.Err(), length)
+		}
+		size, ok := errors.AsType[*codec.SizeError](o.Err())
+		if what != "" && (!ok || size.What != what || len(patch) != len(dst)) {
+			t.Errorf("got %d bytes, %v, want none of too many %s", len(patch)-len(dst), o.Err(), what)
+		}
+	}
+	// A value, and two of which the first is too long.
+	for length, what := range map[int]string{
+		PatchBytesMax - 1: "", PatchBytesMax: "", PatchBytesMax + 1: "bytes of the JSON Patch with its changes",
+	} {
+		const begin, end = `[{"op":"add","path":"/a","value":"`, `"}]`
+		var o codec.Object
+		o.Reset([]byte(`{}`))
+		o.SetString(strings.Repeat("x", length-len(begin)-len(end)), "a")
+		f(&o, length, what)
+		o.Reset([]byte(`{}`))
+		o.SetString(strings.Repeat("x", PatchBytesMax), "a")
+		o.SetString("x", "b")
+		f(&o, 0, "bytes of the JSON Patch with its changes")
+	}
+	// Parts that are taken back are not counted.
+	for n, what := range map[int]string{
+		OperationsMax - 1: "", OperationsMax: "", OperationsMax + 1: "operations of the JSON Patch with its changes",
+	} {
+		const list, each = `[[1,2],[3,4]]`, `{"op":"replace","path":"/1000000/a","value":[]},`
+		var o codec.Object
+		o.Reset([]byte("[" + strings.Repeat(`{"a":`+list+`},`, 1_000_000+n) + "{}]"))
+		for i := range n {
+			o.Set("[]", codec.Index(1_000_000+i), "a")
+		}
+		f(&o, n*len(each)+1, what)
+	}
+}
+
 // TestMemoryKept compares arrays of many sizes: what a differ keeps for the
 // next patch is bounded, and holds on to no document.
 func TestMemoryKept(t *testing.T) {
-	d := new(differ)
+	d := &differ{bytesMax: PatchBytesMax}
 	for _, n := range []int{1, comparedMax, comparedMax + 1, 100 * comparedMax} {
 		var o codec.Object
 		o.Reset([]byte(`{"a":[` + strings.Repeat("[1,2],", n-1) + `[1,2]]}`))

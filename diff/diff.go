@@ -32,6 +32,17 @@ const (
 
 	// pointerBytesMax is how long a pointer may get that memory is kept for.
 	pointerBytesMax = 4 << 10
+
+	// OperationsMax is how many operations a patch has at most. An object that
+	// can be stored takes 1.5 MiB in etcd (etcd --max-request-bytes), in which a
+	// Pod has at most 34,000 containers: a container takes at least 46 bytes of
+	// protobuf, with a name and the fields that kube-apiserver fills in. This is
+	// three operations for each, and some.
+	OperationsMax = 128 << 10
+
+	// PatchBytesMax is how many bytes a patch has at most: 128 for each of
+	// OperationsMax.
+	PatchBytesMax = 16 << 20
 )
 
 // A differ holds the memory of one comparison.
@@ -39,22 +50,39 @@ type differ struct {
 	patch   []byte
 	pointer []byte
 	values  []codec.Value // elements being compared, a stack of slices
+
+	operations int  // how many there are in patch
+	bytesMax   int  // how long patch may get
+	tooLong    bool // it would get longer
 }
 
 var differs = sync.Pool{New: func() any { return new(differ) }}
 
 // AppendPatch appends the JSON Patch that makes what o is from what it came
-// as. It appends nothing when nothing changed.
+// as. It appends nothing when nothing changed. A patch of more than
+// OperationsMax operations, or PatchBytesMax bytes, is not made: then it appends
+// nothing, and o.Err is a *codec.SizeError.
 func AppendPatch(dst []byte, o *codec.Object) []byte {
 	d := differs.Get().(*differ)
 	d.patch = dst
 	d.patch = append(d.patch, '[')
+	d.operations, d.bytesMax, d.tooLong = 0, len(dst)+PatchBytesMax, false
 	for edit := range o.Edits() {
 		d.pointer = append(d.pointer[:0], edit.Pointer...)
-		d.compare(edit.Before, edit.After, 0)
+		if d.compare(edit.Before, edit.After, 0); d.tooLong || d.operations > OperationsMax {
+			break
+		}
 	}
 	patch := d.patch
 	d.patch = nil
+	switch {
+	case d.operations > OperationsMax:
+		o.TooLarge(&codec.SizeError{What: "operations of the JSON Patch with its changes", Max: OperationsMax})
+		return dst
+	case d.tooLong || len(patch) > d.bytesMax:
+		o.TooLarge(&codec.SizeError{What: "bytes of the JSON Patch with its changes", Max: PatchBytesMax})
+		return dst
+	}
 	if cap(d.pointer) <= pointerBytesMax {
 		differs.Put(d)
 	}
@@ -100,7 +128,7 @@ func same(a, b codec.Value) bool {
 // shorter keeps what parts appends, unless it gives up or replacing the whole
 // by after takes fewer bytes.
 func (d *differ) shorter(after codec.Value, parts func() bool) {
-	start := len(d.patch)
+	start, operations := len(d.patch), d.operations
 	done := parts()
 	whole := len(d.patch)
 	if done && whole == start {
@@ -109,8 +137,10 @@ func (d *differ) shorter(after codec.Value, parts func() bool) {
 	d.operation("replace", after)
 	if done && whole-start <= len(d.patch)-whole {
 		d.patch = d.patch[:whole]
+		d.operations--
 		return
 	}
+	d.operations = operations + 1
 	d.patch = append(d.patch[:start], d.patch[whole:]...)
 }
 
@@ -180,6 +210,11 @@ func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 
 // operation appends one operation at d.pointer, with a comma behind it.
 func (d *differ) operation(op string, value codec.Value) {
+	d.operations++
+	if len(d.patch) >= d.bytesMax {
+		d.tooLong = true
+		return
+	}
 	d.patch = append(d.patch, `{"op":"`...)
 	d.patch = append(d.patch, op...)
 	d.patch = append(d.patch, `","path":`...)

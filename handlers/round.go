@@ -95,6 +95,14 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 	if review.Object.Changes() > 0 {
 		review.Response.Patch = diff.AppendPatch(review.Response.Patch[:0], &review.Object)
 	}
+	if err := review.Err(); err != nil {
+		denial := tooLarge(err)
+		if denial == nil {
+			return OutcomeErrored, err
+		}
+		review.Response.Allowed, review.Response.Status = false, *denial
+		return OutcomeDenied, nil
+	}
 	if len(review.Response.Patch) > 0 {
 		return OutcomePatched, nil
 	}
@@ -113,7 +121,10 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	start := r.now
 	result, outcome, ran := r.ask(e)
 	if fault := r.review.Err(); fault != nil {
-		if _, misuse := errors.AsType[*codec.EditError](fault); !misuse {
+		_, misuse := errors.AsType[*codec.EditError](fault)
+		if denial := tooLarge(fault); denial != nil {
+			result, outcome, ran = Result{Denial: denial}, OutcomeDenied, true
+		} else if !misuse {
 			return OutcomeErrored, true, fault
 		}
 	}

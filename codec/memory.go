@@ -1,0 +1,75 @@
+package codec
+
+import "fmt"
+
+// MemoryMax is how many bytes an Object may take beside its text: its nodes and
+// their copy at the checkpoint, the text of edits, strings with their escapes
+// undone, and what Fits is asked for.
+//
+// It is twice what the largest object takes that can be stored. etcd takes
+// requests of 1.5 MiB (etcd --max-request-bytes). A container of a Pod takes at
+// least 46 bytes of that in protobuf, with a name and the fields that
+// kube-apiserver fills in, so a Pod has at most 34,000. When two plugins change
+// each of them, one of which has a checkpoint, that takes 29 MB.
+const MemoryMax = 64 << 20
+
+// SizeError says that a limit was met that no object meets which an API server
+// can store. It is the fault of the document, and no plugin's: whoever sent the
+// document is to be refused.
+type SizeError struct {
+	What string // what is counted
+	Max  int    // how many there may be
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("got more than %d %s, want at most that", e.Max, e.What)
+}
+
+// TooLarge records err as the first fault, unless there is one.
+func (o *Object) TooLarge(err *SizeError) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// Fits reports whether n more bytes may be taken because of what is in the
+// document, as MemoryMax says. If not, that is the fault that Err returns. It is
+// for plugins that make something for each element of a list, and counts
+// nothing: what a plugin made is gone when it has answered.
+func (o *Object) Fits(n int) bool {
+	if o.err == nil && n > MemoryMax-o.memory() {
+		o.err = &SizeError{What: "bytes of memory for what is read and changed of the object", Max: MemoryMax}
+	}
+	return o.err == nil
+}
+
+// memory returns how many bytes o has taken beside its text.
+func (o *Object) memory() int {
+	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain)
+}
+
+// mayGrow reports whether a slice of that capacity may get room for n bytes
+// more, of which append makes a quarter of the capacity at least.
+func (o *Object) mayGrow(capacity, n int) bool { return o.Fits(max(n, capacity/4)) }
+
+// growNodes makes room for another node. If there may be none, it says so.
+func (o *Object) growNodes() bool {
+	if !o.mayGrow(cap(o.nodes)*nodeBytes, nodeBytes) {
+		return false
+	}
+	o.nodes = append(o.nodes, node{})[:len(o.nodes)]
+	return true
+}
+
+// grown records the fault if the arena, which had that capacity, has taken more
+// than may be: its text was made before anybody knew how long it is.
+func (o *Object) grown(from int) {
+	if cap(o.arena) != from {
+		o.Fits(0)
+	}
+}
+
+// arenaFits reports whether n more bytes fit into the arena of edits.
+func (o *Object) arenaFits(n int) bool {
+	return n <= cap(o.arena)-len(o.arena) || o.mayGrow(cap(o.arena), n)
+}

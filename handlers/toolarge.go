@@ -1,0 +1,27 @@
+package handlers
+
+import (
+	"errors"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// tooLarge returns the denial that a fault of a review amounts to if that is a
+// *codec.SizeError, otherwise nil. It is a denial whatever the failure policies
+// and enforcements are, or who sends an object could switch plugins off by its
+// size.
+func tooLarge(fault error) *codec.Status {
+	size, ok := errors.AsType[*codec.SizeError](fault)
+	if !ok {
+		return nil
+	}
+	return &codec.Status{
+		Code:   http.StatusRequestEntityTooLarge,
+		Reason: string(metav1.StatusReasonRequestEntityTooLarge),
+		Message: "the object is too large for admission: " + size.Error() +
+			"; no API server can store an object that needs as much: send one with fewer or shorter lists in it",
+	}
+}
