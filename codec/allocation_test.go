@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !race && !poison
 
 package codec_test
 

@@ -296,6 +296,7 @@ func (o *Object) keep(json string) place {
 	if at < 0 {
 		at = len(o.arena)
 		o.arena = append(append(o.arena, json...), ' ')
+		o.lent.add(o.arena)
 	}
 	return place(1 + len(o.text) + at)
 }
@@ -366,6 +367,7 @@ func (o *Object) quote(s string) string {
 // putting a space behind it: a number must not run into the next text.
 func (o *Object) kept(start int) string {
 	o.arena = append(o.arena, ' ')
+	o.lent.add(o.arena)
 	return stringOf(o.arena[start : len(o.arena)-1])
 }
 

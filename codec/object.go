@@ -29,6 +29,7 @@ type Object struct {
 	nodes []node // what is where, as far as reads and edits came by; see node.go
 	err   error  // the first fault met
 	plain []byte // arena of strings read with their escapes undone
+	lent  lent   // for the build tag poison
 
 	found   ast.Node // what sonic found; it would be on the heap otherwise
 	finger  finger
@@ -52,7 +53,10 @@ func (e *SyntaxError) Error() string {
 
 // Reset makes o the document raw, without edits and without an error. o keeps
 // raw until the next Reset; the caller must not change raw until then.
-func (o *Object) Reset(raw []byte) { o.reset(stringOf(raw)) }
+func (o *Object) Reset(raw []byte) {
+	o.reset("")
+	o.reset(stringOf(o.lent.copyOf(raw)))
+}
 
 func (o *Object) reset(text string) {
 	if o.text != "" || o.err != nil {
@@ -101,6 +105,7 @@ func (o *Object) settle(text string) {
 // clear forgets everything about the document but its text.
 func (o *Object) clear() {
 	o.err = nil
+	o.lent.takeBack()
 	o.changes, o.savedChanges = 0, 0
 	o.found = ast.Node{}
 	o.finger = finger{}
@@ -119,8 +124,7 @@ func resetNodes(nodes []node) []node {
 }
 
 func resetArena(b []byte) []byte {
-	poison(b)
-	if cap(b) > arenaBytesMax {
+	if b = poison(b); cap(b) > arenaBytesMax {
 		return nil
 	}
 	return b[:0]
@@ -195,6 +199,7 @@ func (o *Object) unescape(raw string) string {
 		return ""
 	}
 	o.plain = append(o.plain, raw...) // as long as the result can get
+	o.lent.add(o.plain)
 	plain := o.plain[start:start:len(o.plain)]
 	if code := unquote.IntoBytes(raw, &plain); code != 0 {
 		o.fail(raw, strings.IndexByte(raw, '\\'), "valid escapes in a string")

@@ -130,7 +130,7 @@ func (r *Review) reset() {
 func (r *Review) Decode(body []byte) error {
 	r.reset()
 	r.decoded = true
-	r.envelope.reset(stringOf(body))
+	r.envelope.reset(stringOf(r.envelope.lent.copyOf(body)))
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
 	}

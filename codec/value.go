@@ -476,5 +476,6 @@ func (v Value) JSON() string {
 	start, capacity := len(o.arena), cap(o.arena)
 	o.arena = v.AppendJSON(o.arena)
 	o.grown(capacity)
+	o.lent.add(o.arena)
 	return stringOf(o.arena[start:])
 }

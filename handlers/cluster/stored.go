@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -80,8 +81,11 @@ func (s *stored) list(namespace string) (runtime.Object, error) {
 
 func (s *stored) create(ctx context.Context, object Object) (runtime.Object, error) {
 	kind := s.store.kind
+	object, err := s.received(object)
+	if err != nil {
+		return nil, err
+	}
 	if review, ok := object.(*authorizationv1.SubjectAccessReview); ok && s.authorize != nil {
-		review = review.DeepCopy()
 		s.authorize(ctx, review)
 		return review, nil
 	}
@@ -99,6 +103,10 @@ func (s *stored) create(ctx context.Context, object Object) (runtime.Object, err
 
 func (s *stored) updateStatus(object Object) (runtime.Object, error) {
 	kind := s.store.kind
+	object, err := s.received(object)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := cache.MetaObjectToName(object)
@@ -111,9 +119,22 @@ func (s *stored) updateStatus(object Object) (runtime.Object, error) {
 	return s.replace(object)
 }
 
-// replace stores an object as a new version.
+// received returns an object as an API server has it that got its encoding. The
+// strings of the original may be views of a review, and DeepCopy would keep them.
+func (s *stored) received(object Object) (Object, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("cluster state: cannot encode %s: %w", s.store.kind, err)
+	}
+	own := s.store.kind.object.DeepCopyObject().(Object)
+	if err := json.Unmarshal(text, own); err != nil {
+		return nil, fmt.Errorf("cluster state: cannot decode %s: %w", s.store.kind, err)
+	}
+	return own, nil
+}
+
+// replace stores an object as a new version. The object is not used otherwise.
 func (s *stored) replace(object Object) (runtime.Object, error) {
-	object = object.DeepCopyObject().(Object)
 	object.SetResourceVersion("")
 	if s.store.kind.setDefaults != nil {
 		s.store.kind.setDefaults(object)

@@ -154,7 +154,8 @@ func (o *Objects[T]) Get(ctx context.Context, namespace, name string) (object T,
 }
 
 // GetLive returns an object with all its fields from the API server, whatever
-// the cache has. Who asks for the same at the same time shares a request.
+// the cache has. Who asks for the same at the same time shares a request. The names
+// are copied.
 func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (object T, err error) {
 	o.must("get", "")
 	found, err := o.store.getLive(asCaller(ctx, o.plugin, namespace), namespace, name)
@@ -182,7 +183,8 @@ func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error
 }
 
 // Create creates an object and returns it as the API server does, which is how a
-// review, such as a SubjectAccessReview, is answered.
+// review, such as a SubjectAccessReview, is answered. Nothing of object is kept, so
+// its strings may be views of the request.
 func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error) {
 	o.must("create", "")
 	answer, err := o.store.create(asCaller(ctx, o.plugin, object.GetNamespace()), object)
@@ -192,7 +194,8 @@ func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error
 	return answer.(T), nil
 }
 
-// UpdateStatus replaces the status of an object and returns the object. The error
+// UpdateStatus replaces the status of an object and returns the object. Nothing of
+// object is kept, so its strings may be views of the request. The error
 // is one for apierrors.IsConflict if the object's resource version is not the
 // current one.
 func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err error) {
