@@ -171,13 +171,14 @@ func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 // watch implements cache.WatchFuncWithContext.
 func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
+	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	watching, cancel := context.WithCancelCause(ctx)
 	quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
 	events, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(watching)
 	if err != nil {
 		quiet.Stop()
 		cancel(nil)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !(initial && listsInstead(err)) {
 			s.failed(err)
 		}
 		return nil, err
@@ -185,7 +186,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	out := make(chan watch.Event)
 	passed := watch.NewProxyWatcher(out)
 	go func() {
-		err := s.pass(watching, events.ResultChan(), out, passed.StopChan(), quiet)
+		err := s.pass(watching, events.ResultChan(), out, passed.StopChan(), quiet, initial)
 		if err != nil && ctx.Err() == nil {
 			s.failed(err)
 		}
@@ -197,9 +198,24 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	return passed, nil
 }
 
+// listsInstead reports whether the reflector sends a list request after this
+// answer to a watch that asked for initial events. An API server without the
+// feature WatchList answers 422. One whose etcd is older than v3.4.31 or v3.5.13,
+// or was not asked for its version yet, answers 500, "the required storage feature
+// RequestWatchProgress is disabled" (k8s.io/apiserver pkg/storage/cacher/cacher.go).
+// Neither is a fault: the list follows at once, and list notes it if that fails.
+// After the answers excluded here the reflector repeats the watch (k8s.io/client-go
+// tools/cache/reflector.go watchList).
+func listsInstead(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return answered && !apierrors.IsTooManyRequests(err) && !apierrors.IsTimeout(err) &&
+		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
+}
+
 // pass hands events on until there are no more, or until stop or ctx ends. The
-// error says what was wrong with the API server.
-func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer) error {
+// error says what was wrong with the API server. Initial says that the watch asked
+// for initial events.
+func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool) error {
 	end := errEmpty
 	for {
 		var event watch.Event
@@ -215,7 +231,9 @@ func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- 
 		case !more:
 			return end
 		case event.Type == watch.Error:
-			s.failed(apierrors.FromObject(event.Object))
+			if err := apierrors.FromObject(event.Object); !initial || !listsInstead(err) {
+				s.failed(err)
+			}
 		default:
 			quiet.Reset(s.timing.quiet)
 			s.hear()

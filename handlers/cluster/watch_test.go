@@ -205,6 +205,53 @@ func TestExpired(t *testing.T) {
 	}
 }
 
+// TestNoInitialEvents has API servers that refuse to send initial events: the
+// list that follows works, so nothing is a fault of the cluster. Other answers to
+// the same watch are.
+func TestNoInitialEvents(t *testing.T) {
+	const noProgress = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,` +
+		`"message":"a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"}}`
+	event := func(text string) func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+		return func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json;stream=watch")
+			fmt.Fprintln(w, text)
+		}
+	}
+	status := func(err *apierrors.StatusError) func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+		return func(a *apiServer, w http.ResponseWriter, r *http.Request) { a.fail(w, r, err) }
+	}
+	f := func(name string, want bool, refuse func(a *apiServer, w http.ResponseWriter, r *http.Request)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t)
+			a.put(namespace("one", "team", "a"))
+			var refused atomic.Int32
+			a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				// Some answers make the reflector repeat the watch, so not all are refused.
+				if r.URL.Query().Get("sendInitialEvents") != "true" || refused.Add(1) > 4 {
+					return false
+				}
+				refuse(a, w, r)
+				return true
+			})
+			var log logged
+			s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			run(t, s)
+			a.put(namespace("two"))
+			eventually(t, "the watch goes on", func() bool { _, ok := namespacesIn(s).Cached("", "two"); return ok })
+			faults := s.find(Namespaces.Kind).faults.Get() + s.find(configMap.Kind).faults.Get()
+			if refused.Load() == 0 || (faults > 0) != want || strings.Contains(log.String(), "cannot follow") != want {
+				t.Errorf("%d refused, %d faults, log %q, want faults: %v", refused.Load(), faults, log.String(), want)
+			}
+		})
+	}
+	f("etcd without progress", false, event(noProgress))
+	f("WatchList is off", false, status(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)))
+	f("an error event of another kind", true, event(strings.NewReplacer("InternalError", "TooManyRequests", "500", "429").Replace(noProgress)))
+	f("too many requests", true, status(apierrors.NewTooManyRequests("later", 0)))
+	f("expired", true, status(apierrors.NewResourceExpired("too old")))
+}
+
 // TestAway has nobody listen for a while.
 func TestAway(t *testing.T) {
 	a := newAPIServer(t)
