@@ -1,0 +1,68 @@
+package codec_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestTruncateString measures what is left as encoding/json, which escapes HTML,
+// and AppendString write it.
+func TestTruncateString(t *testing.T) {
+	const bound = 600
+	written := func(s string) int {
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return max(len(text), len(codec.AppendString(nil, s))) - len(`""`)
+	}
+	f := func(s string) {
+		t.Helper()
+		fits := written(s) <= bound
+		got := codec.TruncateString(s, bound)
+		if fits != (got == s) {
+			t.Fatalf("%.20q, %d bytes, %d written: got %q", s, len(s), written(s), got)
+		}
+		if written(got) > bound {
+			t.Fatalf("%.20q, %d bytes: got %q, which is longer than %d", s, len(s), got, bound)
+		}
+		if fits {
+			return
+		}
+		begin, note, _ := strings.Cut(got, "... (truncated, ")
+		if !strings.HasPrefix(s, begin) || note != itoa(len(s))+" bytes)" || utf8.ValidString(s) && !utf8.ValidString(got) {
+			t.Fatalf("%.20q, %d bytes: got %q", s, len(s), got)
+		}
+		if written(got) < bound-escapedMax {
+			t.Fatalf("%.20q: got %q, which is shorter than it has to be", s, got)
+		}
+	}
+	for _, c := range []string{"a", `"`, `\`, "<", ">", "&", "\x00", "\x1f", "\r", "\u007f", "é", "€", "\u2028", "\u2029", "😀", "\xff", "\ufffd", "a\xe2\x82", "\n", "\t"} {
+		for n := range bound + 2 {
+			if s := strings.Repeat(c, n); written(s) > bound-2*escapedMax*len(c) && written(s) <= bound+2*escapedMax*len(c) {
+				f(s) // around the bound
+			}
+		}
+		for shift := range 8 {
+			f(strings.Repeat("a", shift) + strings.Repeat(c, bound))
+		}
+	}
+	f("")
+	f(strings.Repeat("a", 1<<20))
+}
+
+func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
+
+const escapedMax = 6
+
+func TestTruncateStringAllocatesNothing(t *testing.T) {
+	for _, s := range []string{"short", strings.Repeat("a", 600)} {
+		if n := testing.AllocsPerRun(100, func() { codec.TruncateString(s, 600) }); n != 0 {
+			t.Errorf("%d bytes: got %v allocations", len(s), n)
+		}
+	}
+}
