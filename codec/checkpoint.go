@@ -34,10 +34,10 @@ func (o *Object) rollback() {
 }
 
 func (r *Response) checkpoint() {
-	r.saved = saved{len(r.warnings), r.warningRunes, len(r.annotations)}
+	r.saved = saved{len(r.warnings), r.warningRunes, len(r.annotations), r.annotationBytes}
 }
 
 func (r *Response) rollback() {
 	r.warnings, r.warningRunes = r.warnings[:r.saved.warnings], r.saved.warningRunes
-	r.annotations = r.annotations[:r.saved.annotations]
+	r.annotations, r.annotationBytes = r.annotations[:r.saved.annotations], r.saved.annotationBytes
 }

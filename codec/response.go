@@ -14,25 +14,44 @@ import (
 // (k8s.io/apiserver pkg/endpoints/filters/warning.go).
 const warningRunesMax = 4096
 
+// What a response says is kept short enough for the audit log: where
+// kube-apiserver truncates audit events, it drops one of more than 100 KiB of JSON
+// (--audit-log-truncate-max-event-size, --audit-webhook-truncate-max-event-size).
+// An event has the message, the details and the annotations; this leaves 12 KiB for
+// the rest. The longest in-tree messages name each container of a Pod some times
+// over, in a few KiB.
+const (
+	// MessageBytesMax is the longest message of a Status, as JSON.
+	MessageBytesMax = 32 << 10
+	// DetailsBytesMax bounds all text in the Details of a Status together, as JSON.
+	DetailsBytesMax = 24 << 10
+	// annotationBytesMax bounds all values of audit annotations together, as JSON;
+	// of each value beyond it, TruncatedMin bytes stay.
+	annotationBytesMax = 32 << 10
+)
+
 // Response is the answer to a review.
 type Response struct {
 	// Allowed says whether the request may proceed.
 	Allowed bool
 	// Status says why not. It is not sent when the request is allowed.
 	Status Status
+	// DeniedBy is the name of the plugin that denied the request. It is not sent.
+	DeniedBy string
 	// Patch is a JSON Patch (RFC 6902), empty for none. It is sent only when
 	// the request is allowed; to the validating endpoint it must be empty.
 	Patch []byte
 
-	warnings     []string
-	warningRunes int
-	annotations  []annotation
+	warnings        []string
+	warningRunes    int
+	annotations     []annotation
+	annotationBytes int // of the values, as JSON
 
 	saved saved // at the checkpoint
 }
 
 // saved is how many of these there were.
-type saved struct{ warnings, warningRunes, annotations int }
+type saved struct{ warnings, warningRunes, annotations, annotationBytes int }
 
 type annotation struct{ key, value string }
 
@@ -58,8 +77,8 @@ type Cause struct{ Type, Message, Field string }
 func (r *Response) reset() {
 	clear(r.warnings)
 	clear(r.annotations)
-	r.Allowed, r.Status, r.Patch = false, Status{}, resetArena(r.Patch)
-	r.warnings, r.warningRunes, r.annotations = r.warnings[:0], 0, r.annotations[:0]
+	r.Allowed, r.Status, r.DeniedBy, r.Patch = false, Status{}, "", resetArena(r.Patch)
+	r.warnings, r.warningRunes, r.annotations, r.annotationBytes = r.warnings[:0], 0, r.annotations[:0], 0
 	r.saved = saved{}
 }
 
@@ -111,7 +130,7 @@ func IsAnnotationKey(key string) bool {
 // Annotate adds an audit annotation. kube-apiserver puts the webhook's name
 // and a slash before the key and drops, with no word to the caller, what is no
 // valid key then; here it is an error. A key given twice keeps the first
-// value, as there.
+// value, as there. A long value is truncated.
 func (r *Response) Annotate(key, value string) error {
 	if !IsAnnotationKey(key) {
 		return fmt.Errorf("cannot add audit annotation %q: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends", key)
@@ -121,6 +140,8 @@ func (r *Response) Annotate(key, value string) error {
 			return nil
 		}
 	}
+	value = TruncateString(value, max(annotationBytesMax-r.annotationBytes, TruncatedMin))
+	r.annotationBytes += JSONLen(value)
 	r.annotations = append(r.annotations, annotation{key, value})
 	return nil
 }

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -11,42 +12,52 @@ const escapedMax = 6
 // TruncateString returns s, or its beginning and a note of its length, so that a
 // JSON encoder makes at most max bytes of it between the quotes, whether it
 // escapes "<", ">" and "&" (as kube-apiserver's does) or not. It cuts between
-// characters. Max must leave room for the note, 64 bytes. Text that fits is
-// returned as it is; it allocates nothing then.
+// characters. Max must leave room for the note, TruncatedMin. Text that fits is
+// returned unchanged, without an allocation.
 func TruncateString(s string, max int) string {
-	if len(s) <= max/escapedMax || escapedLen(s, max) == len(s) {
+	if len(s) <= max/escapedMax {
+		return s
+	}
+	if end, _ := escaped(s, max); end == len(s) {
 		return s
 	}
 	note := "... (truncated, " + strconv.Itoa(len(s)) + " bytes)"
-	return s[:escapedLen(s, max-len(note))] + note
+	end, _ := escaped(s, max-len(note))
+	return s[:end] + note
 }
 
-// escapedLen returns how many bytes of s, in whole characters, become at most max
-// bytes of JSON.
-func escapedLen(s string, max int) int {
-	n := 0
+// TruncatedMin is the least that TruncateString truncates to.
+const TruncatedMin = 64
+
+// JSONLen returns how many bytes a JSON encoder makes at most of s between the
+// quotes.
+func JSONLen(s string) int {
+	_, written := escaped(s, math.MaxInt)
+	return written
+}
+
+// escaped returns how many bytes of s, in whole characters, become at most max
+// bytes of JSON, and how many they become.
+func escaped(s string, max int) (end, written int) {
 	for i := 0; i < len(s); {
-		size := 1
+		n, size := 1, 1
 		switch c := s[i]; {
 		case c == '"' || c == '\\' || c == '\n' || c == '\t':
-			n += 2
+			n = 2
 		case c < ' ' || c == '<' || c == '>' || c == '&':
-			n += escapedMax
-		case c < utf8.RuneSelf:
-			n++
-		default:
+			n = escapedMax
+		case c >= utf8.RuneSelf:
 			var r rune
 			r, size = utf8.DecodeRuneInString(s[i:])
-			if size == 1 || r == '\u2028' || r == '\u2029' { // not UTF-8, or a line separator: \uXXXX
-				n += escapedMax
-			} else {
-				n += size
+			if n = size; size == 1 || r == '\u2028' || r == '\u2029' { // not UTF-8, or a line separator: \uXXXX
+				n = escapedMax
 			}
 		}
-		if n > max {
-			return i
+		if written+n > max {
+			return i, written
 		}
+		written += n
 		i += size
 	}
-	return len(s)
+	return len(s), written
 }

@@ -74,7 +74,8 @@ type Handler struct {
 
 // Result is what a plugin says to a review. The zero Result allows it.
 type Result struct {
-	// Denial is the status the user gets; nil if the plugin does not deny.
+	// Denial is the status the user gets; nil if the plugin does not deny. It has a
+	// code from 400 to 599; another one is a failure of the plugin.
 	Denial *codec.Status
 	// Err says that the plugin could not come to a decision. It is no denial:
 	// the plugin's failure policy decides.
@@ -96,8 +97,13 @@ func Denied(err error) Result {
 	return Result{Denial: statusOf(withStatus.Status())}
 }
 
-// Errored says that the plugin failed.
-func Errored(err error) Result { return Result{Err: err} }
+// Errored says that the plugin failed, also where err is nil.
+func Errored(err error) Result {
+	if err == nil {
+		err = errNothing
+	}
+	return Result{Err: err}
+}
 
 func statusOf(s metav1.Status) *codec.Status {
 	status := &codec.Status{Code: s.Code, Message: s.Message, Reason: string(s.Reason)}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 		e.annotate(response, "patched")
 	case OutcomeDenied:
 		e.annotate(response, "denied: "+result.Denial.Message)
-		response.Allowed, response.Status = false, e.attribute(result.Denial)
+		response.Allowed, response.Status, response.DeniedBy = false, e.attribute(result.Denial), e.plugin.Name
 	case OutcomeWarned, OutcomeAudited:
 		r.review.Rollback()
 		e.annotate(response, outcome.String()+": "+result.Denial.Message)
@@ -193,6 +194,8 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		return result, OutcomePanicked, true
 	case fault != nil:
 		return Errored(fault), OutcomeErrored, true
+	case result.Err != nil && result.Denial != nil:
+		return Errored(fmt.Errorf("it both failed and denied, want one: %w", result.Err)), OutcomeErrored, true
 	case result.Err != nil:
 		return result, OutcomeErrored, true
 	case isOver(deadline, r.now):
@@ -225,7 +228,7 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 	}()
 	if selector := e.Settings.Selector; selector != nil {
 		if matches, err := selector.Matches(ctx, r.review, r.attributes); err != nil || !matches {
-			return Errored(err), err != nil
+			return Result{Err: err}, err != nil
 		}
 	}
 	if err := e.view.Ready(); err != nil {
@@ -239,6 +242,9 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 
 // enforce says what a denial amounts to.
 func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, Outcome, bool) {
+	if err := checkDenial(result.Denial); err != nil {
+		return Errored(err), OutcomeErrored, true
+	}
 	action, err := e.Settings.action(ctx, r.review, r.attributes)
 	switch {
 	case err != nil:
@@ -251,29 +257,18 @@ func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, O
 	return result, OutcomeDenied, true
 }
 
-// mayPatch says why an object must not have been changed. kube-apiserver fails
-// the request on such a patch, even under failurePolicy Ignore.
-func mayPatch(review *codec.Review, phase Phase) error {
-	switch op := review.Operation(); {
-	case phase == Validate:
-		return errors.New("it changed the object while validating")
-	case op != codec.Create && op != codec.Update:
-		return fmt.Errorf("it changed the object of a %s request", op)
-	}
-	return nil
-}
-
 // annotate says in the audit log what the plugin did.
 func (e *entry) annotate(response *codec.Response, what string) {
 	_ = response.Annotate(e.plugin.Name, what) // NewChain has checked the key
 }
 
 // attribute returns the status of a denial with the plugin's name in front of
-// its message, and as a cause for programs to read.
+// its message, and as a cause for programs to read. Long text is truncated.
 func (e *entry) attribute(denial *codec.Status) codec.Status {
 	status := *denial
-	status.Message = e.plugin.Name + ": " + denial.Message
-	causes := denial.Details.Causes
+	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
+	status = truncate(status)
+	causes := status.Details.Causes
 	if len(causes) == 0 && denial.Reason == string(metav1.StatusReasonInvalid) {
 		return status // kubectl shows the causes of these, if there are any, in place of the message
 	}

@@ -62,8 +62,10 @@ func TestManyContainers(t *testing.T) {
 	const n = 50_000
 	body := create(`{"containers":[` + strings.Repeat(`{"image":"a"},`, n) + `{"image":"a"}]}`)
 	got := handlertest.Answer(t, chain, handlers.Validate, body)
-	if denials := bytes.Count(got, []byte("Unsupported value")); denials != n+1 {
-		t.Errorf("got %d containers denied, want %d", denials, n+1)
+	var whole int // how long the message was before it was truncated
+	_, note, _ := bytes.Cut(got, []byte("(truncated, "))
+	if _, err := fmt.Sscan(string(note), &whole); err != nil || whole < (n+1)*len("Unsupported value") {
+		t.Errorf("got a message of %d bytes, %v, want one with %d containers", whole, err, n+1)
 	}
 }
 

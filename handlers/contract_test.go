@@ -1,0 +1,189 @@
+package handlers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// breaches are what a plugin may not do in the phase, and what its failure says.
+func breaches(phase handlers.Phase) map[string]act {
+	result := func(r handlers.Result) act {
+		return func(context.Context, *codec.Review) handlers.Result { return r }
+	}
+	status := func(code int32, message string) act {
+		return result(handlers.Result{Denial: &codec.Status{Code: code, Message: message}})
+	}
+	all := map[string]act{
+		"it failed and did not say why":                              result(handlers.Errored(nil)),
+		"it both failed and denied, want one: no idea":               result(handlers.Result{Err: errors.New("no idea"), Denial: &codec.Status{Code: 403, Message: "no"}}),
+		`it denied with code 0 and message "no", want a code from`:   status(0, "no"),
+		`it denied with code 399 and message "no", want a code from`: status(399, "no"),
+		`it denied with code 600 and message "no", want a code from`: status(600, "no"),
+	}
+	if phase == handlers.Validate {
+		all["it changed the object while validating"] = label("bad")
+	}
+	return all
+}
+
+// TestContractBreaches has plugins break their contract: that fails the call, or,
+// where failures are ignored, leaves no trace for the plugins behind them.
+func TestContractBreaches(t *testing.T) {
+	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+		for message, do := range breaches(phase) {
+			review, outcome, _, err := runBefore(t, phase, podCreate, do)
+			if _, failed := errors.AsType[*handlers.FailureError](err); !failed || outcome != handlers.OutcomeErrored || !strings.Contains(err.Error(), message) {
+				t.Errorf("%s: got %v, %v, want the failure %q", phase, outcome, err, message)
+			}
+			if review.Response.Allowed || review.Response.Status.Code != 0 || len(review.Response.Patch) > 0 {
+				t.Errorf("%s, %s: got the answer %+v", phase, message, review.Response)
+			}
+
+			plugin, reached := validating, false
+			if phase == handlers.Mutate {
+				plugin = mutating
+			}
+			chain := mustSet(t, map[string]handlers.Settings{"Bad": {FailurePolicy: admissionregistrationv1.Ignore}}, plugin("Bad", do),
+				plugin("Next", func(_ context.Context, review *codec.Review) handlers.Result {
+					if reached = true; review.Object.Get("metadata", "labels", "bad").Exists() {
+						t.Errorf("%s, %s: the next plugin sees the change", phase, message)
+					}
+					return handlers.Allowed()
+				}))
+			review, outcome, err = run(t, chain, phase, podCreate)
+			answer := string(review.AppendResponse(nil))
+			if err != nil || outcome != handlers.OutcomeAllowed || !reached || !review.Response.Allowed || strings.Contains(answer, `"patch"`) {
+				t.Errorf("%s, %s, ignored: got %v, %v, %s", phase, message, outcome, err, answer)
+			}
+			if !strings.Contains(answer, `"Bad":"ignored: admission plugin Bad failed: it `) {
+				t.Errorf("%s, %s, ignored: got %s, want an annotation that says so", phase, message, answer)
+			}
+		}
+	}
+}
+
+// TestContractCodes are those that a denial may have at most and at least.
+func TestContractCodes(t *testing.T) {
+	for _, code := range []int32{400, 599} {
+		review, outcome, _, err := runBefore(t, handlers.Validate, podCreate, func(context.Context, *codec.Review) handlers.Result {
+			return handlers.Result{Denial: &codec.Status{Code: code, Message: "no"}}
+		})
+		if err != nil || outcome != handlers.OutcomeDenied || review.Response.Status.Code != code || review.Response.DeniedBy != "Bad" {
+			t.Errorf("%d: got %v, %v, %+v", code, outcome, err, review.Response)
+		}
+	}
+}
+
+func TestDenialWithoutMessage(t *testing.T) {
+	if got, _, _ := denial(t, &codec.Status{Code: 403}); got.Message != "Bad: denied without explanation" {
+		t.Errorf("got message %q", got.Message)
+	}
+}
+
+// denial is how a review's answer says that it was denied.
+func denial(t *testing.T, denied *codec.Status) (status codec.Status, annotation string, written int) {
+	t.Helper()
+	before := fmt.Sprintf("%+v", denied)
+	review, outcome, _, err := runBefore(t, handlers.Validate, podCreate, func(context.Context, *codec.Review) handlers.Result {
+		return handlers.Result{Denial: denied}
+	})
+	if err != nil || outcome != handlers.OutcomeDenied {
+		t.Fatalf("got %v, %v", outcome, err)
+	}
+	if fmt.Sprintf("%+v", denied) != before {
+		t.Error("the status of the plugin was changed")
+	}
+	var answer struct {
+		Response struct {
+			Status           json.RawMessage
+			AuditAnnotations map[string]string
+		}
+	}
+	if err := json.Unmarshal(review.AppendResponse(nil), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return review.Response.Status, answer.Response.AuditAnnotations["Bad"], len(answer.Response.Status)
+}
+
+// TestDenialsAreTruncated has messages and details around their bounds, of plain
+// characters and of such that JSON writes as six bytes.
+func TestDenialsAreTruncated(t *testing.T) {
+	f := func(character string, n int, wantMessage, wantAnnotation bool) {
+		t.Helper()
+		message := strings.Repeat(character, n)
+		status, annotation, _ := denial(t, &codec.Status{Code: 403, Message: message})
+		if whole := status.Message == "Bad: "+message; whole != wantMessage || !whole && !strings.HasSuffix(status.Message, fmt.Sprintf("(truncated, %d bytes)", len("Bad: "+message))) {
+			t.Errorf("%q, %d: the message has %d bytes and ends in %q", character, n, len(status.Message), status.Message[len(status.Message)-40:])
+		}
+		if whole := annotation == "denied: "+message; whole != wantAnnotation || !whole && !strings.HasSuffix(annotation, fmt.Sprintf("(truncated, %d bytes)", len("denied: "+message))) {
+			t.Errorf("%q, %d: the annotation has %d bytes and ends in %q", character, n, len(annotation), annotation[len(annotation)-40:])
+		}
+		if got := codec.JSONLen(status.Message); got > codec.MessageBytesMax {
+			t.Errorf("%q, %d: the message has %d bytes as JSON", character, n, got)
+		}
+	}
+	bound := codec.MessageBytesMax
+	f("a", bound-len("denied: "), true, true)
+	f("a", bound-len("denied: ")+1, true, false)
+	f("a", bound-len("Bad: "), true, false)
+	f("a", bound-len("Bad: ")+1, false, false)
+	f("\x00", (bound-len("denied: "))/6, true, true)
+	f("\x00", (bound-len("denied: "))/6+1, false, false)
+	f("é", 1<<19, false, false)
+
+	long := strings.Repeat("a", 1<<20)
+	causes := slices.Repeat([]codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.containers[0].image"}}, 20_000)
+	all := codec.Status{Code: 403, Message: long, Reason: long, Details: codec.Details{Name: long, Group: long, Kind: long, UID: long, Causes: causes}}
+	for _, status := range []codec.Status{
+		all,
+		{Code: 422, Message: "no", Reason: "Invalid", Details: codec.Details{Causes: causes}},
+		{Code: 403, Message: "no", Details: codec.Details{Causes: []codec.Cause{{Type: long, Message: long, Field: long}, {Message: long}}}},
+		{Code: 403, Message: "no", Details: codec.Details{Name: long}},
+	} {
+		got, _, written := denial(t, &status)
+		if most := codec.MessageBytesMax + codec.DetailsBytesMax + 1000; written > most {
+			t.Errorf("%.20s, %d causes: got %d bytes, want at most %d", status.Message, len(status.Details.Causes), written, most)
+		}
+		if last := got.Details.Causes[len(got.Details.Causes)-1]; last.Message != "Bad" {
+			t.Errorf("%.20s: the last cause is %v, want the plugin", status.Message, last)
+		}
+	}
+
+	few := causes[:150]
+	got, _, _ := denial(t, &codec.Status{Code: 422, Message: "no", Reason: "Invalid", Details: codec.Details{Name: "a", Causes: few}})
+	if !slices.Equal(got.Details.Causes[:150], few) || got.Details.Name != "a" {
+		t.Errorf("details of ordinary size were changed: got %d causes, name %q, %v", len(got.Details.Causes), got.Details.Name, got.Details.Causes[140:])
+	}
+}
+
+// TestAnnotationsAreTruncatedTogether has a hundred long denials that become
+// annotations.
+func TestAnnotationsAreTruncatedTogether(t *testing.T) {
+	settings := make(map[string]handlers.Settings)
+	var plugins []handlers.Plugin
+	for i := range 100 {
+		name := fmt.Sprintf("P%d", i)
+		settings[name] = handlers.Settings{Enforcement: []handlers.Enforcement{{Action: handlers.ActionAudit}}}
+		plugins = append(plugins, validating(name, func(context.Context, *codec.Review) handlers.Result {
+			return handlers.Denied(errors.New(strings.Repeat(`"`, 5000)))
+		}))
+	}
+	review, _, err := run(t, mustSet(t, settings, plugins...), handlers.Validate, podCreate)
+	answer := review.AppendResponse(nil)
+	if most := 32<<10 + 100*(codec.TruncatedMin+10) + 1000; err != nil || len(answer) > most {
+		t.Errorf("got %d bytes, %v, want at most %d", len(answer), err, most)
+	}
+	if n := strings.Count(string(answer), "... (truncated, 5009 bytes)"); n != 97 {
+		t.Errorf("%d annotations are truncated, want 97: 3 of 10,000 bytes have room", n)
+	}
+}
