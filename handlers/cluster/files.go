@@ -21,12 +21,18 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 // embedded is what a new cluster has.
 //
 //go:embed default/*.yaml
 var embedded embed.FS
+
+// stateBytesMax is the largest file of Options.Dir: 50,000 Pods of 10 KB, as
+// "kubectl get pods -A -o yaml" prints them.
+const stateBytesMax = 512 << 20
 
 // extensions are those of the files that are read, which kubectl -f takes too.
 var extensions = []string{".yaml", ".yml", ".json"}
@@ -42,9 +48,12 @@ func (s *State) read() error {
 	var err error
 	switch dir := s.options.Dir; {
 	case dir != "":
-		err = r.readDir(os.DirFS(dir), ".", func(name string) string { return filepath.Join(dir, name) })
+		in := func(name string) string { return filepath.Join(dir, name) }
+		read := func(name string) ([]byte, error) { return files.ReadAtMost(in(name), stateBytesMax) }
+		err = r.readDir(os.DirFS(dir), ".", read, in)
 	case s.options.Embedded:
-		err = r.readDir(embedded, "default", func(name string) string { return path.Join("embedded", name) })
+		read := func(name string) ([]byte, error) { return embedded.ReadFile(path.Join("default", name)) }
+		err = r.readDir(embedded, "default", read, func(name string) string { return path.Join("embedded", name) })
 		s.find(Namespaces.Kind).files.imagined = func(string) bool { return true }
 		// kube-controller-manager makes one in every namespace.
 		s.find(ServiceAccounts.Kind).files.imagined = func(name string) bool { return name == "default" }
@@ -72,25 +81,25 @@ type reader struct {
 
 // readDir reads the files of a folder, but not of those below it. Shown is what
 // a file is called in errors.
-func (r *reader) readDir(files fs.FS, dir string, shown func(name string) string) error {
-	entries, err := fs.ReadDir(files, dir)
+func (r *reader) readDir(in fs.FS, dir string, read func(name string) ([]byte, error), shown func(name string) string) error {
+	entries, err := fs.ReadDir(in, dir)
 	if err != nil {
 		return fmt.Errorf("cluster state: cannot read %s: %w", shown(""), err)
 	}
-	read := 0
+	count := 0
 	for _, entry := range entries {
 		if entry.IsDir() || !slices.Contains(extensions, path.Ext(entry.Name())) {
 			continue
 		}
-		read++
-		content, err := fs.ReadFile(files, path.Join(dir, entry.Name()))
+		count++
+		content, err := read(entry.Name())
 		if err != nil {
 			r.errs = append(r.errs, fmt.Errorf("cluster state: cannot read %s: %w", shown(entry.Name()), err))
 			continue
 		}
 		r.readFile(shown(entry.Name()), content)
 	}
-	if read == 0 {
+	if count == 0 {
 		return fmt.Errorf("cluster state: %s has no file that ends in one of %q", shown(""), extensions)
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 const (
@@ -110,11 +112,46 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := readKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
 	}
 	return config, nil
+}
+
+// readKubeconfig does what clientcmd.BuildConfigFromFlags does. That one opens the
+// files that the kubeconfig names and waits if one is a FIFO; here they are checked
+// before.
+func readKubeconfig(name string) (*rest.Config, error) {
+	content, err := files.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range config.Clusters {
+		cluster.LocationOfOrigin = name
+	}
+	for _, user := range config.AuthInfos {
+		user.LocationOfOrigin = name
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, err
+	}
+	if used := config.Contexts[config.CurrentContext]; used != nil {
+		if cluster := config.Clusters[used.Cluster]; cluster != nil {
+			err = files.Check(cluster.CertificateAuthority)
+		}
+		if user := config.AuthInfos[used.AuthInfo]; user != nil {
+			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
 }
 
 // follow keeps the store as the API server says, until ctx ends. client-go logs

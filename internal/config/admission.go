@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
@@ -62,7 +61,7 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 		name = filepath.Join(dir, name)
 	}
 	r.files = append(r.files, name)
-	content, err := os.ReadFile(name)
+	content, err := r.source.ReadFile(name)
 	if err != nil {
 		r.refuse(document.Errorf(path+".path", "cannot read the configuration of %s: %v", plugin.Name, err))
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/match"
 	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
@@ -107,6 +107,8 @@ type Source struct {
 	Known []string
 	// Namespaces is asked by selectors, from the first review on.
 	Namespaces match.Namespaces
+	// ReadFile reads the files; files.Read if it is nil.
+	ReadFile func(name string) ([]byte, error)
 }
 
 // Loaded is what was read.
@@ -125,6 +127,9 @@ type Loaded struct {
 // Read reads all files. The error joins everything that is wrong with any of
 // them; what was loaded then is not to be used, but for Files.
 func Read(source Source) (*Loaded, error) {
+	if source.ReadFile == nil {
+		source.ReadFile = files.Read
+	}
 	r := &reader{source: &source}
 	loaded := new(Loaded)
 	if source.File != "" {
@@ -153,7 +158,7 @@ func (r *reader) refuse(errs ...error) { r.errs = append(r.errs, errs...) }
 // read decodes a file. The document is nil if there is no use in going on.
 func (r *reader) read(file string, into any) *strictyaml.Document {
 	r.files = append(r.files, file)
-	content, err := os.ReadFile(file)
+	content, err := r.source.ReadFile(file)
 	if err != nil {
 		r.refuse(fmt.Errorf("cannot read configuration: %w", err))
 		return nil

@@ -11,13 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 // callers are who may call the webhooks. Each of a certificate, a token and a
@@ -47,7 +47,7 @@ func (c *callers) load() error {
 	var next callersLoaded
 	var errs []error
 	if c.caFile != "" {
-		content, err := os.ReadFile(c.caFile)
+		content, err := files.Read(c.caFile)
 		next.roots = x509.NewCertPool()
 		if err == nil && !next.roots.AppendCertsFromPEM(content) {
 			err = fmt.Errorf("%s: got no certificate, want at least one in PEM", c.caFile)
@@ -76,7 +76,7 @@ func readCredentials(file, format string, header func(record []string) string) (
 	if file == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := files.Read(file)
 	if err != nil {
 		return nil, err
 	}

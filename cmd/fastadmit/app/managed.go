@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 // managed says that fastadmit keeps its certificates in a Secret, and registers
@@ -69,7 +69,7 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, lo
 		return nil
 	}
 	if m.secretNamespace == "" {
-		content, err := os.ReadFile(namespaceFile)
+		content, err := files.Read(namespaceFile)
 		if err != nil {
 			return fmt.Errorf("--cert-secret-namespace is empty and this is no pod: %w", err)
 		}

@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 const (
@@ -169,10 +170,10 @@ func (s *selection) configPart(server *server, managed *managed, in selected) *p
 }
 
 // contents identifies the files and what is in them.
-func contents(files []string) (sum [sha256.Size]byte) {
+func contents(names []string) (sum [sha256.Size]byte) {
 	all := sha256.New()
-	for _, file := range files {
-		content, err := os.ReadFile(file)
+	for _, file := range names {
+		content, err := files.Read(file)
 		fmt.Fprintf(all, "%q %q %v\n", file, content, err)
 	}
 	return [sha256.Size]byte(all.Sum(nil))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -76,9 +77,11 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if err := s.checkFlags(names); err != nil {
 		return selected{Loaded: new(config.Loaded)}, err
 	}
-	loaded, err := config.Read(config.Source{
-		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces,
-	})
+	source := config.Source{File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces}
+	if s.cluster.imagined {
+		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
+	}
+	loaded, err := config.Read(source)
 	if err != nil {
 		return selected{Loaded: loaded}, failed(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 // memoryCertificateLife is how long a certificate made in memory is valid: a
@@ -44,12 +46,24 @@ func (c *certificate) load() error {
 		c.pair.Store(&pair)
 		return nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, err := readPair(c.certFile, c.keyFile)
 	if err != nil {
 		return failed(fmt.Errorf("cannot load the serving certificate from %s and %s: %w", c.certFile, c.keyFile, err))
 	}
 	c.pair.Store(&pair)
 	return nil
+}
+
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := files.Read(certFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := files.Read(keyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 func (c *certificate) files() []string {

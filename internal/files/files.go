@@ -1,0 +1,103 @@
+// Package files reads the files that an operator names. Nothing that such a name
+// may lead to can make a read wait or take all memory: a FIFO without a writer, a
+// device without an end, a file of any size.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// BytesMax is the largest file that Read reads. A ConfigMap or Secret holds 1 MiB
+// (k8s.io/api/core/v1 MaxSecretSize); a list of tokens may be larger.
+const BytesMax = 16 << 20
+
+// Read returns the contents of a regular file, or of one that symbolic links lead
+// to, as in a mounted ConfigMap. It is an error if the file has more than BytesMax
+// bytes, or is no regular file: it opens without waiting for a FIFO's writer.
+func Read(name string) ([]byte, error) { return ReadAtMost(name, BytesMax) }
+
+// ReadAtMost is Read with another bound.
+func ReadAtMost(name string, max int64) ([]byte, error) {
+	f, size, err := open(name, max)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content := make([]byte, 0, size+1) // one more, to meet the end without growing
+	for {
+		if len(content) == cap(content) {
+			content = append(content, 0)[:len(content)]
+		}
+		n, err := f.Read(content[len(content):cap(content)])
+		content = content[:len(content)+n]
+		if int64(len(content)) > max { // it grows
+			return nil, tooLarge(name, int64(len(content)), max)
+		}
+		if errors.Is(err, io.EOF) {
+			return content, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Check returns the error that Read would return for what the file is, for those
+// that are read by other code. An empty name is no file and no error.
+func Check(names ...string) error {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		f, _, err := open(name, BytesMax)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func open(name string, max int64) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, syscall.ENXIO) { // of a socket, or a device that is not there
+			return nil, 0, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
+		}
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("got %s, want a regular file", kind(info.Mode()))}
+	case info.Size() > max:
+		err = tooLarge(name, info.Size(), max)
+	default:
+		return f, info.Size(), nil
+	}
+	return nil, 0, errors.Join(err, f.Close())
+}
+
+func tooLarge(name string, got, max int64) error {
+	return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("got %d bytes, want at most %d", got, max)}
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a file of mode " + mode.Type().String()
+}
