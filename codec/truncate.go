@@ -3,6 +3,7 @@ package codec
 import (
 	"math"
 	"strconv"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -11,8 +12,8 @@ const escapedMax = 6
 
 // TruncateString returns s, or its beginning and a note of its length, so that a
 // JSON encoder makes at most max bytes of it between the quotes, whether it
-// escapes "<", ">" and "&" (as kube-apiserver's does) or not. It cuts between
-// characters. Max must leave room for the note, TruncatedMin. Text that fits is
+// escapes "<", ">", "&" (as kube-apiserver's does) and what is not printable, or
+// not. It cuts between characters. Max must leave room for the note, TruncatedMin. Text that fits is
 // returned unchanged, without an allocation.
 func TruncateString(s string, max int) string {
 	if len(s) <= max/escapedMax {
@@ -44,12 +45,15 @@ func escaped(s string, max int) (end, written int) {
 		switch c := s[i]; {
 		case c == '"' || c == '\\' || c == '\n' || c == '\t':
 			n = 2
-		case c < ' ' || c == '<' || c == '>' || c == '&':
+		case c < ' ' || c == '<' || c == '>' || c == '&' || c == 0x7f:
 			n = escapedMax
 		case c >= utf8.RuneSelf:
 			var r rune
 			r, size = utf8.DecodeRuneInString(s[i:])
-			if n = size; size == 1 || r == '\u2028' || r == '\u2029' { // not UTF-8, or a line separator: \uXXXX
+			switch n = size; {
+			case size == utf8.UTFMax && !unicode.IsPrint(r):
+				n = 2 * escapedMax // two units of UTF-16
+			case size == 1 || !unicode.IsPrint(r): // 1: not UTF-8
 				n = escapedMax
 			}
 		}

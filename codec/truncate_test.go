@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -18,7 +20,15 @@ func TestTruncateString(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return max(len(text), len(codec.AppendString(nil, s))) - len(`""`)
+		most := max(len(text), len(codec.AppendString(nil, s))) - len(`""`)
+		for _, r := range s { // as escaped as it can be
+			if r == 0x7f {
+				most += len(`\u007f`) - 1
+			} else if n := utf8.RuneLen(r); r > 0x7f && r != '\u2028' && r != '\u2029' && !unicode.IsPrint(r) {
+				most += len(utf16.Encode([]rune{r}))*len(`\u0080`) - n
+			}
+		}
+		return most
 	}
 	f := func(s string) {
 		t.Helper()
@@ -37,11 +47,11 @@ func TestTruncateString(t *testing.T) {
 		if !strings.HasPrefix(s, begin) || note != itoa(len(s))+" bytes)" || utf8.ValidString(s) && !utf8.ValidString(got) {
 			t.Fatalf("%.20q, %d bytes: got %q", s, len(s), got)
 		}
-		if written(got) < bound-escapedMax {
+		if written(got) < bound-2*escapedMax {
 			t.Fatalf("%.20q: got %q, which is shorter than it has to be", s, got)
 		}
 	}
-	for _, c := range []string{"a", `"`, `\`, "<", ">", "&", "\x00", "\x1f", "\r", "\u007f", "é", "€", "\u2028", "\u2029", "😀", "\xff", "\ufffd", "a\xe2\x82", "\n", "\t"} {
+	for _, c := range []string{"a", `"`, `\`, "<", ">", "&", "\x00", "\x1f", "\r", "\u007f", "é", "€", "\u2028", "\u2029", "😀", "\xff", "\ufffd", "a\xe2\x82", "\u009b", "\u202e", "\U000e0001", "\n", "\t"} {
 		for n := range bound + 2 {
 			if s := strings.Repeat(c, n); written(s) > bound-2*escapedMax*len(c) && written(s) <= bound+2*escapedMax*len(c) {
 				f(s) // around the bound

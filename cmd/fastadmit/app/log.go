@@ -1,12 +1,19 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 const (
@@ -14,6 +21,17 @@ const (
 	// thousand requests a second must not cost a thousand lines.
 	logsPerSecond = 20
 	logsBurst     = 100
+
+	// Container runtimes split a line of the log at 16 KiB (containerd's
+	// max_container_log_line_size), and what reads JSON cannot read the parts. A
+	// line has one text, such as a message or an error, and at most ten values of
+	// a request, such as names.
+
+	// logValueBytesMax is the longest value in the log, as JSON. The names of
+	// Kubernetes have up to 253 bytes.
+	logValueBytesMax = 640
+	// logTextBytesMax is the longest text in the log, as JSON.
+	logTextBytesMax = 8 << 10
 )
 
 // sampledLog passes on as many records as its limiter allows, and says with
@@ -24,10 +42,10 @@ type sampledLog struct {
 	dropped *atomic.Int64
 }
 
-// newLog returns the log of the server: JSON lines, sampled.
+// newLog returns the log of the server: JSON lines, sampled, of bounded length.
 func newLog(w io.Writer) *slog.Logger {
 	return slog.New(sampledLog{
-		Handler: slog.NewJSONHandler(w, nil),
+		Handler: slog.NewJSONHandler(printable{w}, &slog.HandlerOptions{ReplaceAttr: boundAttr}),
 		limiter: rate.NewLimiter(logsPerSecond, logsBurst),
 		dropped: new(atomic.Int64),
 	})
@@ -43,4 +61,48 @@ func (h sampledLog) Handle(ctx context.Context, record slog.Record) error {
 		record.AddAttrs(slog.Int64("dropped", n))
 	}
 	return h.Handler.Handle(ctx, record)
+}
+
+// boundAttr truncates what an attribute says.
+func boundAttr(_ []string, attr slog.Attr) slog.Attr {
+	var text string
+	switch attr.Value.Kind() {
+	case slog.KindString:
+		text = attr.Value.String()
+	case slog.KindAny:
+		text = fmt.Sprint(attr.Value.Any())
+	default:
+		return attr // numbers and times
+	}
+	limit := logValueBytesMax
+	switch attr.Key {
+	case "message", "error", "panic", "stack", "after", "wrong":
+		limit = logTextBytesMax
+	}
+	return slog.String(attr.Key, codec.TruncateString(text, limit))
+}
+
+// printable is a writer of JSON in which characters that are not printable, such
+// as terminals' control sequences and changes of the direction of text, are written
+// as \uXXXX. JSON itself asks for that below U+0020 only.
+type printable struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w printable) Write(lines []byte) (int, error) {
+	isHidden := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	if !bytes.ContainsFunc(lines, isHidden) {
+		return w.Writer.Write(lines)
+	}
+	var b []byte
+	for _, r := range string(lines) {
+		if !isHidden(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	_, err := w.Writer.Write(b)
+	return len(lines), err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,7 +46,7 @@ func TestLogHasNoContents(t *testing.T) {
 			return handlers.Allowed()
 		},
 		"Denies": func(review *codec.Review) handlers.Result {
-			return handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not "+read(review))))
+			return handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not so")))
 		},
 		"Misuses": func(review *codec.Review) handlers.Result {
 			review.Object.SetString(read(review), "data", "p", "q") // of a string
@@ -86,7 +87,8 @@ func TestLogHasNoContents(t *testing.T) {
 		until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.log.String(), logged) })
 	}
 	f("Patches", 200, `"patch":`, "")
-	f("Denies", 200, hidden, `"msg":"denied","endpoint":"mutate/Denies","uid":"u-1"`)
+	f("Denies", 200, "not so", `"msg":"denied","endpoint":"mutate/Denies","plugin":"Denies","uid":"u-1","user":"u","operation":"UPDATE","group":"","resource":"secrets",`+
+		`"subresource":"","namespace":"shop","name":"token","code":403,"reason":"Forbidden","message":"Denies: secrets \"token\" is forbidden: not so"`)
 	f("AlwaysDeny", 200, `"allowed":false`, `"msg":"denied","endpoint":"mutate/AlwaysDeny"`)
 	f("Misuses", 500, "cannot edit", `"plugin":"Misuses"`)
 	f("Writes", 500, "not valid JSON", `"plugin":"Writes"`)
@@ -140,4 +142,83 @@ func TestLogIsSampled(t *testing.T) {
 			t.Errorf("a second later: got %d lines of 1000 and %d dropped before the first, want %d and %d", len(got), got[0], logsPerSecond, 1000-logsBurst)
 		}
 	})
+}
+
+// TestLogLinesAreBounded logs denials and failures with as much in them as a
+// request can have, and values around the bounds.
+func TestLogLinesAreBounded(t *testing.T) {
+	act := func(review *codec.Review) handlers.Result {
+		err := errors.New(review.Object.Get("data").String())
+		if review.Operation() == codec.Create {
+			return handlers.Errored(err)
+		}
+		return handlers.Denied(err)
+	}
+	s := serve(t, []handlers.Plugin{{
+		Name: strings.Repeat("P", 63), Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Validate: func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }}, nil
+		},
+	}}, "--enable-admission-plugins="+strings.Repeat("P", 63))
+	x := s.open(t)
+	for _, character := range []string{"a", "\x00", "\"", "\u009b", "\u202e", "é", "\U000e0001", "<"} {
+		for _, operation := range []string{"CREATE", "UPDATE"} {
+			text, err := json.Marshal(strings.Repeat(character, 1<<18/len(character)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			long := string(text)
+			review := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%[1]s,
+"kind":{"group":%[1]s,"version":%[1]s,"kind":%[1]s},"resource":{"group":%[1]s,"version":%[1]s,"resource":%[1]s},"subResource":%[1]s,
+"name":%[1]s,"namespace":%[1]s,"operation":%[2]q,"userInfo":{"username":%[1]s},"object":{"data":%[1]s},"oldObject":{}}}`, long, operation)
+			before := len(s.log.String())
+			_, body := x.send(request("/validate", []byte(review)))
+			until(t, "a line is written", func() bool { return strings.HasSuffix(s.log.String()[before:], "\n") })
+			line := s.log.String()[before:]
+			if n := strings.Count(line, "\n"); n != 1 || len(line) > 16<<10 || !json.Valid([]byte(line)) || strings.ContainsFunc(line[:len(line)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%q, %s: got %d lines of %d bytes: %.200q", character, operation, n, len(line), line)
+			}
+			if most := 6<<18 + 256<<10; len(body) > most {
+				t.Errorf("%q, %s: got an answer of %d bytes", character, operation, len(body))
+			}
+			if want := fmt.Sprintf("... (truncated, %d bytes)", 1<<18/len(character)*len(character)); operation == "UPDATE" && strings.Count(line, want) != 7 {
+				t.Errorf("%q: got %.2000s, want %q seven times, for uid, user, group, resource, subresource, namespace and name", character, line, want)
+			}
+		}
+	}
+}
+
+// TestLogValueBounds logs values around the bounds.
+func TestLogValueBounds(t *testing.T) {
+	f := func(key, character string, n int, whole bool) {
+		t.Helper()
+		var b bytes.Buffer
+		text := strings.Repeat(character, n)
+		for _, value := range []any{text, errors.New(text)} {
+			b.Reset()
+			newLog(&b).Info("denied", key, value)
+			var record map[string]string
+			if err := json.Unmarshal(b.Bytes(), &record); err != nil {
+				t.Fatal(err)
+			}
+			if got := record[key]; (got == text) != whole || !whole && !strings.HasSuffix(got, fmt.Sprintf("... (truncated, %d bytes)", len(text))) {
+				t.Errorf("%s of %d %q: got %q", key, n, character, got)
+			}
+			if record["level"] != "INFO" || record["time"] == "" || record["msg"] != "denied" {
+				t.Errorf("got %s", b.String())
+			}
+		}
+	}
+	for _, key := range []string{"name", "user"} {
+		f(key, "a", logValueBytesMax-1, true)
+		f(key, "a", logValueBytesMax, true)
+		f(key, "a", logValueBytesMax+1, false)
+		f(key, "\u202e", logValueBytesMax/6, true)
+		f(key, "\u202e", logValueBytesMax/6+1, false)
+	}
+	for _, key := range []string{"message", "error"} {
+		f(key, "a", logTextBytesMax-1, true)
+		f(key, "a", logTextBytesMax, true)
+		f(key, "a", logTextBytesMax+1, false)
+	}
 }

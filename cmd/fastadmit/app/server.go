@@ -255,7 +255,7 @@ func (s *server) unknownPath(path string) string {
 // kube-apiserver shows to the user.
 func (s *server) refuse(ctx *fasthttp.RequestCtx, code int, reason, message string) {
 	s.metrics.refused(code)
-	status := codec.Status{Code: int32(code), Reason: reason, Message: message}
+	status := codec.Status{Code: int32(code), Reason: reason, Message: codec.TruncateString(message, codec.MessageBytesMax)}
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(code)
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
@@ -289,12 +289,15 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	}
 }
 
-// logDenial logs who denied what. It never logs contents of objects.
+// logDenial logs who was denied what by which plugin. Of contents of objects it
+// logs what the message quotes.
 func (s *server) logDenial(ctx *fasthttp.RequestCtx, e *endpoint, review *codec.Review) {
 	resource := review.Resource()
 	s.log.LogAttrs(ctx, slog.LevelInfo, "denied",
 		slog.String("endpoint", e.name),
+		slog.String("plugin", review.Response.DeniedBy),
 		slog.String("uid", review.UID()),
+		slog.String("user", review.Username()),
 		slog.String("operation", string(review.Operation())),
 		slog.String("group", resource.Group),
 		slog.String("resource", resource.Resource),
@@ -303,6 +306,7 @@ func (s *server) logDenial(ctx *fasthttp.RequestCtx, e *endpoint, review *codec.
 		slog.String("name", review.Name()),
 		slog.Int("code", int(review.Response.Status.Code)),
 		slog.String("reason", review.Response.Status.Reason),
+		slog.String("message", review.Response.Status.Message),
 	)
 }
 
