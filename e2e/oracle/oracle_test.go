@@ -100,6 +100,9 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	for range *cases/len(s.variants)/v.worlds() + 1 {
 		time.Sleep(time.Duration(g.IntN(int(s.pause) + 1)))
 		c := s.generate(g)
+		if g.in(4) {
+			g.spoil(c)
+		}
 		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++

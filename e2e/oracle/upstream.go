@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/url"
 	"path"
 	"slices"
 
@@ -23,6 +24,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
@@ -30,6 +33,7 @@ import (
 	"k8s.io/kubernetes/pkg/quota/v1/install"
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
@@ -87,6 +91,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		objects = append(objects, object.DeepCopyObject())
 	}
 	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, for managed fields
+	client.PrependReactor("*", "*", refuse)
 	informers := informers.NewSharedInformerFactory(client, 0)
 	quotas, err := install.NewQuotaConfigurationForAdmission(informers, nil)
 	if err != nil {
@@ -112,6 +117,17 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	return asked, nil
 }
 
+// refuse answers requests that the client of an API server does not send, which
+// the fake one does not look at (k8s.io/client-go rest).
+func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
+	request := rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, nil).
+		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource)
+	if get, ok := action.(clienttesting.GetAction); ok {
+		request = request.Name(get.GetName())
+	}
+	return request.Error() != nil, nil, request.Error()
+}
+
 func (u *upstream) namespaces() ([]string, error) {
 	list, err := u.client.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -131,8 +147,10 @@ func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 		return Answer{}, err
 	}
 	var answer Answer
-	ctx := audit.WithAuditContext(warning.WithWarningRecorder(context.Background(), (*warnings)(&answer.Warnings)))
+	var given warnings
+	ctx := audit.WithAuditContext(warning.WithWarningRecorder(context.Background(), &given))
 	denial := u.ask(ctx, attributes, phase)
+	answer.Warnings = given.response.Warnings()
 	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
 		answer.annotate(path.Base(key), value)
 	}
@@ -160,14 +178,12 @@ func (a *Answer) annotate(key, value string) {
 }
 
 // warnings implements warning.Recorder. The filter of API servers drops those that are
-// there already (k8s.io/apiserver pkg/endpoints/filters/warning.go).
-type warnings []string
+// there already, cuts long ones, and drops those with control characters
+// (k8s.io/apiserver pkg/endpoints/filters/warning.go). For the last, fastadmit sends
+// some that can be shown, which is what these are made into.
+type warnings struct{ response codec.Response }
 
-func (w *warnings) AddWarning(_, text string) {
-	if !slices.Contains(*w, text) {
-		*w = append(*w, text)
-	}
-}
+func (w *warnings) AddWarning(_, text string) { w.response.Warn(text) }
 
 func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, phase handlers.Phase) error {
 	if !u.plugin.Handles(attributes.GetOperation()) {

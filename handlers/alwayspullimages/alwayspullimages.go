@@ -13,6 +13,7 @@ import (
 	"errors"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -60,8 +61,9 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 	var denials []string
 	check := func(policy codec.Value, at func() *field.Path) {
 		if !policy.EqualString(pullAlways) {
+			// The type makes the error show control characters as upstream's does.
 			denials = append(denials, handlers.Forbidden(review,
-				field.NotSupported(at(), policy.String(), []string{pullAlways})).Error())
+				field.NotSupported(at(), corev1.PullPolicy(policy.String()), []string{pullAlways})).Error())
 		}
 	}
 	for container := range handlers.Containers(review.Object.Get("spec")) {

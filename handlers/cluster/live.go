@@ -11,9 +11,12 @@ import (
 )
 
 // getLive asks the API server for an object. One that has been created while it
-// was asked is found. The names may be views of a request: what is shared or
-// returned has copies.
+// was asked is found. It does not ask for a name that no object can have. The names
+// may be views of a request: what is shared or returned has copies.
 func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Object, error) {
+	if err := s.kind.impossible(namespace, name); err != nil {
+		return nil, err
+	}
 	namespace, name = strings.Clone(namespace), strings.Clone(name)
 	if s.client == nil {
 		return s.files.get(namespace, name)
@@ -26,9 +29,18 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 	})
 }
 
-// listLive asks the API server for the objects of a namespace, or for all. The
-// namespace may be a view of a request.
+// listLive asks the API server for the objects of a namespace, or for all. There
+// are none in a namespace that no object can be in. The namespace may be a view of
+// a request.
 func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object, error) {
+	if namespace != "" {
+		switch err := s.kind.impossible(namespace, namespace); {
+		case apierrors.IsNotFound(err):
+			return s.kind.list.DeepCopyObject(), nil
+		case err != nil:
+			return nil, err
+		}
+	}
 	if s.client == nil {
 		return s.files.list(namespace)
 	}

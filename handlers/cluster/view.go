@@ -51,7 +51,9 @@ type Object interface {
 // Methods that ask the API server do so before ctx ends, and no longer than half
 // of a webhook's default timeout. Their errors have the API server's
 // metav1.Status where it sent one; apierrors.IsNotFound is true only if it said
-// so. Where there is no API server, the files stand for it.
+// so, or would have for a name that no object can have. IsInvalidName is true for
+// names that it cannot be asked for. Where there is no API server, the files stand
+// for it.
 type Objects[T Object] struct {
 	store   *store
 	needs   []Need // of this kind

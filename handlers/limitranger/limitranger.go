@@ -114,12 +114,15 @@ const claims = "persistentvolumeclaims"
 
 // admit gives a pod the defaults.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
-	if review.Resource().Resource == claims || isDeleted(review) {
-		return handlers.Allowed() // there are no defaults for claims
+	if isDeleted(review) {
+		return handlers.Allowed()
 	}
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
-		return handlers.Errored(err)
+		return unknown(review, err)
+	}
+	if review.Resource().Resource == claims {
+		return handlers.Allowed() // there are no defaults for claims
 	}
 	for _, r := range ranges {
 		setDefaults(&review.Object, r.Spec.Limits)
@@ -135,7 +138,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
-		return handlers.Errored(err)
+		return unknown(review, err)
 	}
 	for _, r := range ranges {
 		var v violations
@@ -153,6 +156,14 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		}
 	}
 	return handlers.Allowed()
+}
+
+// unknown says what to answer when the LimitRanges cannot be had.
+func unknown(review *codec.Review, err error) handlers.Result {
+	if cluster.IsInvalidName(err) {
+		return handlers.Denied(handlers.Forbidden(review, err))
+	}
+	return handlers.Errored(err)
 }
 
 // isDeleted reports whether an object is updated that is being deleted: it may

@@ -49,6 +49,8 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Res
 		return handlers.Allowed()
 	case apierrors.IsNotFound(err):
 		return handlers.Denied(err)
+	case cluster.IsInvalidName(err):
+		return handlers.Denied(apierrors.NewInternalError(err))
 	}
 	return handlers.Errored(err)
 }

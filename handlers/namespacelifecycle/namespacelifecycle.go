@@ -76,6 +76,8 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	case err == nil:
 	case apierrors.IsNotFound(err):
 		return handlers.Denied(err)
+	case cluster.IsInvalidName(err):
+		return handlers.Denied(apierrors.NewInternalError(err))
 	default:
 		return handlers.Errored(err)
 	}

@@ -163,7 +163,7 @@ func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, 
 
 // unknown says what to answer when the namespace cannot be had.
 func unknown(review *codec.Review, err error) handlers.Result {
-	if apierrors.IsNotFound(err) { // as upstream, which takes that for a failure
+	if apierrors.IsNotFound(err) || cluster.IsInvalidName(err) { // as upstream, which takes that for a failure
 		return handlers.Denied(apierrors.NewInternalError(fmt.Errorf("namespace %s does not exist", review.Namespace())))
 	}
 	return handlers.Errored(err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 const (
@@ -130,7 +131,7 @@ func (p *plugin) violations(ctx context.Context, namespace string, standard api.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pods, err := p.pods.ListLive(ctx, namespace)
-	if err != nil {
+	if err != nil && !cluster.IsInvalidName(err) { // upstream has all pods in memory
 		return []string{"failed to list pods while checking new PodSecurity enforce level"}
 	}
 	pods = p.prioritized(pods)

@@ -187,6 +187,9 @@ func failed(err error) handlers.Result {
 	if _, wrong := errors.AsType[*annotationError](err); wrong || apierrors.IsNotFound(err) {
 		return handlers.Denied(err)
 	}
+	if cluster.IsInvalidName(err) {
+		return handlers.Denied(apierrors.NewInternalError(err))
+	}
 	return handlers.Errored(err)
 }
 

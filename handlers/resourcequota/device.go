@@ -140,7 +140,7 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 	}
 	pod, err := d.pods.GetLive(ctx, claim.Namespace, owner.Name)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), cluster.IsInvalidName(err):
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -63,6 +63,8 @@ func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Revi
 		switch {
 		case apierrors.IsNotFound(err):
 			return deny(review, "pod rejected: RuntimeClass %q not found", name.String())
+		case cluster.IsInvalidName(err):
+			return handlers.Denied(err)
 		case err != nil:
 			return handlers.Errored(err)
 		}

@@ -168,7 +168,7 @@ func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*
 		return account, handlers.Result{}
 	}
 	err = fmt.Errorf("error looking up service account %s/%s: %w", namespace, name, err)
-	if !apierrors.IsNotFound(err) {
+	if !apierrors.IsNotFound(err) && !cluster.IsInvalidName(err) {
 		return nil, handlers.Errored(err)
 	}
 	return nil, denied(review, err)

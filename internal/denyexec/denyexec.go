@@ -48,7 +48,7 @@ type plugin struct {
 func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
 	// The review has the options of the command, and nothing of the Pod.
 	pod, err := p.pods.GetLive(ctx, review.Namespace(), review.Name())
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !cluster.IsInvalidName(err) {
 		return handlers.Errored(fmt.Errorf("error looking up pod %s/%s: %w", review.Namespace(), review.Name(), err))
 	}
 	if err == nil {

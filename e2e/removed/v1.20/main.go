@@ -12,18 +12,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net/http"
+	"net/url"
 	"os"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/plugin/pkg/admission/exec"
 )
 
@@ -51,6 +57,7 @@ func answer(arguments []string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	client := fake.NewSimpleClientset()
+	client.PrependReactor("get", "pods", refuse)
 	plugin.SetExternalKubeClientSet(client)
 	objects := json.NewDecoder(bufio.NewReader(in))
 	statuses := json.NewEncoder(out)
@@ -85,6 +92,25 @@ func answer(arguments []string, in io.Reader, out io.Writer) error {
 		}
 	}
 }
+
+// refuse answers requests that the client of an API server does not send, which
+// the fake one does not look at (k8s.io/client-go rest).
+func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
+	err = rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, &http.Client{Transport: unsent{}}).Verb("GET").
+		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource).
+		Name(action.(clienttesting.GetAction).GetName()).Do(context.Background()).Error()
+	if errors.Is(err, errUnsent) {
+		return false, nil, nil
+	}
+	return true, nil, err
+}
+
+// unsent sends no request.
+type unsent struct{}
+
+var errUnsent = errors.New("not sent")
+
+func (unsent) RoundTrip(*http.Request) (*http.Response, error) { return nil, errUnsent }
 
 // ask asks the plugin, which looks at nothing of the object.
 func ask(plugin *exec.DenyExec, r *admissionv1.AdmissionRequest) *metav1.Status {

@@ -1,0 +1,90 @@
+package oracle_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/e2e/oracle"
+)
+
+// odd returns a name that nothing can have, or a value that is none: what a user
+// may write wherever a name or a value is asked for, for admission comes before
+// validation. All are UTF-8, as is what API servers write.
+func (g *generator) odd() string {
+	return pick(g, "", ".", "..", "a/b", "/", "../../b", "%2F", "%", "a%b", "..%2f..", "UPPER", " ", "a b", "-a-", "\x00", "a\nb", "a\x7f",
+		"é", "\u202e", "\ufffd", "?x=y#z", `\"`, "null", "0", "-1", "1e400", "=", "a in (", "a=b,a!=b", "[", "{}", "system:node:", "{{.}}",
+		strings.Repeat("x", 254), strings.Repeat("é", 64), strings.Repeat("a.", 5_000))
+}
+
+// spoil puts odd values into a request: in place of strings of the objects,
+// whichever they are, of the name or of the namespace. What kind of object it is
+// stays, for without that there is no request.
+func (g *generator) spoil(c *oracle.Case) {
+	switch g.IntN(12) {
+	case 0:
+		c.Name = g.odd()
+		return
+	case 1:
+		if c.Namespace != "" {
+			c.Namespace = g.odd()
+		}
+		return
+	}
+	for _, object := range []runtime.Object{c.Object, c.OldObject} {
+		if object == nil || c.OldObject != nil && g.in(3) {
+			continue
+		}
+		var places []func(string)
+		stringsIn(reflect.ValueOf(object), &places)
+		for i := 0; len(places) > 0 && (i == 0 || g.in(2)); i++ {
+			places[g.IntN(len(places))](g.odd())
+		}
+	}
+}
+
+// stringsIn gathers how to set the strings in a value that is given by pointer.
+// Types that are written as a string but have a form of their own, such as
+// quantities and times, have none.
+func stringsIn(v reflect.Value, places *[]func(string)) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			stringsIn(v.Elem(), places)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() && v.Field(i).Type() != reflect.TypeFor[metav1.TypeMeta]() {
+				stringsIn(v.Field(i), places)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			stringsIn(v.Index(i), places)
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			value := v.MapIndex(key)
+			if value.Kind() == reflect.Interface { // of a custom resource
+				stringsIn(value, places)
+				continue
+			}
+			if value.Kind() == reflect.String {
+				*places = append(*places, func(s string) { v.SetMapIndex(key, reflect.ValueOf(s).Convert(value.Type())) })
+			}
+			*places = append(*places, func(s string) {
+				v.SetMapIndex(key, reflect.Value{})
+				v.SetMapIndex(reflect.ValueOf(s).Convert(key.Type()), value)
+			})
+		}
+	case reflect.String:
+		if v.CanSet() {
+			*places = append(*places, v.SetString)
+		}
+	}
+}
