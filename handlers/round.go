@@ -227,7 +227,10 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 		}
 	}()
 	if selector := e.Settings.Selector; selector != nil {
-		if matches, err := selector.Matches(ctx, r.review, r.attributes); err != nil || !matches {
+		switch matches, err := selector.Matches(ctx, r.review, r.attributes); {
+		case isRefusal(err):
+			return Denied(err), true
+		case err != nil || !matches:
 			return Result{Err: err}, err != nil
 		}
 	}
@@ -247,6 +250,7 @@ func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, O
 	}
 	action, err := e.Settings.action(ctx, r.review, r.attributes)
 	switch {
+	case isRefusal(err): // of what the enforcement is for; the denial stands
 	case err != nil:
 		return Errored(err), OutcomeErrored, true
 	case action == ActionWarn:

@@ -33,9 +33,25 @@ type Settings struct {
 }
 
 // A Selector selects reviews. It is asked by many goroutines at once. An error
-// is a failure of the plugin.
+// is a failure of the plugin, unless it is a RefusalError.
 type Selector interface {
 	Matches(ctx context.Context, review *codec.Review, attributes Attributes) (bool, error)
+}
+
+// A RefusalError is the error of a Selector that cannot match a review because of
+// what the review says, for example because there is no namespace of its name. The
+// review is denied with it, whatever the failure policy: so does kube-apiserver
+// where the selectors of a webhook configuration cannot be matched (k8s.io/apiserver
+// pkg/admission/plugin/webhook/generic ShouldCallHook).
+type RefusalError struct{ Err error }
+
+func (e *RefusalError) Error() string { return e.Err.Error() }
+
+func (e *RefusalError) Unwrap() error { return e.Err }
+
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*RefusalError](err)
+	return ok
 }
 
 // Enforcement says what a denial means for the reviews it selects.

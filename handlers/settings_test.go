@@ -9,6 +9,8 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -152,6 +154,24 @@ func TestFailurePolicyIgnoreIsNotForDenials(t *testing.T) {
 	if review, outcome, err := run(t, chain, handlers.Validate, podCreate); outcome != handlers.OutcomeDenied || err != nil || review.Response.Allowed {
 		t.Errorf("got %v, %v, want denied", outcome, err)
 	}
+}
+
+// TestSelectorRefuses has a selector that cannot match because of what the review
+// says: no failure policy makes an answer of that, and no enforcement a warning.
+func TestSelectorRefuses(t *testing.T) {
+	missing := says(false, &handlers.RefusalError{Err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")})
+	f := func(about string, settings handlers.Settings, do act, want string) {
+		t.Helper()
+		settings.FailurePolicy = admissionregistrationv1.Ignore
+		chain := mustSet(t, map[string]handlers.Settings{"P": settings}, mutating("P", do))
+		review, outcome, err := run(t, chain, handlers.Mutate, podCreate)
+		if answer := string(review.AppendResponse(nil)); err != nil || outcome != handlers.OutcomeDenied || !strings.Contains(answer, want) {
+			t.Errorf("%s: got %v, %v and %s, want it denied with %s", about, outcome, err, answer, want)
+		}
+	}
+	f("selector", handlers.Settings{Selector: missing}, allow, `"message":"P: namespaces \"shop\" not found","reason":"NotFound"`)
+	f("enforcement", handlers.Settings{Enforcement: []handlers.Enforcement{{handlers.ActionWarn, missing}}},
+		func(context.Context, *codec.Review) handlers.Result { return handlers.Denied(errors.New("no")) }, `"message":"P: no"`)
 }
 
 // TestTimeout gives one plugin less time than the call has, and more.

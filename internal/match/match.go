@@ -16,6 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Criteria select reviews, with the fields of a webhook and their meaning
@@ -41,7 +42,7 @@ type Namespaces interface {
 	// does not change them. A namespace that is not known yet is fetched before
 	// ctx ends. If there is none of that name, the error is the API server's,
 	// for which errors.IsNotFound of package k8s.io/apimachinery/pkg/api/errors
-	// is true. The name is never empty; it must not be retained, use
+	// is true, or one for cluster.IsInvalidName. The name is never empty; it must not be retained, use
 	// strings.Clone to keep it.
 	Labels(ctx context.Context, name string) (labels.Set, error)
 }
@@ -90,9 +91,10 @@ func (m *Matcher) NeedsNamespaces() bool { return !m.namespaceSelector.Empty() }
 //
 // The error is what the API server denies the request with when the labels that
 // the namespaceSelector looks at cannot be had: code 404 if there is no such
-// namespace, else 500. It has a metav1.Status. There is none where the rules or
-// the objectSelector do not match. A fault in the text of the review reads as
-// missing labels; Review.Err has it.
+// namespace, else 500. It has a metav1.Status. It is a handlers.RefusalError where
+// the review is to blame, and none where the API server gave no answer. There is
+// none where the rules or the objectSelector do not match. A fault in the text of
+// the review reads as missing labels; Review.Err has it.
 func (m *Matcher) Matches(ctx context.Context, review *codec.Review, a *handlers.Attributes, namespaces Namespaces) (bool, error) {
 	// The API server begins with the namespace, but a failure to look it up counts
 	// only if the rest matches. Looking it up last may save a call.
@@ -121,10 +123,15 @@ func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a 
 		return true, nil
 	}
 	matched, err := m.matchesNamespaceLabels(ctx, review, a, namespaces)
-	if err != nil && !apierrors.IsNotFound(err) {
-		err = apierrors.NewInternalError(err)
+	switch {
+	case err == nil:
+		return matched, nil
+	case apierrors.IsNotFound(err):
+		return false, &handlers.RefusalError{Err: err}
+	case err == errNoMetadata, err == errNoName, cluster.IsInvalidName(err):
+		return false, &handlers.RefusalError{Err: apierrors.NewInternalError(err)}
 	}
-	return matched, err
+	return false, apierrors.NewInternalError(err)
 }
 
 // The texts are those of k8s.io/apimachinery pkg/api/meta and client-go, which

@@ -8,15 +8,16 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	state "github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/match"
 )
 
@@ -30,11 +31,20 @@ func (n namespaces) Labels(ctx context.Context, name string) (labels.Set, error)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case !ok:
-		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+		return nil, missing(ctx, name)
 	case ls == nil:
 		return nil, errors.New("no connection")
 	}
 	return ls, nil
+}
+
+// missing returns the error for a namespace that is not there.
+func missing(ctx context.Context, name string) error {
+	empty, err := state.New(state.Options{Objects: []runtime.Object{}})
+	if err == nil {
+		_, err = state.Namespaces.In(empty.View(state.Namespaces.Called("get"))).GetLive(ctx, "", name)
+	}
+	return err
 }
 
 var cluster = namespaces{"shop": {"env": "prod", "empty": ""}, "bare": {}, "broken": nil}
@@ -131,6 +141,8 @@ func TestMatchesNamespaceErrors(t *testing.T) {
 		prod  = "namespaceSelector: {matchLabels: {env: prod}}\n"
 		pod   = "operation: CREATE\nresource: {group: '', version: v1, resource: pods}\n"
 		space = "resource: {group: '', version: v1, resource: namespaces}\n"
+
+		failure = "Internal error occurred: no connection" // of what is asked, not of the review
 	)
 	f := func(criteria, request string, code int32, message string) {
 		t.Helper()
@@ -142,12 +154,15 @@ func TestMatchesNamespaceErrors(t *testing.T) {
 			return
 		}
 		status, ok := errors.AsType[*apierrors.StatusError](err)
-		if got || !ok || status.Status().Code != code || err.Error() != message {
-			t.Errorf("%s: %s: got %v, %v, want code %d: %s", criteria, request, got, err, code, message)
+		_, refused := errors.AsType[*handlers.RefusalError](err)
+		if got || !ok || status.Status().Code != code || err.Error() != message || refused != (message != failure) {
+			t.Errorf("%s: %s: got %v, %v, refused %v, want code %d: %s", criteria, request, got, err, refused, code, message)
 		}
 	}
 	f(prod, pod+"namespace: missing", http.StatusNotFound, `namespaces "missing" not found`)
-	f(prod, pod+"namespace: broken", http.StatusInternalServerError, "Internal error occurred: no connection")
+	f(prod, pod+"namespace: broken", http.StatusInternalServerError, failure)
+	f(prod, pod+"namespace: a/b", http.StatusInternalServerError,
+		`Internal error occurred: invalid resource name "a/b": [may not contain '/']`)
 	f(prod, space+"operation: DELETE\nnamespace: missing", http.StatusNotFound, `namespaces "missing" not found`)
 	f(prod, space+"operation: DELETE", http.StatusInternalServerError,
 		"Internal error occurred: resource name may not be empty")

@@ -192,7 +192,7 @@ func TestClusterStateDir(t *testing.T) {
 	write(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "no"))
 	f(`"allowed":true`, "--cluster-state-dir="+state)
 	write(t, filepath.Join(state, "namespaces.yaml"), "")
-	f(`admission plugin AlwaysDeny failed: namespaces \"shop\" not found`, "--cluster-state-dir="+state)
+	f(`"message":"AlwaysDeny: namespaces \"shop\" not found","reason":"NotFound"`, "--cluster-state-dir="+state)
 
 	for namespace, want := range map[string]string{"shop": "allowed", "strict": "denied"} {
 		write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: strict}}\n")
