@@ -368,7 +368,7 @@ var metricNames = map[string]*regexp.Regexp{
 
 // metricLabels are all labels there are. None has values that whoever sends
 // requests can choose: no namespaces, names or users.
-var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "resource", "result", "verb", "webhook"}
+var metricLabels = []string{"code", "decision", "operation", "phase", "plugin", "port", "reason", "resource", "result", "verb", "webhook"}
 
 var (
 	metricSeries = regexp.MustCompile(`^(fastadmit_[^{]*)(\{.*)?$`)

@@ -43,6 +43,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // ErrNotStarted is why a plugin failed whose call had no time left for it.
 var ErrNotStarted = fmt.Errorf("not started: %w", context.DeadlineExceeded)
 
+var errGoexit = errors.New("it ended its goroutine with runtime.Goexit; it must return")
+
 // A round is one call of a chain.
 type round struct {
 	chain      *Chain
@@ -219,13 +221,26 @@ func isPanic(err error) bool {
 func isOver(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }
 
 // call calls the plugin, unless the selector leaves the review out. A panic
-// becomes an error.
+// becomes an error. A plugin that ends its goroutine is observed here, for
+// nothing behind the call is reached.
 func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
+	returned := false
 	defer func() {
+		if returned {
+			return
+		}
 		if v := recover(); v != nil {
 			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
+		} else if r.chain.Observe != nil {
+			r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit})
 		}
 	}()
+	result, ran = r.decide(ctx, e)
+	returned = true
+	return result, ran
+}
+
+func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) {
 	if selector := e.Settings.Selector; selector != nil {
 		switch matches, err := selector.Matches(ctx, r.review, r.attributes); {
 		case isRefusal(err):

@@ -59,6 +59,9 @@ type Server struct {
 	MaxRequestBytesInflight *int64           `json:"maxRequestBytesInflight,omitempty"`
 	MaxConnectionAge        *metav1.Duration `json:"maxConnectionAge,omitempty"`
 
+	MaxConnections           *int64 `json:"maxConnections,omitempty"`
+	MaxConnectionsPerAddress *int64 `json:"maxConnectionsPerAddress,omitempty"`
+
 	CertSecretName      *string `json:"certSecretName,omitempty"`
 	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
 	WebhookOwner        *string `json:"webhookOwner,omitempty"`
@@ -231,6 +234,11 @@ func (r *reader) checkServer(document *strictyaml.Document, s *Server) {
 	for name, n := range map[string]*int64{"maxRequestsInflight": s.MaxRequestsInflight, "maxRequestBytesInflight": s.MaxRequestBytesInflight} {
 		if n != nil && *n < 1 {
 			r.refuse(document.Errorf("server."+name, "got %d, want 1 or more", *n))
+		}
+	}
+	for name, n := range map[string]*int64{"maxConnections": s.MaxConnections, "maxConnectionsPerAddress": s.MaxConnectionsPerAddress} {
+		if n != nil && *n < 0 {
+			r.refuse(document.Errorf("server."+name, "got %d, want 0 or more", *n))
 		}
 	}
 }

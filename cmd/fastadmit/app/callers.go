@@ -113,6 +113,13 @@ func (c *callers) knows(header *fasthttp.RequestHeader) bool {
 	return found == 1
 }
 
+// provenBy reports whether a connection that check has nothing against shows
+// all that is asked for, before there is a request.
+func (c *callers) provenBy(state *tls.ConnectionState) bool {
+	loaded := c.loaded.Load()
+	return loaded.roots != nil && loaded.credentials == nil && len(state.PeerCertificates) > 0
+}
+
 // check returns why whoever is at the other end of a connection may not call,
 // nil if they may.
 func (c *callers) check(state *tls.ConnectionState) *codec.Status {

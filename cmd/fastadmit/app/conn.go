@@ -27,6 +27,11 @@ type timeouts struct {
 	idle time.Duration
 	// read bounds the time from a request's first byte to its last.
 	read time.Duration
+	// write bounds the time to write an answer, from when it is ready: no call
+	// outlives it.
+	write time.Duration
+	// stuck is how long after its deadline a call is answered without its plugins.
+	stuck time.Duration
 	// fresh is how long after it was accepted a connection is left alone at
 	// shutdown, for its first request may be on the way. net/http has the same.
 	fresh time.Duration
@@ -36,7 +41,9 @@ type timeouts struct {
 	maxAge time.Duration
 }
 
-var defaultTimeouts = timeouts{handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, fresh: 5 * time.Second, maxAge: connectionAgeMax}
+var defaultTimeouts = timeouts{
+	handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, write: budgetMax, stuck: stuckGrace, fresh: 5 * time.Second, maxAge: connectionAgeMax,
+}
 
 const (
 	// connectionAgeMax is maxAge by default. A handshake costs what a hundred
@@ -49,39 +56,48 @@ const (
 	lingerBytesMax = bodyBytesMax
 )
 
-// A listener wraps accepted connections in TLS and looks after those that have
-// not carried a request yet. fasthttp takes these for requests that are being
-// sent: it would answer them with 408 after the time for reading a request,
-// and wait for them at shutdown. kube-apiserver opens more connections than it
-// needs and keeps them as spares.
+// A listener accepts connections, wraps them in TLS and looks after those that
+// have not carried a request yet. fasthttp takes these for requests that are
+// being sent: it would answer them with 408 after the time for reading a
+// request, and wait for them at shutdown. kube-apiserver opens more connections
+// than it needs and keeps them as spares.
 type listener struct {
-	net.Listener
+	acceptor
 	server *server
 	config *tls.Config
+	table  *connections
 
-	mu        sync.Mutex
-	fresh     map[*conn]struct{} // no byte of a request was read from them
+	mu        sync.Mutex // orders the read deadlines of fresh connections
 	finishing bool
 }
 
-func (s *server) listen(ln net.Listener, config *tls.Config) *listener {
-	return &listener{Listener: ln, server: s, config: config, fresh: make(map[*conn]struct{})}
+// listen returns a listener that has at most so many connections open.
+func (s *server) listen(ln net.Listener, config *tls.Config, limits limits) *listener {
+	table := newConnections(s.metrics.webhooks, limits.serving, limits.atOne)
+	return &listener{
+		acceptor: acceptor{ln, s.metrics.webhooks, s.log, table.makeRoom},
+		server:   s, config: config, table: table,
+	}
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	raw, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		raw, err := l.acceptor.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: tls.Server(raw, l.config), listener: l, accepted: time.Now()}
+		c.fresh.Store(true)
+		c.member = member{peer: c, address: addressOf(raw.RemoteAddr())}
+		if age := l.server.timeouts.maxAge; age > 0 {
+			c.maxAge = age - time.Duration(rand.Int64N(int64(age)/10+1)) // or all of a burst would end together
+		}
+		if l.table.add(&c.member) {
+			return c, nil
+		}
+		_ = raw.Close() // it was refused
 	}
-	c := &conn{Conn: tls.Server(raw, l.config), listener: l, accepted: time.Now()}
-	if age := l.server.timeouts.maxAge; age > 0 {
-		c.maxAge = age - time.Duration(rand.Int64N(int64(age)/10+1)) // or all of a burst would end together
-	}
-	l.mu.Lock()
-	l.fresh[c] = struct{}{}
-	l.mu.Unlock()
-	return c, nil
 }
 
 // finish closes the connections without a request, now and later, as soon as
@@ -90,9 +106,11 @@ func (l *listener) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.finishing = true
-	for c := range l.fresh {
-		_ = c.SetReadDeadline(c.accepted.Add(l.server.timeouts.fresh)) // fails if it is closed already
-	}
+	l.table.each(func(p peer) {
+		if c := p.(*conn); c.fresh.Load() {
+			_ = c.SetReadDeadline(c.accepted.Add(l.server.timeouts.fresh)) // fails if it is closed already
+		}
+	})
 }
 
 // await gives a connection without a request so much time to go on.
@@ -106,10 +124,11 @@ func (l *listener) await(c *conn, timeout time.Duration) error {
 	return c.SetReadDeadline(deadline)
 }
 
-func (l *listener) forget(c *conn) {
+// used says that the first byte of a request came.
+func (l *listener) used(c *conn) {
 	l.mu.Lock()
-	delete(l.fresh, c)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	c.fresh.Store(false)
 }
 
 // A conn is a connection of a listener's. The goroutine that serves it calls
@@ -120,30 +139,63 @@ type conn struct {
 	listener *listener
 	accepted time.Time
 	maxAge   time.Duration // 0 for any
-	used     bool          // a byte of a request was read
+	fresh    atomic.Bool   // no byte of a request was read
+	known    bool          // whoever calls has shown who they are, or had a review answered
 	linger   bool
 	stranger *codec.Status // why whoever is at the other end may not call
+	member   member        // of the listener's table
 
-	inFlight atomic.Int64 // bytes that were read of a request that has no answer yet
+	hand hand     // whether a call is in hand
+	call call     // which one; not changed while it is
+	body arriving // what is counted of the request's body
 }
 
 // isOld reports whether the connection has been there for so long that the next
 // answer should close it, so that kube-apiserver chooses a replica anew.
 func (c *conn) isOld(now time.Time) bool { return c.maxAge > 0 && now.Sub(c.accepted) > c.maxAge }
 
+// admit keeps the connection's place in the table from strangers.
+func (c *conn) admit() {
+	if !c.known {
+		c.known = true
+		c.listener.table.admit(&c.member)
+	}
+}
+
+// giveUp implements peer.
+func (c *conn) giveUp() bool {
+	if !c.hand.take() {
+		return false
+	}
+	_ = c.NetConn().Close() // not the TLS connection, for that one may wait for the other end
+	return true
+}
+
+// lastUsed implements peer.
+func (c *conn) lastUsed() int64 { return c.hand.lastUsed() }
+
 // Handshake makes the TLS handshake. fasthttp calls it first.
 func (c *conn) Handshake() error {
-	if err := c.listener.await(c, c.listener.server.timeouts.handshake); err != nil {
+	server := c.listener.server
+	if err := c.listener.await(c, server.timeouts.handshake); err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(server.timeouts.handshake)); err != nil {
 		return err
 	}
 	err := c.Conn.Handshake()
 	if err == nil {
-		state := c.ConnectionState()
-		c.stranger = c.listener.server.callers.check(&state)
+		err = c.SetWriteDeadline(time.Time{}) // Write sets its own
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // as probes of the port end
-		c.listener.server.metrics.handshakeErrors.Inc()
-		c.listener.server.log.Warn("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err.Error())
+	if err == nil {
+		state := c.ConnectionState()
+		if c.stranger = server.callers.check(&state); c.stranger == nil && server.callers.provenBy(&state) {
+			c.admit()
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !c.hand.isTaken() { // as probes of the port end, and as we end it
+		server.metrics.handshakeErrors.Inc()
+		server.log.Warn("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err.Error())
 	}
 	return err
 }
@@ -152,12 +204,17 @@ func (c *conn) Handshake() error {
 // that cannot be read from has come to its end, whatever the reason: there is
 // nothing to answer.
 func (c *conn) Read(b []byte) (int, error) {
-	if !c.used {
+	if c.fresh.Load() {
 		return c.readFirst(b)
 	}
-	n, err := c.Conn.Read(b)
-	c.begin(n)
-	return n, err
+	// What is read into more than a read buffer is a body. fasthttp has made the
+	// memory for all that is missing of it.
+	if len(b) > headerBytesMax && c.body.bytes.Load() == 0 {
+		if err := c.listener.server.load.expect(c, len(b)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Read(b)
 }
 
 func (c *conn) readFirst(b []byte) (int, error) {
@@ -169,13 +226,11 @@ func (c *conn) readFirst(b []byte) (int, error) {
 	if n == 0 {
 		return 0, io.EOF
 	}
-	c.used = true
-	c.listener.forget(c)
+	c.listener.used(c)
 	if c.stranger != nil {
 		c.refuse()
 		return 0, io.EOF
 	}
-	c.begin(n)
 	if err == nil {
 		err = c.SetReadDeadline(time.Now().Add(server.timeouts.read))
 	}
@@ -185,33 +240,28 @@ func (c *conn) readFirst(b []byte) (int, error) {
 // refuse answers a stranger's request, of which nothing more is read.
 func (c *conn) refuse() {
 	c.listener.server.metrics.refused(int(c.stranger.Code))
-	body := c.stranger.AppendDocument(nil)
-	_, err := fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		c.stranger.Code, http.StatusText(int(c.stranger.Code)), len(body), body)
+	_, err := c.Write(appendRefusal(nil, c.stranger))
 	c.linger = err == nil
 }
 
-// begin counts what was read of a request, and end forgets it when there is an
-// answer, or never will be.
-func (c *conn) begin(bytes int) {
-	load := &c.listener.server.load
-	if bytes > 0 && c.inFlight.Add(int64(bytes)) == int64(bytes) {
-		load.requests.Add(1)
-	}
-	load.bytes.Add(int64(bytes))
+// appendRefusal appends an HTTP response that has the status and closes the
+// connection, for where fasthttp cannot write it.
+func appendRefusal(b []byte, status *codec.Status) []byte {
+	body := status.AppendDocument(nil)
+	return fmt.Appendf(b, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status.Code, http.StatusText(int(status.Code)), len(body), body)
 }
 
-func (c *conn) end() {
-	load := &c.listener.server.load
-	if bytes := c.inFlight.Swap(0); bytes > 0 {
-		load.requests.Add(-1)
-		load.bytes.Add(-bytes)
-	}
-}
-
-// Write implements net.Conn.
+// Write implements net.Conn. What is written has the whole time for it, however
+// long ago the last answer was: fasthttp gives it to answers alone, not to
+// refusals.
 func (c *conn) Write(b []byte) (int, error) {
-	c.end()
+	if c.hand.isTaken() {
+		return 0, net.ErrClosed
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(c.listener.server.timeouts.write)); err != nil {
+		return 0, err
+	}
 	return c.Conn.Write(b)
 }
 
@@ -219,13 +269,14 @@ func (c *conn) Write(b []byte) (int, error) {
 // sending first: closing at once would make the kernel reset the connection,
 // and the client would not see the answer.
 func (c *conn) Close() error {
-	c.listener.forget(c)
-	c.end()
+	c.listener.server.load.forget(c)
 	if c.linger {
 		c.linger = false
 		c.discard()
 	}
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.listener.table.remove(&c.member)
+	return err
 }
 
 func (c *conn) discard() {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -28,15 +27,19 @@ type patient struct {
 	connections *listener
 }
 
-func servePatiently(t *testing.T, of timeouts) *patient {
+func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient {
 	t.Helper()
-	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.fresh} {
+	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.write, &of.fresh} {
 		if *timeout == 0 {
 			*timeout = time.Hour
 		}
 	}
-	table := plugins.InTree(plugins.DefaultOptions())
-	chain, err := handlers.NewChain(table, map[string]handlers.Enabled{"AlwaysAdmit": {}}, nil, nil)
+	table := append(plugins.InTree(plugins.DefaultOptions()), own...)
+	enabled := map[string]handlers.Enabled{"AlwaysAdmit": {}}
+	for _, plugin := range own {
+		enabled[plugin.Name] = handlers.Enabled{}
+	}
+	chain, err := handlers.NewChain(table, enabled, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,8 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
 	p.server = newServer(chain, &callers, newLog(p.log))
 	p.server.timeouts = of
-	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate.get, false))
+	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate.get, false), limits{serving: 1000, atOne: 1000})
+	t.Cleanup(p.connections.watch())
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.webhooks.Serve(p.connections) }()
 	t.Cleanup(func() {
@@ -70,9 +74,7 @@ func servePatiently(t *testing.T, of timeouts) *patient {
 func (p *patient) finish(t *testing.T) {
 	t.Helper()
 	p.connections.finish()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := p.webhooks.ShutdownWithContext(ctx); err != nil {
+	if err := p.server.finish(p.webhooks); err != nil {
 		t.Errorf("the server did not end: %v", err)
 	}
 }
@@ -81,17 +83,11 @@ func (p *patient) finish(t *testing.T) {
 func (p *patient) connected(t *testing.T) *exchange {
 	t.Helper()
 	x := p.open(t)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		p.connections.mu.Lock()
-		n := len(p.connections.fresh)
-		p.connections.mu.Unlock()
-		if n > 0 {
-			return x
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not know the connection")
-		}
-	}
+	until(t, "the server knows the connection", func() (known bool) {
+		p.connections.table.each(func(of peer) { known = known || of.(*conn).fresh.Load() })
+		return known
+	})
+	return x
 }
 
 // TestSpareConnection uses a connection for the first time after the time for

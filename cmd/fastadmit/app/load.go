@@ -1,22 +1,41 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// load is what a server has in hand: requests from their first byte to the
-// first one of the answer, and the bytes that were read of them.
+// load is what a server has in hand: the calls that are being answered, and the
+// bytes of bodies, from when there is memory for one to its answer. Only bodies
+// of callers that may call are read, so strangers are no part of it. What of a
+// body fits into a read buffer is part of what a connection costs, and of
+// requests that are refused nothing is counted.
 type load struct {
 	requests, bytes       atomic.Int64
 	requestsMax, bytesMax int64
+	grace                 time.Duration // how long a body may be on its way before it has to give way
+
+	mu          sync.Mutex
+	first, last *conn // those whose bodies are not complete, a list in the order of when they began
+}
+
+// arriving is what is counted of a connection's request. All but bytes is
+// guarded by load.mu.
+type arriving struct {
+	bytes          atomic.Int64
+	begun          time.Time
+	listed         bool
+	previous, next *conn
 }
 
 const (
@@ -34,6 +53,11 @@ const (
 	// begin with a new handshake.
 	cheapBytes = 64 << 10
 
+	// arrivalGrace is how long a body may be on its way before it has to give way
+	// to others. The largest takes a tenth of it from kube-apiserver, which sends
+	// what it has in memory already.
+	arrivalGrace = time.Second
+
 	// retryAfter is after how many seconds kube-apiserver tries again by itself,
 	// up to ten times within its timeout (k8s.io/client-go rest/request.go).
 	retryAfter = "1"
@@ -43,22 +67,142 @@ const (
 	memoryShare = 0.9
 )
 
-// full reports whether there are more requests or bytes in flight than may be,
-// with so many bytes more to come. What the read buffer has of a body already
-// is counted twice.
-func (l *load) full(coming int) bool {
-	return l.requests.Load() > l.requestsMax || l.bytes.Load()+int64(coming) > l.bytesMax
+// errOverloaded is why a body is not read: there is no room for it.
+var errOverloaded = errors.New("too many bytes in flight")
+
+// begin counts a call in hand, unless there are as many as may be.
+func (l *load) begin() bool {
+	if l.requests.Add(1) <= l.requestsMax {
+		return true
+	}
+	l.requests.Add(-1)
+	return false
 }
+
+func (l *load) end() { l.requests.Add(-1) }
+
+// reserve counts so many bytes more in flight, unless that is more than may be:
+// bodies that have been coming for too long are dropped first. Every
+// reservation is released.
+func (l *load) reserve(bytes int64) bool {
+	for {
+		now := l.bytes.Load()
+		switch {
+		case now+bytes <= l.bytesMax:
+			if l.bytes.CompareAndSwap(now, now+bytes) {
+				return true
+			}
+		case !l.dropSlowest():
+			return false
+		}
+	}
+}
+
+func (l *load) release(bytes int64) { l.bytes.Add(-bytes) }
+
+// hasRoom reports whether a body of so many bytes may come.
+func (l *load) hasRoom(bytes int64) bool {
+	if !l.reserve(bytes) {
+		return false
+	}
+	l.release(bytes)
+	return true
+}
+
+// dropSlowest drops the body that has been coming for the longest time, if that
+// is longer than it may be while others wait, and reports whether there is less
+// in flight now. The connection's goroutine refuses the request.
+func (l *load) dropSlowest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.first
+	if c == nil || time.Since(c.body.begun) < l.grace {
+		return false
+	}
+	l.unlist(c)
+	if c.hand.drop() {
+		l.release(c.body.bytes.Swap(0))
+		_ = c.SetReadDeadline(time.Unix(0, 1)) // fails if it is closed already
+	}
+	return true
+}
+
+// expect counts the body of a connection's request, of which there are so many
+// bytes to come.
+func (l *load) expect(c *conn, bytes int) error {
+	if !l.reserve(int64(bytes)) {
+		return errOverloaded
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.body.bytes.Store(int64(bytes))
+	c.body.begun, c.body.listed = time.Now(), true
+	if c.body.previous = l.last; l.last != nil {
+		l.last.body.next = c
+	} else {
+		l.first = c
+	}
+	l.last = c
+	return nil
+}
+
+func (l *load) unlist(c *conn) {
+	b := &c.body
+	if b.previous != nil {
+		b.previous.body.next = b.next
+	} else {
+		l.first = b.next
+	}
+	if b.next != nil {
+		b.next.body.previous = b.previous
+	} else {
+		l.last = b.previous
+	}
+	b.listed, b.previous, b.next = false, nil, nil
+}
+
+// arrived says that all of the body is there.
+func (l *load) arrived(c *conn) {
+	if c.body.bytes.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.body.listed {
+		l.unlist(c)
+	}
+}
+
+// forget ends the counting of a body, whatever became of it.
+func (l *load) forget(c *conn) {
+	if c.body.bytes.Load() == 0 {
+		return
+	}
+	l.arrived(c)
+	l.release(c.body.bytes.Swap(0))
+}
+
+// chunkedLength stands for the length of a body that is not read because it is sent
+// in chunks.
+const chunkedLength = math.MaxInt
 
 // limitBody is called when a request's header was read. It keeps the body of a
 // request that is going to be refused from being read, by making it too large.
+// Bodies in chunks are refused: kube-apiserver always says how long they are
+// (k8s.io/client-go rest/request.go), and without that there is no telling
+// whether there is room for one, nor a bound for what stands between the chunks.
 func (s *server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	refused := fasthttp.RequestConfig{MaxRequestBodySize: 1}
 	coming := header.ContentLength()
-	if coming < 0 {
-		coming = bodyBytesMax // chunked, which kube-apiserver never sends
+	if coming == -1 {
+		header.SetContentLength(chunkedLength)
+		return refused
 	}
-	if coming > cheapBytes && s.load.full(coming) || !s.callers.knows(header) {
-		return fasthttp.RequestConfig{MaxRequestBodySize: 1}
+	if !s.callers.knows(header) {
+		return refused
+	}
+	if coming > cheapBytes && coming <= bodyBytesMax && (s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(int64(coming))) {
+		return refused
 	}
 	return fasthttp.RequestConfig{}
 }
@@ -96,6 +240,6 @@ func containerMemory(readFile func(string) ([]byte, error)) int64 {
 func (s *server) overloaded(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
-		fmt.Sprintf("got %d requests and %d bytes of them in flight, want at most %d and %d",
+		fmt.Sprintf("got %d requests and %d bytes of them in flight, of at most %d and %d",
 			s.load.requests.Load(), s.load.bytes.Load(), s.load.requestsMax, s.load.bytesMax))
 }

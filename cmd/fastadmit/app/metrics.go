@@ -29,7 +29,7 @@ var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, 
 // refusalCodes are the values of the label "code".
 var refusalCodes = [...]int{
 	fasthttp.StatusBadRequest, fasthttp.StatusUnauthorized, fasthttp.StatusForbidden, fasthttp.StatusNotFound, fasthttp.StatusMethodNotAllowed, fasthttp.StatusRequestTimeout,
-	fasthttp.StatusRequestEntityTooLarge, fasthttp.StatusUnsupportedMediaType,
+	fasthttp.StatusLengthRequired, fasthttp.StatusRequestEntityTooLarge, fasthttp.StatusUnsupportedMediaType,
 	fasthttp.StatusTooManyRequests, fasthttp.StatusRequestHeaderFieldsTooLarge, fasthttp.StatusInternalServerError,
 }
 
@@ -44,6 +44,28 @@ type serverMetrics struct {
 
 	handshakeErrors *metrics.Counter
 	reloads         reloadMetrics
+
+	webhooks, ops *portMetrics
+}
+
+// portMetrics are about the connections of a port.
+type portMetrics struct {
+	open, most                  atomic.Int64
+	evictedFull, evictedAddress *metrics.Counter
+	refused                     *metrics.Counter
+	acceptErrors                *metrics.Counter
+}
+
+func (m *serverMetrics) port(name string) *portMetrics {
+	p := new(portMetrics)
+	m.set.NewGauge(fmt.Sprintf("fastadmit_connections{port=%q}", name), func() float64 { return float64(p.open.Load()) })
+	m.set.NewGauge(fmt.Sprintf("fastadmit_connections_max{port=%q}", name), func() float64 { return float64(p.most.Load()) })
+	closed := func(reason string) *metrics.Counter {
+		return m.set.NewCounter(fmt.Sprintf("fastadmit_connections_shed_total{port=%q,reason=%q}", name, reason))
+	}
+	p.evictedFull, p.evictedAddress, p.refused = closed("full"), closed("address"), closed("refused")
+	p.acceptErrors = m.set.NewCounter(fmt.Sprintf("fastadmit_accept_errors_total{port=%q}", name))
+	return p
 }
 
 // reloadMetrics are about changes of the configuration files.
@@ -77,6 +99,7 @@ func newServerMetrics(load *load) *serverMetrics {
 	m := &serverMetrics{set: metrics.NewSet()}
 	m.set.NewGauge("fastadmit_requests_in_flight", func() float64 { return float64(load.requests.Load()) })
 	m.set.NewGauge("fastadmit_request_bytes_in_flight", func() float64 { return float64(load.bytes.Load()) })
+	m.webhooks, m.ops = m.port("webhooks"), m.port("ops")
 	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
 	m.responseBytes = m.set.NewCounter("fastadmit_response_bytes_total")
 	m.handshakeErrors = m.set.NewCounter("fastadmit_tls_handshake_errors_total")
@@ -152,17 +175,21 @@ func (m *serverMetrics) refused(code int) {
 	}
 }
 
-// observe counts a call whose answer is ready now, which kube-apiserver waits
-// for until the deadline.
-func (e *endpointMetrics) observe(operation codec.Operation, outcome handlers.Outcome, start, deadline time.Time) {
-	now := time.Now()
-	at := len(operations) - 1
+// operationAt returns the place of an operation in operations.
+func operationAt(operation codec.Operation) int {
 	for i, known := range operations {
 		if known == operation {
-			at = i
+			return i
 		}
 	}
-	e.decisions[at][outcome].Inc()
+	return len(operations) - 1
+}
+
+// observe counts a call whose answer is ready now, which kube-apiserver waits
+// for until the deadline. The operation is its place in operations.
+func (e *endpointMetrics) observe(operation int, outcome handlers.Outcome, start, deadline time.Time) {
+	now := time.Now()
+	e.decisions[operation][outcome].Inc()
 	e.duration.Update(now.Sub(start).Seconds())
 	if !now.Before(deadline) {
 		e.overruns.Inc()

@@ -5,6 +5,8 @@ import "strings"
 // help says what each metric is: the help texts of /metrics. Units are those of
 // the names; times are in seconds since 1970.
 var help = map[string]string{
+	"fastadmit_accept_errors_total": "Attempts to accept a connection that failed, by port.",
+
 	"fastadmit_budget_overruns_total": "Calls that kube-apiserver had given up before their answer was ready.",
 
 	"fastadmit_certificate_expiry_timestamp_seconds": "When the CA that signs, the leaf that is served, or what it is trusted by in registered webhooks expires; 0 if there is none.",
@@ -22,18 +24,24 @@ var help = map[string]string{
 	"fastadmit_config_reload_last_success_timestamp_seconds": "When files were read last that are in use.",
 	"fastadmit_config_reload_successes_total":                "Changes of files that took effect.",
 
+	"fastadmit_connections":            "Open connections, by port.",
+	"fastadmit_connections_max":        "How many connections a port may have open.",
+	"fastadmit_connections_shed_total": "Connections closed to make room for new ones (full: there were too many; address: too many of strangers at one address), and new ones closed because none could make room (refused).",
+
 	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by how they ended.",
 	"fastadmit_plugin_duration_seconds":   "How long a plugin's runs take.",
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",
 	"fastadmit_plugins_not_started_total": "Plugins that were not started because the time of their call was over.",
 
 	"fastadmit_refused_requests_total":   "HTTP requests answered with an error, by its code.",
-	"fastadmit_request_bytes_in_flight":  "Bytes read of the requests in flight.",
+	"fastadmit_request_bytes_in_flight":  "Bytes of the bodies of requests, from when there is memory for one to its answer, without those that fit into a read buffer.",
 	"fastadmit_request_bytes_total":      "Bytes of all reviews.",
 	"fastadmit_request_duration_seconds": "How long reviews take, from when they were read to when their answer is ready.",
-	"fastadmit_requests_in_flight":       "Requests from their first byte to the first one of their answer.",
+	"fastadmit_requests_in_flight":       "Reviews that were read and have no answer yet.",
 	"fastadmit_requests_total":           "Reviews, by how they ended.",
 	"fastadmit_response_bytes_total":     "Bytes of all answers to reviews.",
+
+	"fastadmit_stuck_requests": "Calls whose plugin did not return in time; they were answered with an error.",
 
 	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",
 	"fastadmit_tls_handshake_errors_total":                   "Connections that failed before their first request.",

@@ -11,14 +11,14 @@ import (
 
 // newOpsServer returns the server of the ops port: metrics, health and, if
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
-func newOpsServer(m *serverMetrics, ready []check, profiling bool) *http.Server {
+func newOpsServer(m *serverMetrics, live, ready []check, profiling bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		m.write(w)
 	})
-	mux.HandleFunc("GET /healthz", health(nil))
-	mux.HandleFunc("GET /livez", health(nil))
+	mux.HandleFunc("GET /healthz", health(live))
+	mux.HandleFunc("GET /livez", health(live))
 	mux.HandleFunc("GET /readyz", health(ready))
 	if profiling {
 		mux.HandleFunc("GET /debug/pprof/", local(pprof.Index)) // and all profiles by name

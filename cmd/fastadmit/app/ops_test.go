@@ -9,7 +9,7 @@ import (
 // TestProfilesAreLocal asks for profiles from elsewhere: port 8080 is open to
 // whoever scrapes.
 func TestProfilesAreLocal(t *testing.T) {
-	handler := newOpsServer(newServerMetrics(new(load)), nil, true).Handler
+	handler := newOpsServer(newServerMetrics(new(load)), nil, nil, true).Handler
 	f := func(from, path string, want int) {
 		t.Helper()
 		request := httptest.NewRequest(http.MethodGet, path, nil)

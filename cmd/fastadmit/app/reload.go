@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -80,8 +81,8 @@ func (r *reloader) watch(files []string) error {
 	return nil
 }
 
-// run reloads until ctx ends.
-func (r *reloader) run(ctx context.Context) {
+// run reloads until ctx ends: what changed, and everything when asked to.
+func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	defer func() { _ = r.watcher.Close() }() // nobody is to be told
 	settled := time.NewTimer(settleTime)     // what changed before it was watched
 	defer settled.Stop()
@@ -94,19 +95,24 @@ func (r *reloader) run(ctx context.Context) {
 		case err := <-r.watcher.Errors:
 			r.server.log.Error("cannot watch files", "error", fmt.Sprint(err))
 			settled.Reset(settleTime) // events may have been lost
+		case <-asked:
+			r.server.log.Info("reading all files again, as SIGHUP asks")
+			for _, p := range r.parts {
+				r.reload(ctx, p, true)
+			}
 		case <-settled.C:
 			for _, p := range r.parts {
-				r.reload(ctx, p)
+				r.reload(ctx, p, false)
 			}
 		}
 	}
 }
 
-// reload reads a part anew if it changed. If it changes, or comes to have other
-// files, while it is read, it is read once more.
-func (r *reloader) reload(ctx context.Context, p *part) {
+// reload reads a part anew if it changed, or in any case. If it changes, or comes
+// to have other files, while it is read, it is read once more.
+func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	now := contents(p.files())
-	if now == p.read {
+	if now == p.read && !always {
 		return // something else in these folders changed
 	}
 	var err error

@@ -296,6 +296,8 @@ server:
   certSecretNamespace: ""
   clientCAFile: ""
   maxConnectionAge: 10m0s
+  maxConnections: 0
+  maxConnectionsPerAddress: 0
   maxRequestBytesInflight: 268435456
   maxRequestsInflight: 1000
   metricsBindAddress: :8080

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"strconv"
 	"sync/atomic"
@@ -27,6 +28,8 @@ const finishMax = budgetMax + 5*time.Second
 type serveOptions struct {
 	selection
 	serverOptions
+
+	hangup chan os.Signal // SIGHUP, to read all files again
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -38,13 +41,17 @@ func newServeCommand(o *options) *cobra.Command {
 			"with /fail or /ignore behind it for those with that failurePolicy, and with /<Plugin> for\n" +
 			"that one, also in lower case, which is how the path of a webhook's service has to be\n" +
 			"written. Prints a line when it is ready. Changes of the configuration files take effect at\n" +
-			"once, but for what is about the server itself.",
+			"once, but for what is about the server itself. SIGHUP has them read again, changed or not.\n" +
+			"SIGTERM and SIGINT end the server when the calls in hand are answered.",
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
+			s.hangup = make(chan os.Signal, 1)
+			signal.Notify(s.hangup, syscall.SIGHUP)
+			defer signal.Stop(s.hangup)
 			return s.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -70,6 +77,10 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := failed(o.callers.load()); err != nil {
 		return err
 	}
+	limits, err := o.limits()
+	if err != nil {
+		return err
+	}
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.timeouts.maxAge = o.connectionAgeMax
 	serve, err := o.certificates(ctx, &in, server)
@@ -82,7 +93,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	go reloader.run(ctx)
+	go reloader.run(ctx, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
 		return failed(fmt.Errorf("cannot serve webhooks: %w", err))
@@ -91,13 +102,15 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 	var serving atomic.Bool
 	stopped := make(chan error, 2)
-	ops, opsAddress, err := o.startOps(server.metrics, append(o.checks(&serving, reloader), serve.checks(ln.Addr())...), stopped)
+	ops, opsAddress, err := o.startOps(server, limits.ops, append(o.checks(&serving, reloader), serve.checks(ln.Addr())...), stopped)
 	if err != nil {
 		return failed(err)
 	}
 	defer ops.Close()
 
-	webhooks, connections := server.http(), server.listen(ln, tlsConfig(serve.get, o.callers.caFile != ""))
+	webhooks := server.http()
+	connections := server.listen(ln, tlsConfig(serve.get, o.callers.caFile != ""), limits)
+	defer connections.watch()()
 	go func() { stopped <- webhooks.Serve(connections) }()
 	serving.Store(true)
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, serve.about)
@@ -111,7 +124,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server.draining.Store(true)
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
-	return failed(finish(webhooks))
+	return failed(server.finish(webhooks))
 }
 
 // certificates are what is served, and what goes with it.
@@ -162,8 +175,8 @@ func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check 
 }
 
 // startOps starts the ops server, unless it has no address.
-func (o *serveOptions) startOps(m *serverMetrics, ready []check, stopped chan<- error) (*http.Server, string, error) {
-	ops := newOpsServer(m, ready, o.profiling)
+func (o *serveOptions) startOps(server *server, most int64, ready []check, stopped chan<- error) (*http.Server, string, error) {
+	ops := newOpsServer(server.metrics, []check{server.check()}, ready, o.profiling)
 	if o.metricsBindAddress == "" {
 		return ops, "no metrics", nil
 	}
@@ -171,20 +184,36 @@ func (o *serveOptions) startOps(m *serverMetrics, ready []check, stopped chan<- 
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot serve metrics: %w", err)
 	}
+	limited := newOpsListener(ln, server.metrics.ops, most, server.log)
 	go func() {
-		if err := ops.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := ops.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			stopped <- err
 		}
 	}()
 	return ops, fmt.Sprintf("metrics on http://%s", ln.Addr()), nil
 }
 
-// finish stops accepting and waits for the requests in flight.
-func finish(webhooks *fasthttp.Server) error {
+// finish stops accepting and waits for the requests in flight, but for those
+// whose plugins do not return.
+func (s *server) finish(webhooks *fasthttp.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishMax)
 	defer cancel()
-	if err := webhooks.ShutdownWithContext(ctx); err != nil {
-		return fmt.Errorf("cannot finish the requests in flight: %w", err)
+	finished := make(chan error, 1)
+	go func() { finished <- webhooks.ShutdownWithContext(ctx) }()
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-finished:
+			if err != nil {
+				return fmt.Errorf("cannot finish the requests in flight: %w", err)
+			}
+			return nil
+		case <-ticker.C:
+			if stuck := s.stuck.Load(); stuck > 0 && int64(webhooks.GetOpenConnectionsCount()) <= stuck {
+				s.log.Warn("ended without calls whose plugins do not return", "calls", stuck)
+				return nil
+			}
+		}
 	}
-	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -29,9 +29,6 @@ const (
 	// 245 bytes; tracing headers, which its clients choose, and a bearer token
 	// add to them. It is also the size of each connection's read buffer.
 	headerBytesMax = 16 << 10
-
-	// writeTimeout bounds the time to write an answer: no call outlives it.
-	writeTimeout = budgetMax
 )
 
 // An endpoint is a path that answers reviews.
@@ -51,6 +48,11 @@ type server struct {
 	load     load
 	callers  *callers
 
+	// stuck is how many calls were answered because their plugin did not return,
+	// and have not returned since.
+	stuck        atomic.Int64
+	stacksLogged atomic.Int64 // when, in nanoseconds since 1970
+
 	// draining is set when the server is about to end: every answer closes its
 	// connection.
 	draining atomic.Bool
@@ -66,8 +68,9 @@ type serving struct {
 // use yet.
 func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
 	s := &server{callers: callers, log: log, timeouts: defaultTimeouts}
-	s.load.requestsMax, s.load.bytesMax = requestsInFlightMax, bytesInFlightMax
+	s.load.requestsMax, s.load.bytesMax, s.load.grace = requestsInFlightMax, bytesInFlightMax, arrivalGrace
 	s.metrics = newServerMetrics(&s.load)
+	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
 	s.use(chain)
 	return s
 }
@@ -130,7 +133,8 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// http returns the HTTP server. Every limit is set on purpose.
+// http returns the HTTP server. Every limit is set on purpose. The listener
+// bounds the connections, and these bound the time to write.
 func (s *server) http() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.handle,
@@ -139,8 +143,8 @@ func (s *server) http() *fasthttp.Server {
 		MaxRequestBodySize:           bodyBytesMax,
 		ReadBufferSize:               headerBytesMax,
 		ReadTimeout:                  s.timeouts.read,
-		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  s.timeouts.idle,
+		Concurrency:                  math.MaxInt32,
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultDate:                true,
@@ -151,22 +155,29 @@ func (s *server) http() *fasthttp.Server {
 	}
 }
 
-// handle answers one request. A panic of our own must not end the process.
+// handle answers one request. Neither a panic of our own nor a goroutine that is
+// ended may end the process.
 func (s *server) handle(ctx *fasthttp.RequestCtx) {
-	start := ctx.Time()
+	c := ctx.Conn().(*conn)
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			s.log.Error("request panicked", "panic", panicText(v), "stack", string(debug.Stack()))
-			s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
+		if v := recover(); !returned {
+			s.contain(ctx, c, v)
 		}
+		s.load.forget(c)
 	}()
-	if s.draining.Load() || ctx.Conn().(*conn).isOld(start) {
+	start := ctx.Time()
+	if s.draining.Load() || c.isOld(start) {
 		ctx.SetConnectionClose()
 	}
-	e := s.serving.Load().endpoints[string(ctx.Path())]
-	if !s.accept(ctx, e) {
-		return
+	if e := s.serving.Load().endpoints[string(ctx.Path())]; s.accept(ctx, e) {
+		s.review(ctx, c, call{endpoint: e, start: start})
 	}
+	returned = true
+}
+
+// review answers a review.
+func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	body := ctx.PostBody()
 	s.metrics.requestBytes.Add(len(body))
 	review := codec.Acquire()
@@ -175,12 +186,24 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
 		return
 	}
-	budget := acquireBudget(start, ctx.QueryArgs(), review)
+	budget := acquireBudget(call.start, ctx.QueryArgs(), review)
 	defer budget.release()
+	call.operation, call.deadline = operationAt(review.Operation()), budget.deadline
+	if !s.begin(c, call) {
+		if c.hand.isDropped() {
+			ctx.SetConnectionClose()
+		}
+		s.overloaded(ctx)
+		return
+	}
+	e := call.endpoint
 	outcome, err := e.chain.Review(budget, review, e.phase)
+	if !s.end(c) {
+		return // it took so long that it was answered without
+	}
 	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
-		e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
+		e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 		return
 	}
 	if err != nil {
@@ -188,7 +211,8 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	s.answer(ctx, review)
-	e.metrics.observe(review.Operation(), outcome, start, budget.deadline)
+	c.admit()
+	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
 	}
@@ -211,7 +235,7 @@ func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 	switch {
 	case !s.callers.knows(&ctx.Request.Header):
 		s.unauthorized(ctx)
-	case s.load.full(0):
+	case s.load.requests.Load() >= s.load.requestsMax:
 		s.overloaded(ctx)
 	case e == nil:
 		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(ctx.Path())))
@@ -267,9 +291,16 @@ func (s *server) refuse(ctx *fasthttp.RequestCtx, code int, reason, message stri
 func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var network net.Error
+	c := ctx.Conn().(*conn)
 	switch {
+	case c.hand.isTaken():
+		return // the connection was closed, nobody reads an answer
+	case c.hand.isDropped() || errors.Is(err, errOverloaded):
+		s.overloaded(ctx)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge) && !s.callers.knows(&ctx.Request.Header):
 		s.unauthorized(ctx)
+	case errors.Is(err, fasthttp.ErrBodyTooLarge) && ctx.Request.Header.ContentLength() == chunkedLength:
+		s.refuse(ctx, fasthttp.StatusLengthRequired, "LengthRequired", "Transfer-Encoding: got chunked, want a body with Content-Length")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge) && ctx.Request.Header.ContentLength() <= bodyBytesMax:
 		s.overloaded(ctx)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
@@ -284,9 +315,8 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	default:
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+err.Error())
 	}
-	if c, ok := ctx.Conn().(*conn); ok {
-		c.linger = true
-	}
+	s.load.forget(c)
+	c.linger = true
 }
 
 // logDenial logs who was denied what by which plugin. Of contents of objects it

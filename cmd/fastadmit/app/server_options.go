@@ -23,8 +23,12 @@ type serverOptions struct {
 	requestsMax        int64
 	requestBytesMax    int64
 	connectionAgeMax   time.Duration
+	connectionsMax     int64
 	callers            callers
-	managed            managed
+
+	connectionsAtOneMax int64 // of strangers at one address
+
+	managed managed
 }
 
 func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
@@ -43,6 +47,11 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 		"how many bytes of requests may be in flight, in the same way")
 	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
 		"after about how long an answer closes its connection, so that calls spread over replicas; 0 for never")
+	flags.Int64Var(&o.connectionsMax, "max-connections", 0,
+		"how many connections may be open; a new one takes the place of a stranger's, then of one that is unused; 0 for as many as\n"+
+			"there are file descriptors and memory for")
+	flags.Int64Var(&o.connectionsAtOneMax, "max-connections-per-address", 0,
+		"how many of them strangers at one address may have; a stranger has had no review answered; 0 for a quarter of all")
 	flags.StringVar(&o.callers.caFile, "client-ca-file", "",
 		"file with certificates, PEM, one of which must have signed the client certificate of whoever calls")
 	flags.StringSliceVar(&o.callers.allowedNames, "client-allowed-names", nil,
@@ -71,6 +80,8 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	}
 	take(flags, "max-requests-inflight", &o.requestsMax, from.MaxRequestsInflight)
 	take(flags, "max-request-bytes-inflight", &o.requestBytesMax, from.MaxRequestBytesInflight)
+	take(flags, "max-connections", &o.connectionsMax, from.MaxConnections)
+	take(flags, "max-connections-per-address", &o.connectionsAtOneMax, from.MaxConnectionsPerAddress)
 	take(flags, "client-ca-file", &o.callers.caFile, from.ClientCAFile)
 	take(flags, "cert-secret-name", &o.managed.secretName, from.CertSecretName)
 	take(flags, "cert-secret-namespace", &o.managed.secretNamespace, from.CertSecretNamespace)
@@ -96,6 +107,10 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 		return fmt.Errorf("--max-requests-inflight: got %d, want 1 or more", o.requestsMax)
 	case o.requestBytesMax < 1:
 		return fmt.Errorf("--max-request-bytes-inflight: got %d, want 1 or more", o.requestBytesMax)
+	case o.connectionsMax < 0:
+		return fmt.Errorf("--max-connections: got %d, want 0 or more", o.connectionsMax)
+	case o.connectionsAtOneMax < 0:
+		return fmt.Errorf("--max-connections-per-address: got %d, want 0 or more", o.connectionsAtOneMax)
 	}
 	_, _, err := o.managed.others()
 	return err
@@ -121,6 +136,9 @@ func (o *serverOptions) asFile() config.Server {
 		MaxRequestsInflight:     &o.requestsMax,
 		MaxRequestBytesInflight: &o.requestBytesMax,
 		MaxConnectionAge:        &metav1.Duration{Duration: o.connectionAgeMax},
+
+		MaxConnections:           &o.connectionsMax,
+		MaxConnectionsPerAddress: &o.connectionsAtOneMax,
 
 		CertSecretName:      &o.managed.secretName,
 		CertSecretNamespace: &o.managed.secretNamespace,

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const (
+	// stuckGrace is how long after its deadline a call is answered without its
+	// plugins: they have it to notice that their time is over. kube-apiserver
+	// rounds the time that it says up to a second.
+	stuckGrace = time.Second
+
+	// watchInterval is how often calls that are overdue are looked for.
+	watchInterval = 250 * time.Millisecond
+
+	// stuckMax is at how many stuck calls /livez fails, so that the process is
+	// started anew: each holds a goroutine and a request, for as long as its
+	// plugin does.
+	stuckMax = 100
+
+	// stacksInterval is how often at most the log has stacks of stuck calls, and
+	// stacksMax how many bytes of them: to see them stops the process for a
+	// moment.
+	stacksInterval = time.Minute
+	stacksMax      = 8 << 10
+
+	// abandonedWriteMax bounds the time to write an answer in place of a plugin.
+	abandonedWriteMax = 5 * time.Second
+)
+
+// A call is a review in hand of a connection.
+type call struct {
+	endpoint        *endpoint
+	operation       int // its place in operations
+	start, deadline time.Time
+}
+
+// begin takes a call in hand, unless there are too many, or its connection was
+// ended meanwhile.
+func (s *server) begin(c *conn, call call) bool {
+	s.load.arrived(c)
+	if !s.load.begin() {
+		return false
+	}
+	c.call = call
+	if !c.hand.begin(call.deadline) {
+		s.load.end()
+		return false
+	}
+	return true
+}
+
+// end says that the call in hand has an answer. If it fails, somebody else has
+// answered it: its own goroutine must not.
+func (s *server) end(c *conn) bool {
+	if !c.hand.end(c.call.start, c.call.deadline) {
+		s.stuck.Add(-1)
+		return false
+	}
+	s.load.end()
+	return true
+}
+
+// contain ends a request whose handler did not return, but panicked with v, or
+// ended its goroutine if that is nil.
+func (s *server) contain(ctx *fasthttp.RequestCtx, c *conn, v any) {
+	if v != nil {
+		inCall := c.hand.inCall() || c.hand.isTaken()
+		s.log.Error("request panicked", "panic", panicText(v), "stack", string(debug.Stack()))
+		if inCall && !s.end(c) {
+			return
+		}
+		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "fastadmit failed to answer, see its log")
+		return
+	}
+	if !c.hand.takeCall() {
+		s.stuck.Add(-1) // it was answered before
+		return
+	}
+	s.abandon(c, "a plugin ended the goroutine of the call")
+	c.Conn = nil // fasthttp never forgets a connection whose goroutine ended: what it keeps must be small
+}
+
+// abandon answers a call that was taken from its goroutine, and closes its
+// connection.
+func (s *server) abandon(c *conn, why string) {
+	s.load.end()
+	s.load.forget(c)
+	s.metrics.refused(fasthttp.StatusInternalServerError)
+	c.call.endpoint.metrics.observe(c.call.operation, handlers.OutcomeErrored, c.call.start, c.call.deadline)
+	s.log.Error("call failed", "endpoint", c.call.endpoint.name, "operation", string(operations[c.call.operation]), "error", why)
+	status := codec.Status{Code: fasthttp.StatusInternalServerError, Reason: "InternalError", Message: "fastadmit failed to answer: " + why}
+	if err := c.SetWriteDeadline(time.Now().Add(abandonedWriteMax)); err == nil {
+		_, _ = c.Conn.Write(appendRefusal(nil, &status)) // whoever asked may be gone
+	}
+	_ = c.Conn.Close()
+	c.listener.table.remove(&c.member)
+}
+
+// watch answers calls that are overdue, until stop is called: a plugin that does
+// not return cannot be ended, but whoever called gets an answer, and what it
+// took of the load is given back. Its review is used by nobody else until it
+// returns.
+func (l *listener) watch() (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(watchInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case now := <-ticker.C:
+				l.answerOverdue(now)
+			}
+		}
+	}()
+	return func() { close(ended) }
+}
+
+func (l *listener) answerOverdue(now time.Time) {
+	var overdue []*conn
+	before := now.Add(-l.server.timeouts.stuck)
+	l.table.each(func(p peer) {
+		if c := p.(*conn); c.hand.takeOverdue(before) {
+			overdue = append(overdue, c)
+		}
+	})
+	if len(overdue) == 0 {
+		return
+	}
+	s := l.server
+	s.stuck.Add(int64(len(overdue)))
+	for _, c := range overdue {
+		go s.abandon(c, "a plugin did not return in the time of the call")
+	}
+	if last := s.stacksLogged.Load(); now.UnixNano()-last > int64(stacksInterval) {
+		s.stacksLogged.Store(now.UnixNano())
+		s.log.Error("plugins did not return in time", "calls", len(overdue), "stacks", stacksOfPlugins())
+	}
+}
+
+// stacksOfPlugins returns the stacks of goroutines that are in a plugin, as far
+// as there is room for them.
+func stacksOfPlugins() string {
+	buffer := make([]byte, 1<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	var found strings.Builder
+	for stack := range bytes.SplitSeq(buffer, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte("handlers.(*round).call(")) && found.Len()+len(stack) <= stacksMax {
+			fmt.Fprintf(&found, "%s\n\n", stack)
+		}
+	}
+	return found.String()
+}
+
+// check is a check of /livez.
+func (s *server) check() check {
+	return check{"plugins", func() (bool, string) {
+		stuck := s.stuck.Load()
+		if stuck == 0 {
+			return true, ""
+		}
+		return stuck < stuckMax, fmt.Sprintf("%d calls did not return from a plugin, want less than %d", stuck, stuckMax)
+	}}
+}

@@ -1,0 +1,363 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+func TestLimits(t *testing.T) {
+	f := func(serving, atOne, descriptors, memory int64, want limits) {
+		t.Helper()
+		if got, err := newLimits(serving, atOne, descriptors, memory); err != nil || got != want {
+			t.Errorf("%d, %d, %d file descriptors, %d bytes: got %+v, %v, want %+v", serving, atOne, descriptors, memory, got, err, want)
+		}
+	}
+	f(0, 0, 0, 0, limits{10_000, 2500, 128})
+	f(0, 0, 1<<20, 0, limits{10_000, 2500, 128})
+	f(0, 0, 1<<20, 483_183_820, limits{2808, 702, 128}) // 0.9 of 512 MiB, the chart's limit
+	f(0, 0, 1024, 1<<30, limits{832, 208, 128})
+	f(0, 0, 256, 0, limits{192, 48, 32})
+	f(0, 0, 4, 0, limits{3, 1, 1})
+	f(0, 0, 0, 1, limits{1, 1, 128})
+	f(100, 0, 1024, 0, limits{100, 25, 128})
+	f(100, 7, 1024, 0, limits{100, 7, 128})
+	f(831, 0, 1024, 0, limits{831, 207, 128})
+	f(832, 0, 1024, 0, limits{832, 208, 128})
+	_, err := newLimits(833, 0, 1024, 0)
+	if err == nil || !strings.Contains(err.Error(), "--max-connections: got 833, want at most 832: the process may have 1024 file descriptors") {
+		t.Errorf("one connection more than there are file descriptors for: got %v", err)
+	}
+}
+
+// A fakePeer is a connection that is none.
+type fakePeer struct {
+	member
+	busy, closed bool
+	used         int64
+}
+
+func (p *fakePeer) lastUsed() int64 { return p.used }
+func (p *fakePeer) giveUp() bool {
+	p.closed = p.closed || !p.busy
+	return !p.busy
+}
+
+func newFakePeer(address string) *fakePeer {
+	p := &fakePeer{}
+	p.member = member{peer: p, address: netip.MustParseAddr(address)}
+	return p
+}
+
+// TestConnectionsMakeRoom fills the table, and looks at who has to go for each
+// one more.
+func TestConnectionsMakeRoom(t *testing.T) {
+	m := newServerMetrics(new(load)).webhooks
+	table := newConnections(m, 6, 6)
+	var all []*fakePeer
+	f := func(added *fakePeer, want bool, evicted ...*fakePeer) {
+		t.Helper()
+		if got := table.add(&added.member); got != want {
+			t.Fatalf("got %v for a connection of %s, want %v", got, added.address, want)
+		}
+		if want {
+			all = append(all, added)
+		}
+		for i, p := range all {
+			if p.closed != slices.Contains(evicted, p) {
+				t.Errorf("connection %d of %s: got closed %v, want %v", i, p.address, p.closed, !p.closed)
+			}
+		}
+		for _, p := range evicted {
+			all = slices.DeleteFunc(all, func(other *fakePeer) bool { return other == p })
+		}
+		if now := m.open.Load(); now != int64(len(all)) || now > 6 {
+			t.Errorf("got %d connections, want %d", now, len(all))
+		}
+	}
+	peers := make(map[string]*fakePeer)
+	for _, name := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "d1", "d2", "e1"} {
+		peers[name] = newFakePeer(fmt.Sprintf("10.0.0.%d", name[0]))
+	}
+	for _, name := range []string{"a1", "b1", "b2", "a2", "c1", "b3"} {
+		f(peers[name], true)
+	}
+	f(peers["a3"], true, peers["b1"]) // of the address with most, the oldest
+	f(peers["c2"], true, peers["a1"])
+	table.admit(&peers["a2"].member)
+	table.admit(&peers["c1"].member)
+	table.admit(&peers["c2"].member)
+	table.admit(&peers["c2"].member) // once more is nothing
+	peers["b2"].busy = true
+	f(peers["d1"], true, peers["b3"]) // the older one has a request in hand, and known callers stay
+	peers["a3"].busy, peers["d1"].busy = true, true
+	peers["c1"].used, peers["c2"].used = 100, 50
+	f(peers["d2"], true, peers["c2"]) // of the known address with most, the one that is unused for longest
+	for _, p := range all {
+		p.busy = true
+	}
+	f(peers["e1"], false)
+	if m.refused.Get() != 1 || m.evictedFull.Get() != 4 || m.evictedAddress.Get() != 0 {
+		t.Errorf("got %d refused, %d evicted", m.refused.Get(), m.evictedFull.Get())
+	}
+	table.remove(&peers["d2"].member)
+	table.remove(&peers["d2"].member)
+	if m.open.Load() != 5 {
+		t.Errorf("got %d connections, want 5", m.open.Load())
+	}
+}
+
+// TestConnectionsOfAnAddress has one more connection of strangers than may be
+// at an address; those of known callers do not count.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	m := newServerMetrics(new(load)).webhooks
+	table := newConnections(m, 100, 3)
+	var all []*fakePeer
+	add := func(want bool) {
+		t.Helper()
+		p := newFakePeer("10.0.0.1")
+		if got := table.add(&p.member); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		all = append(all, p)
+	}
+	for range 3 {
+		add(true)
+	}
+	table.admit(&all[0].member)
+	add(true)
+	if m.evictedAddress.Get() != 0 || m.open.Load() != 4 {
+		t.Errorf("got %d evicted of %d, want none of 4", m.evictedAddress.Get(), m.open.Load())
+	}
+	add(true)
+	if m.evictedAddress.Get() != 1 || !all[1].closed || m.open.Load() != 4 {
+		t.Errorf("got %d evicted, want the oldest stranger", m.evictedAddress.Get())
+	}
+	for _, p := range all {
+		p.busy = true
+	}
+	add(false)
+	other := newFakePeer("10.0.0.2")
+	if !table.add(&other.member) || m.refused.Get() != 1 {
+		t.Error("another address was refused")
+	}
+}
+
+// TestConnectionsStayConsistent does at random what may be done, and counts.
+func TestConnectionsStayConsistent(t *testing.T) {
+	m := newServerMetrics(new(load)).webhooks
+	table := newConnections(m, 50, 20)
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []*fakePeer
+	for range 20_000 {
+		switch n := random.IntN(10); {
+		case n < 6 || len(all) == 0:
+			p := newFakePeer(fmt.Sprintf("10.0.0.%d", random.IntN(6)))
+			p.busy = random.IntN(10) == 0
+			if table.add(&p.member) {
+				all = append(all, p)
+			}
+		case n < 8:
+			table.admit(&all[random.IntN(len(all))].member)
+		default:
+			i := random.IntN(len(all))
+			table.remove(&all[i].member)
+			all = slices.Delete(all, i, i+1)
+		}
+		all = slices.DeleteFunc(all, func(p *fakePeer) bool { return p.closed })
+		counted := 0
+		table.each(func(peer) { counted++ })
+		if counted != len(all) || table.size() != len(all) || counted > 50 {
+			t.Fatalf("got %d connections, %d by count, want %d", counted, table.size(), len(all))
+		}
+		for _, c := range [...]*crowd{&table.strangers, &table.callers} {
+			for i, g := range c.largest {
+				if g.at != i || g.members.Len() > c.largest[0].members.Len() || g.members.Len() == 0 {
+					t.Fatalf("group %d of %d connections says it is %d, the first one has %d", i, g.members.Len(), g.at, c.largest[0].members.Len())
+				}
+			}
+		}
+	}
+}
+
+func TestAddressOf(t *testing.T) {
+	f := func(from, want string) {
+		t.Helper()
+		address, err := net.ResolveTCPAddr("tcp", from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := addressOf(address); got != netip.MustParseAddr(want) {
+			t.Errorf("%s: got %s, want %s", from, got, want)
+		}
+	}
+	f("10.1.2.3:4", "10.1.2.3")
+	f("[::ffff:10.1.2.3]:4", "10.1.2.3")
+	f("[2001:db8:1:2:3:4:5:6]:7", "2001:db8:1:2::")
+	f("[fe80::1%lo]:7", "fe80::")
+	if got := addressOf(&net.UnixAddr{}); got.IsValid() {
+		t.Errorf("got %s for no address", got)
+	}
+}
+
+// failing is a listener whose Accept fails in every way, and goes on.
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		conn, other := net.Pipe()
+		return conn, other.Close()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// TestAcceptGoesOn has accepting fail in every way that a busy machine makes it.
+func TestAcceptGoesOn(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	m, log, full := newServerMetrics(new(load)).webhooks, new(lockedBuffer), 0
+	var errs []error
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		errs = append(errs, &net.OpError{Op: "accept", Net: "tcp", Addr: ln.Addr(), Err: os.NewSyscallError("accept4", errno)})
+	}
+	a := &acceptor{&failing{ln, errs}, m, newLog(log), func() { full++ }}
+	if conn, err := a.Accept(); err != nil || conn == nil {
+		t.Errorf("got %v, %v, want a connection", conn, err)
+	}
+	if m.acceptErrors.Get() != 5 || full != 2 || !strings.Contains(log.String(), "too many open files") {
+		t.Errorf("got %d errors, %d times full, log %s", m.acceptErrors.Get(), full, log)
+	}
+	a.Listener = ln
+	if _, err := a.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v of a closed listener", err)
+	}
+}
+
+// crowded opens more connections than a server may have, without a word.
+func crowded(t *testing.T, address string, n int) {
+	t.Helper()
+	for range n {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+}
+
+// TestKnownCallersStay fills the server with strangers: a known caller keeps its
+// connections, also one with a call in hand, and gets new ones.
+func TestKnownCallersStay(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	write(t, tokens, "secret,kube-apiserver,1\n")
+	f := func(name string, headers []string, args ...string) {
+		t.Run(name, func(t *testing.T) {
+			started, goOn := make(chan struct{}), make(chan struct{})
+			s := serve(t, []handlers.Plugin{waiting(started, goOn)},
+				append(args, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=8")...)
+			ask := func(x *exchange) {
+				t.Helper()
+				if response, body := x.send(request("/mutate", corpus.MustRead(podCreate), headers...)); response.StatusCode != http.StatusOK {
+					t.Errorf("got %s %s", response.Status, body)
+				}
+			}
+			idle, busy := s.open(t), s.open(t)
+			ask(idle)
+			if _, err := busy.conn.Write(request("/validate/waits", corpus.MustRead(podCreate), headers...)); err != nil {
+				t.Fatal(err)
+			}
+			<-started
+			crowded(t, s.address, 30)
+			ask(idle)
+			ask(s.open(t))
+			close(goOn)
+			if response, body := busy.receive(); response.StatusCode != http.StatusOK {
+				t.Errorf("in hand: got %s %s", response.Status, body)
+			}
+			crowded(t, s.address, 30)
+			ask(idle)
+			ask(busy)
+			metrics := s.get(t, "/metrics", 200)
+			for _, line := range []string{`fastadmit_connections{port="webhooks"} `, `fastadmit_connections_max{port="webhooks"} 8`, `fastadmit_connections_shed_total{port="webhooks",reason="address"} `} {
+				if !strings.Contains(metrics, line) || strings.Contains(metrics, line+"0\n") {
+					t.Errorf("no %q above 0 in %s", line, metrics)
+				}
+			}
+		})
+	}
+	f("without authentication", nil)
+	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"}, "--token-auth-file="+tokens)
+}
+
+// TestOpsPortStays fills the ops port, which goes on answering.
+func TestOpsPortStays(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	crowded(t, strings.TrimPrefix(s.ops, "http://"), 2*opsConnectionsMax)
+	s.get(t, "/livez", 200)
+	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_connections_max{port="ops"} 128`) ||
+		strings.Contains(metrics, `fastadmit_connections_shed_total{port="ops",reason="full"} 0`) {
+		t.Errorf("got %s", metrics)
+	}
+}
+
+// TestFewFileDescriptors runs the server in a process of its own that may have
+// 64 file descriptors, and opens 300 connections to each port.
+func TestFewFileDescriptors(t *testing.T) {
+	const few, address = "FASTADMIT_TEST_FEW_DESCRIPTORS", "127.0.0.1:0"
+	if os.Getenv(few) != "" {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := NewCommand()
+		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=" + address, "--enable-admission-plugins=AlwaysPullImages"})
+		t.Fatal(cmd.Execute())
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestFewFileDescriptors$")
+	child.Env = append(os.Environ(), few+"=1")
+	out := new(lockedBuffer)
+	child.Stdout, child.Stderr = out, out
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	defer func() {
+		_ = child.Process.Kill()
+		<-ended
+	}()
+	until(t, "the server serves", func() bool { return ready.MatchString(out.String()) })
+	match := ready.FindStringSubmatch(out.String())
+	s := &running{address: match[1], ops: match[2]}
+	crowded(t, s.address, 300)
+	crowded(t, strings.TrimPrefix(s.ops, "http://"), 300)
+	s.open(t).answers(false)
+	s.get(t, "/livez", 200)
+	select {
+	case err := <-ended:
+		ended <- err
+		t.Errorf("the process ended with %v: %s", err, out)
+	case <-time.After(10 * time.Millisecond):
+	}
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// A hand says what is in hand of a connection: nothing, since when, or a call,
+// until when. Who changes it has the right to answer.
+//
+// It is a time in nanoseconds since 1970: the deadline of the call, or, negated,
+// when the last one began, 0 for never. Below it are two values for a connection
+// that somebody else than its own goroutine has ended.
+type hand struct {
+	state atomic.Int64
+	idle  int64 // what state is while nothing is in hand; of the connection's goroutine
+}
+
+const (
+	// taken is a connection that was closed, or answered and closed: its own
+	// goroutine must not write any more.
+	taken = math.MinInt64
+	// dropped is one whose request was coming for too long: its own goroutine
+	// refuses it.
+	dropped = math.MinInt64 + 1
+)
+
+// begin says that a call is in hand. It fails if the connection was ended.
+func (h *hand) begin(deadline time.Time) bool {
+	return h.state.CompareAndSwap(h.idle, deadline.UnixNano())
+}
+
+// end says that a call that began at start is answered. It fails if somebody
+// else has answered it.
+func (h *hand) end(start, deadline time.Time) bool {
+	h.idle = -start.UnixNano()
+	return h.state.CompareAndSwap(deadline.UnixNano(), h.idle)
+}
+
+// take ends a connection that has no call in hand.
+func (h *hand) take() bool {
+	now := h.state.Load()
+	return now <= 0 && now != taken && h.state.CompareAndSwap(now, taken)
+}
+
+// drop ends the arrival of a request.
+func (h *hand) drop() bool {
+	now := h.state.Load()
+	return now <= 0 && now > dropped && h.state.CompareAndSwap(now, dropped)
+}
+
+// takeCall takes the call in hand, whichever it is, from the connection's
+// goroutine.
+func (h *hand) takeCall() bool {
+	now := h.state.Load()
+	return now > 0 && h.state.CompareAndSwap(now, taken)
+}
+
+// takeOverdue takes a call that should have been over at that time.
+func (h *hand) takeOverdue(at time.Time) bool {
+	now := h.state.Load()
+	return now > 0 && now < at.UnixNano() && h.state.CompareAndSwap(now, taken)
+}
+
+func (h *hand) inCall() bool    { return h.state.Load() > 0 }
+func (h *hand) isTaken() bool   { return h.state.Load() == taken }
+func (h *hand) isDropped() bool { return h.state.Load() == dropped }
+
+// lastUsed says when the last call began, 0 for never. A call in hand is the
+// last of all, and so is one that was ended.
+func (h *hand) lastUsed() int64 {
+	if now := h.state.Load(); now <= 0 && now > dropped {
+		return -now
+	}
+	return math.MaxInt64
+}
