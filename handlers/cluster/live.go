@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // getLive asks the API server for an object. One that has been created while it
@@ -20,6 +22,9 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 	namespace, name = strings.Clone(namespace), strings.Clone(name)
 	if s.client == nil {
 		return s.files.get(namespace, name)
+	}
+	if p, ok := s.pinnedBy(cache.NewObjectName(namespace, name)); ok {
+		return p.whole, nil
 	}
 	what := s.named(namespace, name)
 	return s.share(ctx, "get "+what, what, func(ctx context.Context) (runtime.Object, error) {
@@ -49,11 +54,20 @@ func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object,
 	if namespace != "" {
 		what += fmt.Sprintf(" in %q", namespace)
 	}
-	return s.share(ctx, "list "+what, what, func(ctx context.Context) (runtime.Object, error) {
+	got, err := s.share(ctx, "list "+what, what, func(ctx context.Context) (runtime.Object, error) {
 		list := s.kind.list.DeepCopyObject()
 		err := s.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(s.kind.resource).Do(ctx).Into(list)
 		return list, s.counted(verbList, what, err)
 	})
+	if err != nil || !s.hasPinned() {
+		return got, err
+	}
+	items, err := meta.ExtractList(got)
+	if err != nil {
+		return nil, err
+	}
+	list := s.kind.list.DeepCopyObject()
+	return list, meta.SetList(list, s.withPinned(namespace, items))
 }
 
 // share makes a request of the API server once for all that wait for it at the

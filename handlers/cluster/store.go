@@ -27,6 +27,7 @@ type store struct {
 	mu      sync.RWMutex
 	buckets map[string]*bucket // by namespace, which is empty for objects in none
 	count   int
+	pinned  map[cache.ObjectName]pinned // objects that a Putter has put
 
 	client   rest.Interface
 	files    *stored // instead of a client
@@ -73,7 +74,9 @@ func (s *store) Add(object any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(trimmed.(Object))
+	if _, stays := s.pinned[cache.MetaObjectToName(trimmed.(Object))]; !stays {
+		s.put(trimmed.(Object))
+	}
 	return nil
 }
 
@@ -106,7 +109,7 @@ func (s *store) Delete(got any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.buckets[object.GetNamespace()]
-	if b == nil || b.objects[object.GetName()] == nil {
+	if _, stays := s.pinned[cache.MetaObjectToName(object)]; stays || b == nil || b.objects[object.GetName()] == nil {
 		return nil
 	}
 	s.count--
@@ -134,6 +137,9 @@ func (s *store) Replace(objects []any, _ string) error {
 	s.buckets, s.count = make(map[string]*bucket), 0
 	for _, object := range trimmed {
 		s.put(object)
+	}
+	for _, p := range s.pinned {
+		s.put(p.trimmed)
 	}
 	s.mu.Unlock()
 	s.hear()

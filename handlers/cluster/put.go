@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A Putter puts objects into a State that are not in the cluster or its files,
+// such as those that are about to be created. Who asks sees them in place of what
+// the cluster or the files have by the same name.
+type Putter struct {
+	state   *State
+	decoder runtime.Decoder
+}
+
+// NewPutter returns a Putter for the State. Of a cluster, only the kinds that are
+// followed already can be put.
+func (s *State) NewPutter() *Putter {
+	return &Putter{s, serializer.NewCodecFactory(newScheme(s.kinds)).UniversalDeserializer()}
+}
+
+// Put adds or replaces an object, which is JSON, as an API server would store it.
+// put is false for a kind that nobody asks for. Fields that the kind does not
+// have are left out, as kube-apiserver leaves them out.
+func (p *Putter) Put(document []byte) (put bool, err error) {
+	gvk, err := json.DefaultMetaFactory.Interpret(document)
+	if err != nil {
+		return false, err
+	}
+	for _, kind := range p.state.kinds {
+		store := p.state.find(kind)
+		if kind.list == nil || store == nil || kind.version.WithKind(kind.name) != *gvk {
+			continue
+		}
+		decoded, _, err := p.decoder.Decode(document, nil, nil)
+		if err != nil {
+			return false, err
+		}
+		if reflect.TypeOf(decoded) != reflect.TypeOf(kind.object) {
+			return false, fmt.Errorf("got a %T, want a %T", decoded, kind.object)
+		}
+		if err := store.pin(decoded.(Object)); err != nil {
+			return true, err
+		}
+		return true, p.control(decoded)
+	}
+	return false, nil
+}
+
+// control does what kube-controller-manager does with a new object before others
+// can make use of it: it makes the default ServiceAccount of a Namespace.
+func (p *Putter) control(object runtime.Object) error {
+	namespace, ok := object.(*corev1.Namespace)
+	accounts := p.state.find(ServiceAccounts.Kind)
+	if !ok || accounts == nil {
+		return nil
+	}
+	if _, exists := accounts.lookup(namespace.Name, "default"); exists {
+		return nil
+	}
+	return accounts.pin(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace.Name}})
+}
+
+// setUsage makes a ResourceQuota one that nothing is charged to, as the quota
+// controller does, unless its status says otherwise.
+func setUsage(quota *corev1.ResourceQuota) {
+	if quota.Status.Hard != nil {
+		return
+	}
+	quota.Status.Hard = quota.Spec.Hard.DeepCopy()
+	quota.Status.Used = make(corev1.ResourceList, len(quota.Spec.Hard))
+	for name, hard := range quota.Spec.Hard {
+		quota.Status.Used[name] = *resource.NewQuantity(0, hard.Format)
+	}
+}
+
+// pin puts an object where it stays, whatever comes from the API server.
+func (s *store) pin(object Object) error {
+	if s.kind.setDefaults != nil {
+		s.kind.setDefaults(object)
+	}
+	if quota, ok := object.(*corev1.ResourceQuota); ok {
+		setUsage(quota)
+	}
+	if s.files != nil {
+		s.files.mu.Lock()
+		defer s.files.mu.Unlock()
+		return s.files.write(object)
+	}
+	trimmed, err := s.kind.trim(object.DeepCopyObject())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pinned == nil {
+		s.pinned = make(map[cache.ObjectName]pinned)
+	}
+	s.pinned[cache.MetaObjectToName(object)] = pinned{whole: object, trimmed: trimmed.(Object)}
+	s.put(trimmed.(Object))
+	return nil
+}
+
+// pinned is an object that stays in the store, whole and as the cache keeps it.
+type pinned struct{ whole, trimmed Object }
+
+// pinnedBy returns the object that is pinned by a name.
+func (s *store) pinnedBy(name cache.ObjectName) (pinned, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	p, ok := s.pinned[name]
+	return p, ok
+}
+
+// withPinned puts the pinned objects of a namespace into a list of the API
+// server's.
+func (s *store) withPinned(namespace string, items []runtime.Object) []runtime.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []runtime.Object
+	for _, item := range items {
+		if _, ok := s.pinned[cache.MetaObjectToName(item.(metav1.Object))]; !ok {
+			all = append(all, item)
+		}
+	}
+	for name, p := range s.pinned {
+		if namespace == "" || name.Namespace == namespace {
+			all = append(all, p.whole)
+		}
+	}
+	return all
+}
+
+func (s *store) hasPinned() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.pinned != nil
+}
