@@ -1,0 +1,159 @@
+// Package discovery knows which resource of the API has the objects of a kind:
+// what kube-apiserver's discovery says, for those who have no kube-apiserver, and
+// with the CustomResourceDefinitions and the clusters that they do have.
+package discovery
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Release is the release of Kubernetes whose resources are built in.
+const Release = "v1.36"
+
+// builtIn has a line for each resource of kube-apiserver with every API and
+// feature switched on: group version, kind, resource and scope.
+// TestBuiltIn in e2e/review writes it.
+//
+//go:embed resources.txt
+var builtIn string
+
+// Resource is where the API has the objects of a kind.
+type Resource struct {
+	schema.GroupVersionResource
+	Namespaced bool
+}
+
+// Table has the resources of kinds. It may be used by several goroutines.
+type Table struct {
+	// ask returns the resources of a group version from a cluster, nil for none.
+	ask func(version schema.GroupVersion) (*metav1.APIResourceList, error)
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionKind]Resource
+	asked map[schema.GroupVersion]bool
+}
+
+// NewTable returns the resources that are built in. What is not among them is
+// asked of a cluster with ask, which returns nil for a group version that is not
+// served there; ask may be nil.
+func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, error)) *Table {
+	t := &Table{ask: ask, known: make(map[schema.GroupVersionKind]Resource), asked: make(map[schema.GroupVersion]bool)}
+	for line := range strings.Lines(builtIn) {
+		fields := strings.Fields(line)
+		gvk := schema.FromAPIVersionAndKind(fields[0], fields[1])
+		t.known[gvk] = Resource{gvk.GroupVersion().WithResource(fields[2]), fields[3] == "Namespaced"}
+	}
+	return t
+}
+
+// crd is the part of a CustomResourceDefinition that names its resources.
+type crd struct {
+	Spec struct {
+		Group    string
+		Scope    string
+		Names    struct{ Kind, Plural string }
+		Version  string // of apiextensions.k8s.io/v1beta1
+		Versions []struct {
+			Name   string
+			Served *bool
+		}
+	}
+}
+
+// AddCRD adds the resources of a CustomResourceDefinition, which is JSON.
+func (t *Table) AddCRD(definition []byte) error {
+	var c crd
+	if err := json.Unmarshal(definition, &c); err != nil {
+		return fmt.Errorf("cannot read the CustomResourceDefinition: %w", err)
+	}
+	versions := []string{}
+	if c.Spec.Version != "" {
+		versions = append(versions, c.Spec.Version)
+	}
+	for _, version := range c.Spec.Versions {
+		if version.Served == nil || *version.Served {
+			versions = append(versions, version.Name)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, version := range versions {
+		gv := schema.GroupVersion{Group: c.Spec.Group, Version: version}
+		t.known[gv.WithKind(c.Spec.Names.Kind)] = Resource{gv.WithResource(c.Spec.Names.Plural), c.Spec.Scope != "Cluster"}
+	}
+	return nil
+}
+
+// UnknownError is a kind of which no resource is known.
+type UnknownError struct {
+	schema.GroupVersionKind
+	Served []string // other group versions with such a kind
+}
+
+func (e *UnknownError) Error() string {
+	text := fmt.Sprintf("unknown kind %q of apiVersion %q", e.Kind, e.GroupVersion())
+	if len(e.Served) > 0 {
+		return text + fmt.Sprintf("; Kubernetes %s has it in %s", Release, strings.Join(e.Served, ", "))
+	}
+	return text + "; give its CustomResourceDefinition too, or name a cluster that has it with --kubeconfig"
+}
+
+// Find returns the resource of a kind. The error is an *UnknownError if there is
+// none.
+func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found, ok := t.known[gvk]; ok {
+		return found, nil
+	}
+	if err := t.askFor(gvk.GroupVersion()); err != nil {
+		return Resource{}, err
+	}
+	if found, ok := t.known[gvk]; ok {
+		return found, nil
+	}
+	unknown := &UnknownError{GroupVersionKind: gvk}
+	for other := range maps.Keys(t.known) {
+		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {
+			unknown.Served = append(unknown.Served, other.GroupVersion().String())
+		}
+	}
+	slices.Sort(unknown.Served)
+	return Resource{}, unknown
+}
+
+// isKubernetes says whether a group is one of Kubernetes: kinds moved from one to
+// another, as Deployment did from extensions to apps.
+func isKubernetes(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+// askFor asks the cluster for the resources of a group version, once.
+func (t *Table) askFor(version schema.GroupVersion) error {
+	if t.ask == nil || t.asked[version] {
+		return nil
+	}
+	list, err := t.ask(version)
+	if err != nil {
+		return fmt.Errorf("cannot ask the cluster for the resources of %q: %w", version, err)
+	}
+	t.asked[version] = true
+	if list == nil {
+		return nil
+	}
+	for _, resource := range list.APIResources {
+		if !strings.Contains(resource.Name, "/") {
+			t.known[version.WithKind(resource.Kind)] = Resource{version.WithResource(resource.Name), resource.Namespaced}
+		}
+	}
+	return nil
+}

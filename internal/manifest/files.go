@@ -1,0 +1,90 @@
+package manifest
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Extensions are those of the files of a folder that are read, as kubectl has
+// them (k8s.io/cli-runtime pkg/resource FileExtensions).
+var Extensions = []string{".json", ".yaml", ".yml"}
+
+// A file is one to read.
+type file struct {
+	name    string
+	content []byte
+	err     error
+}
+
+// Read reads files, folders with all that is below them, and, for "-", standard
+// input. What cannot be read is a fault, and does not keep the rest from being
+// read. Items are in the order of the paths, of the names of files in a folder,
+// and of the text. Files and folders in a folder whose names begin with a dot are
+// left out.
+func Read(paths []string, stdin io.Reader) []Item {
+	var files []file
+	for _, path := range paths {
+		files = append(files, expand(path, stdin)...)
+	}
+	items := make([][]Item, len(files))
+	parallel(len(files), func(i int) {
+		f := &files[i]
+		if f.err == nil && f.content == nil {
+			f.content, f.err = os.ReadFile(f.name)
+		}
+		if f.err != nil {
+			items[i] = []Item{faulty(Source{File: f.name}, f.err)}
+			return
+		}
+		items[i] = Parse(f.name, f.content)
+		f.content = nil
+	})
+	return slices.Concat(items...)
+}
+
+// expand returns the files that a path stands for.
+func expand(path string, stdin io.Reader) []file {
+	if path == "-" {
+		content, err := io.ReadAll(stdin)
+		return []file{{name: Stdin, content: append([]byte{}, content...), err: err}}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return []file{{name: path, err: err}}
+	}
+	if !info.IsDir() {
+		return []file{{name: path}}
+	}
+	var files []file
+	// The errors are kept with the names.
+	_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		isHidden := name != path && strings.HasPrefix(filepath.Base(name), ".")
+		switch {
+		case err != nil:
+			files = append(files, file{name: name, err: err})
+		case isHidden && entry.IsDir():
+			return fs.SkipDir
+		case !isHidden && slices.Contains(Extensions, filepath.Ext(name)) && isFile(name, entry):
+			files = append(files, file{name: name})
+		}
+		return nil
+	})
+	if files == nil {
+		files = []file{{name: path, err: fmt.Errorf("the folder has no file that ends in one of %q", Extensions)}}
+	}
+	return files
+}
+
+// isFile says whether an entry of a folder is a file, or a link to one.
+func isFile(name string, entry fs.DirEntry) bool {
+	if entry.Type().IsRegular() {
+		return true
+	}
+	info, err := os.Stat(name)
+	return entry.Type()&fs.ModeSymlink != 0 && (err != nil || info.Mode().IsRegular())
+}

@@ -1,0 +1,109 @@
+// Package manifest reads Kubernetes objects from files, folders and standard
+// input: YAML and JSON, several documents in a file, and lists of objects. It
+// says for each object where it stands.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Object is an object of the input.
+type Object struct {
+	Source
+	Head
+	// JSON is the object's text. YAML was converted as kubectl converts it.
+	JSON []byte
+}
+
+// Source says where something stands.
+type Source struct {
+	File string // as the user named it, Stdin for standard input
+	Line int    // from 1; 0 for the whole file
+}
+
+// Stdin is what standard input is called where files are named.
+const Stdin = "stdin"
+
+func (s Source) String() string {
+	if s.Line == 0 {
+		return s.File
+	}
+	return fmt.Sprintf("%s:%d", s.File, s.Line)
+}
+
+// Head is what every object says about itself.
+type Head struct {
+	APIVersion string
+	Kind       string
+	Metadata   struct{ Name, GenerateName, Namespace string }
+}
+
+// GroupVersionKind returns the kind of the object with its group and version.
+func (h *Head) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+}
+
+// Fault is a part of the input that could not be read.
+type Fault struct {
+	Source
+	Err error
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("%s: %v", f.Source, f.Err) }
+
+// Unwrap returns Err.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Item is an object, or a fault in its place.
+type Item struct {
+	Object
+	Fault *Fault // nil for an object
+}
+
+// newItem makes an item of an object's JSON text.
+func newItem(source Source, text []byte) Item {
+	item := Item{Object: Object{Source: source, JSON: text}}
+	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
+		return faulty(source, new(NoObjectError))
+	}
+	if err := json.Unmarshal(text, &item.Head); err != nil {
+		return faulty(source, err)
+	}
+	if item.Kind == "" || item.APIVersion == "" {
+		return faulty(source, &NoObjectError{APIVersion: item.APIVersion, Kind: item.Kind})
+	}
+	return item
+}
+
+// NoObjectError is a document that is no Kubernetes object.
+type NoObjectError struct{ APIVersion, Kind string }
+
+func (e *NoObjectError) Error() string {
+	return fmt.Sprintf("it is no Kubernetes object: got kind %q and apiVersion %q, want both", e.Kind, e.APIVersion)
+}
+
+func faulty(source Source, err error) Item {
+	return Item{Object: Object{Source: source}, Fault: &Fault{Source: source, Err: err}}
+}
+
+// parallel calls do for each number below n, in as many goroutines as there are
+// processors, and waits for all.
+func parallel(n int, do func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	workers.Wait()
+}

@@ -1,0 +1,147 @@
+package manifest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shown has a line for each item.
+func shown(items []Item) string {
+	var lines []string
+	for _, item := range items {
+		if item.Fault != nil {
+			lines = append(lines, item.Fault.Error())
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s/%s", item.Source, item.APIVersion, item.Kind, item.Metadata.Name))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestParse(t *testing.T) {
+	f := func(content string, want ...string) {
+		t.Helper()
+		if got := shown(Parse("f", []byte(content))); got != strings.Join(want, "\n") {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", content, got, strings.Join(want, "\n"))
+		}
+	}
+	const a, b = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\n"
+	f("")
+	f("# nothing\n---\n\n# but comments\n")
+	f(a, "f:1 v1 Pod/a")
+	f("\ufeff"+a, "f:1 v1 Pod/a")
+	f("\ufeff---\n"+a, "f:2 v1 Pod/a")
+	f("# a\n\n---\n# b\n"+a+"--- # another\n"+b+"...\n---\n\n", "f:5 v1 Pod/a", "f:9 v1 Pod/b")
+	f("%YAML 1.2\n---\n"+a, "f:3 v1 Pod/a")
+	f(a+"data: |\n  a\n  ---\n  b\n-----BEGIN: x\n", "f:1 v1 Pod/a") // neither begins a document
+	f(`{apiVersion: v1, kind: Pod, metadata: {name: flow}}`, "f:1 v1 Pod/flow")
+	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}",
+		"f:1 v1 Pod/a", "f:3 v1 Pod/b")
+	f("a: [", "f:1: cannot be read: did not find expected node content")
+	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
+	f("{\n\"a\": 1,\n}}", "f:3: cannot be read: invalid character '}' looking for beginning of object key string")
+	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
+	f("kind: Pod", `f:1: it is no Kubernetes object: got kind "Pod" and apiVersion "", want both`)
+	f("- 1", `f:1: it is no Kubernetes object: got kind "" and apiVersion "", want both`)
+	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.Metadata of type struct { Name string; GenerateName string; Namespace string }")
+}
+
+func TestLists(t *testing.T) {
+	f := func(content string, want ...string) {
+		t.Helper()
+		if got := shown(Parse("f", []byte(content))); got != strings.Join(want, "\n") {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", content, got, strings.Join(want, "\n"))
+		}
+	}
+	// As kubectl get -o yaml writes it.
+	f(`apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: a
+  data: |
+    - x
+# a comment
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: b
+kind: List
+metadata:
+  resourceVersion: ""
+`, "f:3 v1 Pod/a", "f:10 v1 Pod/b")
+	f("kind: PodList\napiVersion: v1\nitems:\n  -\n    metadata:\n      name: a\n  - metadata: {name: b}\n", "f:4 v1 Pod/a", "f:7 v1 Pod/b")
+	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:1 v1 Pod/a", "f:1 v1 Pod/a")
+	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n", "f:1 v1 Pod/a")
+	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n", "f:6: cannot be read: did not find expected node content")
+	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/", `f:6: it is no Kubernetes object: got kind "" and apiVersion "", want both`)
+	f("kind: List\napiVersion: v1\nitems: []\n")
+	f("{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"items\":[\n{\"metadata\":{\"name\":\"a\"}},\n\n{\"metadata\":{\"name\":\"b\"}}]}",
+		"f:2 v1 Pod/a", "f:4 v1 Pod/b")
+	// They only look like lists.
+	f("kind: AllowList\napiVersion: example.com/v1\nspec:\n  items:\n  - a\n", "f:1 example.com/v1 AllowList/")
+	f("kind: ConfigMap\napiVersion: v1\nitems:\n- a\n", "f:1 v1 ConfigMap/")
+}
+
+// TestListsAgree compares lists that are read an element at a time with the same
+// lists read whole.
+func TestListsAgree(t *testing.T) {
+	list := "apiVersion: v1\nkind: List\nitems:\n"
+	for i := range 50 {
+		list += fmt.Sprintf("- apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: c%d\n  data:\n    list: |-\n      - a\n\n      - b\n    items: |\n      items:\n", i)
+	}
+	items, whole := Parse("f", []byte(list)), Parse("f", []byte(list+"x: &a b\n"))
+	if len(items) != 50 || len(whole) != 50 {
+		t.Fatalf("got %d and %d objects, want 50", len(items), len(whole))
+	}
+	for i := range items {
+		if string(items[i].JSON) != string(whole[i].JSON) || items[i].Line != 4+11*i || whole[i].Line != 1 {
+			t.Fatalf("%d: got %s in line %d and %s in line %d", i, items[i].JSON, items[i].Line, whole[i].JSON, whole[i].Line)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	pod := func(name string) string { return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\n" }
+	write("d/b.yml", pod("b"))
+	write("d/a.yaml", pod("a"))
+	write("d/sub/c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`)
+	write("d/sub/bad.yaml", "a: [")
+	write("d/README.md", "no manifest")
+	write("d/.github/ci.yaml", "on: push")
+	write("d/.hidden.yaml", "x: y")
+	write("e/README.md", "no manifest")
+	plain := write("plain.txt", pod("plain"))
+	if err := os.Symlink(plain, filepath.Join(dir, "d/link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain}, strings.NewReader(pod("in"))))
+	want := strings.ReplaceAll(`DIR/d/a.yaml:1 v1 Pod/a
+DIR/d/b.yml:1 v1 Pod/b
+DIR/d/link.yaml:1 v1 Pod/plain
+DIR/d/sub/bad.yaml:1: cannot be read: did not find expected node content
+DIR/d/sub/c.json:1 v1 Pod/c
+stdin:1 v1 Pod/in
+DIR/no.yaml: stat DIR/no.yaml: no such file or directory
+DIR/e: the folder has no file that ends in one of [".json" ".yaml" ".yml"]
+DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
