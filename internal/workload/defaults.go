@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// SetDefaults adds to an object what kube-apiserver adds before admission, as far
+// as plugins and selectors look at it (k8s.io/kubernetes pkg/apis/core/v1
+// defaults.go and conversion.go, pkg/apis/batch/v1/defaults.go):
+//
+//   - Pods: the requests of containers that have limits only, the hostPorts of
+//     those on the node's network, serviceAccountName where only serviceAccount
+//     is given;
+//   - Namespaces: the label kubernetes.io/metadata.name;
+//   - Jobs, CronJobs' Jobs and ReplicationControllers: the labels of their template.
+//
+// All else that has a default means the same to plugins without it.
+func SetDefaults(gvk schema.GroupVersionKind, o *codec.Object) {
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		setPodDefaults(o)
+	case schema.GroupKind{Kind: "Namespace"}:
+		if name := o.Get("metadata", "name").String(); name != "" {
+			o.EnsureObject("metadata", "labels")
+			o.SetString(name, "metadata", "labels", corev1.LabelMetadataName)
+		}
+	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
+		labels := o.Get("metadata", "labels")
+		from := o.Get("spec", "template", "metadata", "labels")
+		if from.Kind() == codec.KindObject && isEmpty(labels) {
+			o.EnsureObject("metadata")
+			o.Set(string(from.AppendJSON(nil)), "metadata", "labels")
+		}
+	}
+}
+
+func isEmpty(object codec.Value) bool {
+	for range object.Members() {
+		return false
+	}
+	return true
+}
+
+func setPodDefaults(o *codec.Object) {
+	spec := o.Get("spec")
+	if spec.Kind() != codec.KindObject {
+		return
+	}
+	name, alias := spec.Get("serviceAccountName").String(), spec.Get("serviceAccount").String()
+	if name == "" && alias != "" {
+		o.SetString(alias, "spec", "serviceAccountName")
+	}
+	if name != "" && alias != "" && alias != name { // an API server writes both, and reads the first
+		o.SetString(name, "spec", "serviceAccount")
+	}
+	onNode := spec.Get("hostNetwork").Bool()
+	for _, list := range []string{"initContainers", "containers"} {
+		for i, container := range spec.Get(list).Elements() {
+			at := []string{"spec", list, codec.Index(i)}
+			if limits := container.Get("resources", "limits"); limits.Kind() == codec.KindObject && !isEmpty(limits) {
+				o.EnsureObject(append(at, "resources", "requests")...)
+				for name, limit := range limits.Members() {
+					if !container.Get("resources", "requests", name).Exists() {
+						o.Set(string(limit.AppendJSON(nil)), append(at, "resources", "requests", name)...)
+					}
+				}
+			}
+			for j, port := range container.Get("ports").Elements() {
+				number, ok := port.Get("containerPort").Int64()
+				if host, _ := port.Get("hostPort").Int64(); onNode && ok && host == 0 {
+					o.Set(strconv.FormatInt(number, 10), append(at, "ports", codec.Index(j), "hostPort")...)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,276 @@
+// Package workload makes the objects that kube-controller-manager makes for
+// workloads: of a Deployment a ReplicaSet, of that a Pod, of a CronJob a Job. So
+// the Pods can be reviewed before there is a cluster that runs them.
+//
+// What only a cluster can know has a fixed value: uids are NoUID, the suffixes
+// of names are made of the object or are UnknownSuffix, and a CronJob's Job is that
+// of a fixed minute.
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const (
+	// NoUID is the uid of what was not created.
+	NoUID = "00000000-0000-0000-0000-000000000000"
+	// UnknownSuffix stands for the characters that an API server adds to
+	// metadata.generateName.
+	UnknownSuffix = "xxxxx"
+)
+
+// Child is an object that a controller makes for another one.
+type Child struct {
+	Kind      schema.GroupVersionKind
+	Resource  string // plural
+	Namespace string
+	Name      string // "" if the API server generates one
+	// Controller is the name of the service account in kube-system as which the
+	// controller makes it. "" if that is not known.
+	Controller string
+	JSON       []byte
+}
+
+// Paths says where custom workloads have the template of their pods: paths as
+// ".spec.template", by resource and group as "rollouts.argoproj.io".
+type Paths map[string]string
+
+// object is what is read of a workload.
+type object struct {
+	APIVersion string
+	Kind       string
+	Metadata   metadata
+	Spec       struct {
+		Template             template
+		JobTemplate          template
+		Selector             json.RawMessage
+		Replicas             json.RawMessage
+		MinReadySeconds      json.RawMessage
+		ServiceName          string
+		Ordinals             struct{ Start int }
+		CompletionMode       string
+		VolumeClaimTemplates []claim
+	}
+}
+
+type metadata struct {
+	Name         string            `json:"name,omitempty"`
+	GenerateName string            `json:"generateName,omitempty"`
+	Namespace    string            `json:"namespace,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
+	Finalizers   []string          `json:"finalizers,omitempty"`
+	Owners       []owner           `json:"ownerReferences,omitempty"`
+}
+
+type owner struct {
+	APIVersion         string `json:"apiVersion"`
+	Kind               string `json:"kind"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	Controller         bool   `json:"controller"`
+	BlockOwnerDeletion bool   `json:"blockOwnerDeletion"`
+}
+
+// template is a PodTemplateSpec or a JobTemplateSpec.
+type template struct {
+	Metadata metadata        `json:"metadata"`
+	Spec     json.RawMessage `json:"spec,omitempty"`
+}
+
+type claim struct {
+	Metadata metadata        `json:"metadata"`
+	Spec     json.RawMessage `json:"spec,omitempty"`
+}
+
+// newObject is what is made.
+type newObject struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Metadata   metadata        `json:"metadata"`
+	Spec       json.RawMessage `json:"spec"`
+}
+
+// maker makes the children of an object.
+type maker func(o *object) ([]Child, error)
+
+var makers = map[schema.GroupKind]maker{
+	{Group: "apps", Kind: "Deployment"}:  deployment,
+	{Group: "apps", Kind: "ReplicaSet"}:  replicas("replicaset-controller"),
+	{Kind: "ReplicationController"}:      replicas("replication-controller"),
+	{Group: "apps", Kind: "StatefulSet"}: statefulSet,
+	{Group: "apps", Kind: "DaemonSet"}:   daemonSet,
+	{Group: "batch", Kind: "Job"}:        job,
+	{Group: "batch", Kind: "CronJob"}:    cronJob,
+}
+
+// Children returns what the object's controller makes of it first: one pod of
+// several that are the same, and none for objects that have no such controller. The
+// object is JSON, as it is stored.
+func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byte) ([]Child, error) {
+	make, path := makers[gvk.GroupKind()], p[schema.GroupResource{Group: gvk.Group, Resource: resource}.String()]
+	if make == nil && path == "" {
+		return nil, nil
+	}
+	o := new(object)
+	var err error
+	if path != "" {
+		make = replicas("")
+		err = o.readTemplate(text, path)
+	} else {
+		err = json.Unmarshal(text, o)
+	}
+	if o.Metadata.Name == "" {
+		o.Metadata.Name = o.Metadata.GenerateName + UnknownSuffix
+	}
+	var children []Child
+	if err == nil {
+		children, err = make(o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the pods of the %s: %w", gvk.Kind, err)
+	}
+	return children, nil
+}
+
+// readTemplate reads an object that has its pod template at a path.
+func (o *object) readTemplate(text []byte, path string) error {
+	var head struct {
+		APIVersion, Kind string
+		Metadata         metadata
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return err
+	}
+	o.APIVersion, o.Kind, o.Metadata = head.APIVersion, head.Kind, head.Metadata
+	var whole codec.Object
+	whole.Reset(text)
+	found := whole.Get(strings.Split(strings.Trim(path, "."), ".")...)
+	if found.Kind() != codec.KindObject {
+		return fmt.Errorf("%s: got %s, want a pod template", path, found.Kind())
+	}
+	return json.Unmarshal(found.AppendJSON(nil), &o.Spec.Template)
+}
+
+// child makes a child: controlled by o, and in its namespace.
+func (o *object) child(controller, apiVersion, kind, resource string, m metadata, spec []byte) (Child, error) {
+	m.Namespace = o.Metadata.Namespace
+	m.Owners = []owner{{o.APIVersion, o.Kind, o.Metadata.Name, NoUID, true, true}}
+	if len(spec) == 0 {
+		spec = []byte("{}")
+	}
+	text, err := json.Marshal(newObject{APIVersion: apiVersion, Kind: kind, Metadata: m, Spec: spec})
+	return Child{
+		Kind: schema.FromAPIVersionAndKind(apiVersion, kind), Resource: resource,
+		Namespace: m.Namespace, Name: m.Name, Controller: controller, JSON: text,
+	}, err
+}
+
+// pod makes the pod of a template (k8s.io/kubernetes pkg/controller
+// GetPodFromTemplate). Of the template's metadata it gets what pods get.
+func (o *object) pod(controller string, t template) (Child, error) {
+	if t.Metadata.GenerateName == "" {
+		t.Metadata.GenerateName = o.Metadata.Name + "-"
+	}
+	return o.child(controller, "v1", "Pod", "pods", t.Metadata, t.Spec)
+}
+
+// podTemplate returns the template of the pods, less the metadata that pods do
+// not get.
+func (o *object) podTemplate() template {
+	t := o.Spec.Template
+	t.Metadata = metadata{
+		Labels: maps.Clone(t.Metadata.Labels), Annotations: maps.Clone(t.Metadata.Annotations), Finalizers: t.Metadata.Finalizers,
+	}
+	return t
+}
+
+func (m *metadata) label(key, value string) {
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
+}
+
+func (m *metadata) annotate(key, value string) {
+	if m.Annotations == nil {
+		m.Annotations = make(map[string]string)
+	}
+	m.Annotations[key] = value
+}
+
+// hash is in the place of the hash of a template that controllers make: it has
+// the same form and another value.
+func (t *template) hash() string {
+	h := fnv.New32a()
+	_ = json.NewEncoder(h).Encode(t) // neither fails
+	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
+}
+
+// one returns a single child.
+func one(c Child, err error) ([]Child, error) { return []Child{c}, err }
+
+// replicas makes the pod of a ReplicaSet, of a ReplicationController, or of a
+// custom workload.
+func replicas(controller string) maker {
+	return func(o *object) ([]Child, error) { return one(o.pod(controller, o.podTemplate())) }
+}
+
+// deployment makes the ReplicaSet (pkg/controller/deployment/sync.go
+// getNewReplicaSet).
+func deployment(o *object) ([]Child, error) {
+	t := o.podTemplate()
+	hash := t.hash()
+	t.Metadata.label("pod-template-hash", hash)
+	var selector struct {
+		MatchLabels      map[string]string `json:"matchLabels"`
+		MatchExpressions json.RawMessage   `json:"matchExpressions,omitempty"`
+	}
+	if len(o.Spec.Selector) > 0 {
+		if err := json.Unmarshal(o.Spec.Selector, &selector); err != nil {
+			return nil, err
+		}
+	}
+	if selector.MatchLabels == nil {
+		selector.MatchLabels = make(map[string]string)
+	}
+	selector.MatchLabels["pod-template-hash"] = hash
+	m := metadata{Name: o.Metadata.Name + "-" + hash, Labels: t.Metadata.Labels, Annotations: maps.Clone(o.Metadata.Annotations)}
+	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	m.annotate("deployment.kubernetes.io/revision", "1")
+	spec, err := json.Marshal(struct {
+		Replicas        json.RawMessage `json:"replicas,omitempty"`
+		MinReadySeconds json.RawMessage `json:"minReadySeconds,omitempty"`
+		Selector        any             `json:"selector"`
+		Template        template        `json:"template"`
+	}{o.Spec.Replicas, o.Spec.MinReadySeconds, selector, t})
+	if err != nil {
+		return nil, err
+	}
+	return one(o.child("deployment-controller", "apps/v1", "ReplicaSet", "replicasets", m, spec))
+}
+
+// cronJobMinute is the minute, since 1970, of which a CronJob's Job is.
+const cronJobMinute = 29_000_000
+
+// cronJob makes the Job (pkg/controller/cronjob/utils.go getJobFromTemplate2).
+func cronJob(o *object) ([]Child, error) {
+	t := o.Spec.JobTemplate
+	m := metadata{
+		Name:   fmt.Sprintf("%s-%d", o.Metadata.Name, cronJobMinute),
+		Labels: t.Metadata.Labels, Annotations: maps.Clone(t.Metadata.Annotations),
+	}
+	m.annotate(batchv1.CronJobScheduledTimestampAnnotation, "2025-02-19T21:20:00Z")
+	return one(o.child("cronjob-controller", "batch/v1", "Job", "jobs", m, t.Spec))
+}
