@@ -71,11 +71,18 @@ func NewCommand(opts ...Option) *cobra.Command {
 }
 
 // Execute runs the command with the arguments of the process, prints its error
-// and returns the exit code: 0 for done, 1 for failed, 2 for wrong usage.
+// and returns the exit code: 0 for done, 1 for failed, 2 for wrong usage. With
+// fastadmit review, 1 is for denied, and 2 for all else that is not done.
 func Execute(cmd *cobra.Command) int {
 	err := cmd.Execute()
 	if err == nil {
 		return exitDone
+	}
+	if ended, ok := errors.AsType[*exit](err); ok {
+		if ended.error != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %v\n", ended.error)
+		}
+		return ended.code
 	}
 	var failed *failure
 	if errors.As(err, &failed) {
@@ -93,6 +100,15 @@ func Execute(cmd *cobra.Command) int {
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
+
+// An exit ends the command with a code. Without an error inside, everything is
+// said.
+type exit struct {
+	code int
+	error
+}
+
+func (e *exit) Unwrap() error { return e.error }
 
 // failed makes err a failure; nil stays nil.
 func failed(err error) error {

@@ -36,7 +36,7 @@ type knownCluster struct {
 
 // follow makes known what is needed, which is who needs it. It does not wait.
 func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []string) error {
-	if len(needs) == 0 {
+	if len(needs) == 0 && c.kubeconfig == "" && c.dir == "" {
 		return nil
 	}
 	state := c.state.Load()
@@ -51,6 +51,9 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 			Metrics:    c.metrics,
 		})
 		if err != nil {
+			if len(who) == 0 {
+				return fmt.Errorf("cannot know the cluster: %w", err)
+			}
 			return fmt.Errorf("cannot know the cluster, which is needed by %s: %w", strings.Join(who, ", "), err)
 		}
 		c.state.Store(state)

@@ -132,7 +132,7 @@ func TestReviewReadsPipes(t *testing.T) {
 	}
 	config := configHead + "enableAdmissionPlugins: [AlwaysPullImages]\n"
 	got, errs, code := execute("", "review", "-f", pipe("manifests", manifests), "--config="+pipe("config", config))
-	if code != 0 || !strings.HasPrefix(got, "CREATE pods \"web\": allowed with a patch\n") {
+	if code != 0 || !strings.Contains(got, ": Pod default/web: allowed, patched by AlwaysPullImages\n") {
 		t.Errorf("review: got exit code %d, %s %s", code, got, errs)
 	}
 	got, errs, code = execute("", "manifests", "--config="+pipe("config", config), "--url=https://example.com", "--ca-bundle-file="+pipe("ca", certPEM(newAuthority(t).cert)))

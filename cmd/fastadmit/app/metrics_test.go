@@ -14,7 +14,7 @@ import (
 // TestMetricsSayWhatTheyAre looks for the type and a help text of each metric,
 // before its first series and once.
 func TestMetricsSayWhatTheyAre(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny", "--cluster-state-dir="+t.TempDir())
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
 	s.open(t).send(request("/mutate", corpus.MustRead(podCreate)))
 	types, texts := make(map[string]string), make(map[string]string)
 	part := regexp.MustCompile(`_(bucket|sum|count)$`)

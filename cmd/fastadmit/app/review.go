@@ -2,273 +2,234 @@ package app
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"golang.org/x/term"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/manifest"
+	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/review"
+)
+
+// Exit codes of review.
+const (
+	exitDenied = 1
+	exitBroken = 2
 )
 
 type reviewOptions struct {
 	selection
-	files     []string
-	output    string
-	operation string
-	namespace string
-	username  string
+	files, old []string
+	output     string
+	operation  string
+	namespace  string
+	user       review.User
+	extra      []string
+
+	noPods           bool
+	podTemplatePaths map[string]string
+	skipUnknown      bool
+	warningsAsErrors bool
+	quiet            bool
 }
 
 func newReviewCommand(o *options) *cobra.Command {
 	r := &reviewOptions{selection: selection{options: o}}
 	cmd := &cobra.Command{
-		Use:   "review -f FILE",
-		Short: "Review a manifest or a recorded AdmissionReview without a server",
-		Long: "Runs the enabled plugins, mutating ones first, on each document of the files: YAML or\n" +
-			"JSON, an AdmissionReview or a plain manifest. Prints the decision and the patch. A manifest\n" +
-			"is taken as it is: kube-apiserver would fill in defaults first. With --kubeconfig, all are dry\n" +
-			"runs: plugins do nothing in the cluster. Without it or --cluster-state-dir, there are the objects\n" +
-			"of a new cluster, and each namespace. Exits with 1 if anything was denied.",
-		Example: "  fastadmit review -f pod.yaml --enable-admission-plugins=AlwaysPullImages -o object",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return r.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		Use:   "review [FILE|FOLDER|-]...",
+		Short: "Review manifests without a server: what would be denied, and what changed",
+		Long: `Runs the enabled plugins, mutating ones first, on each object of the files, of all files below the
+folders, and of standard input for "-": YAML or JSON, lists of objects, several documents in a file,
+and recorded AdmissionReviews. What controllers make of workloads (of a Deployment its ReplicaSet, of
+that a Pod) is reviewed too, as sent by the controller, and shown below the workload.
+
+Plugins see a new cluster with every namespace, or that of --cluster-state-dir or --kubeconfig; and in
+it the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes and so on that are among the
+objects. Nothing is changed in a cluster: all requests are dry runs. Objects get the defaults that
+plugins look at.
+
+Exits with 0 if all is allowed, 1 if anything is denied, 2 if something could not be reviewed, the
+command is wrong, or there is nothing to review.`,
+		Example: "  fastadmit review deploy/ pod.yaml --config=fastadmit.yaml\n" +
+			"  kustomize build . | fastadmit review - --enable-admission-plugins=PodSecurity -o github\n" +
+			"  fastadmit review new/ --old=old/ --enable-admission-plugins=AlwaysPullImages -o diff",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			err := r.run(cmd, append(r.files, paths...))
+			if failed, ok := errors.AsType[*failure](err); ok {
+				return &exit{exitBroken, failed.error}
+			}
+			return err
 		},
 	}
-	flags := cmd.Flags()
-	r.addFlags(flags)
-	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file to review, - for standard input")
-	flags.StringVarP(&r.output, "output", "o", "text", "what to print: text, object (as it would be stored) or response (the AdmissionReview)")
-	flags.StringVar(&r.operation, "operation", string(codec.Create), "what is done with a plain manifest: CREATE, UPDATE (of the same object) or DELETE")
-	flags.StringVarP(&r.namespace, "namespace", "n", "default", "namespace of a plain manifest that names none")
-	flags.StringVar(&r.username, "as", "", "user who sends a plain manifest")
+	r.addReviewFlags(cmd)
 	return cmd
 }
 
-func (r *reviewOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	if len(r.files) == 0 {
-		return errors.New("name a file with -f, or - for standard input")
+func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	r.addFlags(flags)
+	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file or folder to review, - for standard input; the same as an argument")
+	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
+		"; object prints objects as they would be stored, diff what changes, response AdmissionReviews")
+	flags.StringVar(&r.operation, "operation", "", "what is done with the objects: CREATE, UPDATE or DELETE; if empty, CREATE, or UPDATE of those in --old")
+	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects as they are before an UPDATE; without, an UPDATE changes nothing")
+	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects that name none")
+	flags.StringVar(&r.user.Username, "as", "", "user who sends the objects")
+	flags.StringSliceVar(&r.user.Groups, "as-group", nil, "groups of the user; without, those that kube-apiserver gives one of that name")
+	flags.StringVar(&r.user.UID, "as-uid", "", "uid of the user")
+	flags.StringArrayVar(&r.extra, "as-extra", nil, "what else is known of the user, as key=value; may be repeated")
+	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review what controllers would make of workloads")
+	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
+		"where custom workloads have the template of their pods, as rollouts.argoproj.io=.spec.template")
+	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "leave out documents that are no Kubernetes objects, and unknown kinds")
+	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
+	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, leave out what is simply allowed")
+}
+
+func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
+	if len(paths) == 0 {
+		return errors.New("name files or folders to review, or - for standard input")
 	}
-	show, ok := map[string]func(io.Writer, *codec.Review) error{
-		"text": printText, "object": printObject, "response": printResponse,
-	}[r.output]
-	if !ok {
-		return fmt.Errorf("--output: got %q, want text, object or response", r.output)
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	writer, err := report.New(r.output, out, r.reportOptions(cmd.OutOrStdout()))
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
 	}
+	o, err := r.reviewOptions()
+	if err != nil {
+		return err
+	}
+	if err := r.prepare(cmd.Context(), o); err != nil {
+		return err
+	}
+	if len(r.old) > 0 {
+		o.Old = manifest.Read(r.old, cmd.InOrStdin())
+	}
+	items := manifest.Read(paths, cmd.InOrStdin())
+	if len(items) == 0 {
+		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
+	}
+	var summary report.Summary
+	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
+		summary.Add(result)
+		if r.output == "response" && result.Decision == report.Broken {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s: %s\n", result.Location(), result.Message)
+		}
+		return writer.Write(result)
+	})
+	if err == nil {
+		err = writer.Close(&summary)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return failed(err)
+	}
+	return r.verdict(&summary)
+}
+
+// verdict is the error that ends the command.
+func (r *reviewOptions) verdict(s *report.Summary) error {
+	switch {
+	case s.Broken+s.Failed > 0:
+		return &exit{exitBroken, nil}
+	case s.Objects == s.Skipped:
+		return &exit{exitBroken, errors.New("there is nothing to review: all was skipped")}
+	case s.Denied > 0, s.Warnings > 0 && r.warningsAsErrors:
+		return &exit{exitDenied, nil}
+	}
+	return nil
+}
+
+// reportOptions are for what is printed to stdout.
+func (r *reviewOptions) reportOptions(stdout io.Writer) report.Options {
+	o := report.Options{Quiet: r.quiet, Tool: "fastadmit review", Version: r.options.shownVersion(), Rules: make(map[string]string)}
+	file, ok := stdout.(*os.File)
+	o.Color = ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	for _, plugin := range r.options.table() {
+		o.Rules[plugin.Name] = plugin.Summary
+	}
+	return o
+}
+
+// reviewOptions makes options of the flags.
+func (r *reviewOptions) reviewOptions() (*review.Options, error) {
+	o := &review.Options{
+		Namespace: r.namespace, Operation: codec.Operation(strings.ToUpper(r.operation)), User: r.user,
+		WorkloadPods: !r.noPods, PodTemplatePaths: r.podTemplatePaths, SkipUnknown: r.skipUnknown,
+		KeepObjects: report.NeedsObjects(r.output), KeepResponse: report.NeedsResponse(r.output),
+	}
+	if !slices.Contains([]codec.Operation{"", codec.Create, codec.Update, codec.Delete}, o.Operation) {
+		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)
+	}
+	for resource, path := range r.podTemplatePaths {
+		if !strings.HasPrefix(path, ".") || resource == "" {
+			return nil, fmt.Errorf("--pod-template-path: got %s=%s, want a resource with its group, and a path, as in rollouts.argoproj.io=.spec.template", resource, path)
+		}
+	}
+	for _, extra := range r.extra {
+		key, value, ok := strings.Cut(extra, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--as-extra: got %q, want key=value", extra)
+		}
+		if o.User.Extra == nil {
+			o.User.Extra = make(map[string][]string)
+		}
+		o.User.Extra[key] = append(o.User.Extra[key], value)
+	}
+	if o.User.Username == "" && (o.User.UID != "" || len(o.User.Groups)+len(o.User.Extra) > 0) {
+		return nil, errors.New("--as-group, --as-uid and --as-extra are about the user of --as, which is missing")
+	}
+	o.User.Groups = groups(o.User.Username, o.User.Groups)
+	return o, nil
+}
+
+// groups returns the groups of a user, with those that kube-apiserver adds when
+// somebody acts as the user (k8s.io/apiserver pkg/endpoints/filters/impersonation).
+func groups(username string, given []string) []string {
+	all := slices.Clone(given)
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok && len(given) == 0 {
+		namespace, _, _ := strings.Cut(account, ":")
+		all = append(all, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+	}
+	if username != "" && username != "system:anonymous" && !slices.Contains(all, "system:authenticated") {
+		all = append(all, "system:authenticated")
+	}
+	return all
+}
+
+// prepare makes the plugins and what they see of a cluster ready.
+func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 	r.cluster.imagined = true
 	loaded, err := r.load(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.cluster.await(ctx); err != nil {
-		return failed(err)
-	}
-	out := bufio.NewWriter(stdout)
-	denied := false
-	for _, file := range r.files {
-		err := eachDocument(file, stdin, func(document []byte) error {
-			allowed, err := r.review(ctx, loaded.chain, document, out, show)
-			denied = denied || !allowed
-			return err
-		})
-		if err != nil {
-			return failed(errors.Join(fmt.Errorf("cannot review %s: %w", file, err), out.Flush()))
+	o.Chain = loaded.chain
+	var ask func(schema.GroupVersion) (*metav1.APIResourceList, error)
+	if r.cluster.kubeconfig != "" {
+		o.DryRun = true
+		need := cluster.Discovered()
+		if err := r.cluster.follow(ctx, []cluster.Need{need}, nil); err != nil {
+			return failed(err)
+		}
+		discovered := cluster.DiscoveryIn(r.cluster.state.Load().View(need))
+		ask = func(version schema.GroupVersion) (*metav1.APIResourceList, error) {
+			return discovered.Resources(ctx, version)
 		}
 	}
-	if err := out.Flush(); err != nil || denied {
-		return &failure{err}
-	}
-	return nil
-}
-
-// eachDocument calls do with each document of a file, as JSON.
-func eachDocument(file string, stdin io.Reader, do func(document []byte) error) error {
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		stdin = f
-	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
-	for i := 1; ; i++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		asJSON, err := yaml.YAMLToJSONStrict(document)
-		if err != nil {
-			return fmt.Errorf("document %d: %w", i, err)
-		}
-		if bytes.Equal(asJSON, []byte("null")) { // nothing but comments
-			continue
-		}
-		if err := do(asJSON); err != nil {
-			return fmt.Errorf("document %d: %w", i, err)
-		}
-	}
-}
-
-// review answers one document and prints the answer.
-func (r *reviewOptions) review(ctx context.Context, chain *handlers.Chain, document []byte, w io.Writer, show func(io.Writer, *codec.Review) error) (allowed bool, err error) {
-	body, err := r.admissionReview(document)
-	if err != nil {
-		return false, err
-	}
-	mutated := codec.Acquire()
-	defer mutated.Release()
-	if err := mutated.Decode(body); err != nil {
-		return false, err
-	}
-	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
-		if _, err := chain.Review(ctx, mutated, phase); err != nil {
-			return false, err
-		}
-		if !mutated.Response.Allowed {
-			break
-		}
-	}
-	return mutated.Response.Allowed, show(w, mutated)
-}
-
-// admissionReview returns the document if it is an AdmissionReview, and one
-// about it otherwise. Where there is a cluster it is a dry run, so that nothing is
-// done there.
-func (r *reviewOptions) admissionReview(document []byte) ([]byte, error) {
-	var object struct {
-		APIVersion string
-		Kind       string
-		Metadata   struct{ Name, Namespace string }
-	}
-	if err := json.Unmarshal(document, &object); err != nil {
-		return nil, err
-	}
-	if object.Kind == "AdmissionReview" {
-		if !r.isDryRun() {
-			return document, nil
-		}
-		return dryRun(document)
-	}
-	if object.Kind == "" || object.APIVersion == "" {
-		return nil, fmt.Errorf("got kind %q and apiVersion %q, want both", object.Kind, object.APIVersion)
-	}
-	gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	plural, _ := apimeta.UnsafeGuessKindToResource(gvk)
-	if object.Metadata.Namespace == "" {
-		object.Metadata.Namespace = r.namespace
-	}
-	kind := map[string]string{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}
-	resource := map[string]string{"group": plural.Group, "version": plural.Version, "resource": plural.Resource}
-	request := map[string]any{
-		"uid":         "00000000-0000-0000-0000-000000000000",
-		"kind":        kind,
-		"requestKind": kind, "resource": resource, "requestResource": resource,
-		"name": object.Metadata.Name, "namespace": object.Metadata.Namespace,
-		"operation": r.operation, "dryRun": r.isDryRun(),
-		"userInfo": map[string]string{"username": r.username},
-		"object":   json.RawMessage(document),
-	}
-	switch codec.Operation(r.operation) {
-	case codec.Create:
-	case codec.Update:
-		request["oldObject"] = request["object"]
-	case codec.Delete:
-		request["oldObject"], request["object"] = request["object"], nil
-	default:
-		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)
-	}
-	return json.Marshal(map[string]any{"kind": "AdmissionReview", "apiVersion": codec.APIVersionV1, "request": request})
-}
-
-// isDryRun says that reviews are dry runs: what plugins do where files stand for a
-// cluster is gone with the process.
-func (r *reviewOptions) isDryRun() bool { return r.cluster.kubeconfig != "" }
-
-// dryRun makes the request of an AdmissionReview a dry run.
-func dryRun(document []byte) ([]byte, error) {
-	var review, request map[string]json.RawMessage
-	if err := json.Unmarshal(document, &review); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(review["request"], &request); err != nil || request == nil {
-		return document, nil // what is wrong with it is said where it is read
-	}
-	request["dryRun"] = json.RawMessage("true")
-	var err error
-	if review["request"], err = json.Marshal(request); err != nil {
-		return nil, err
-	}
-	return json.Marshal(review)
-}
-
-// decision says in one line what became of a review.
-func decision(review *codec.Review) string {
-	response := &review.Response
-	name := review.Name()
-	if name == "" {
-		name = review.Object.Get("metadata", "generateName").String()
-	}
-	said := "allowed"
-	switch {
-	case !response.Allowed:
-		said = fmt.Sprintf("denied (%d %s): %s", response.Status.Code, response.Status.Reason, response.Status.Message)
-	case len(response.Patch) > 0:
-		said = "allowed with a patch"
-	}
-	return fmt.Sprintf("%s %s %q: %s", review.Operation(), review.Resource().Resource, name, said)
-}
-
-// printText prints the decision, the warnings and the patch for people.
-func printText(w io.Writer, review *codec.Review) error {
-	fmt.Fprintln(w, decision(review))
-	for _, warning := range review.Response.Warnings() {
-		fmt.Fprintf(w, "Warning: %s\n", warning)
-	}
-	if !review.Response.Allowed || len(review.Response.Patch) == 0 {
-		return nil
-	}
-	var operations []json.RawMessage
-	if err := json.Unmarshal(review.Response.Patch, &operations); err != nil {
-		return err
-	}
-	for _, operation := range operations {
-		fmt.Fprintf(w, "  %s\n", operation)
-	}
-	return nil
-}
-
-// printObject prints the object as it would be stored, or, so that the output
-// stays YAML, a comment that says why it would not be.
-func printObject(w io.Writer, review *codec.Review) error {
-	if !review.Response.Allowed {
-		_, err := fmt.Fprintf(w, "---\n# %s\n", strings.ReplaceAll(decision(review), "\n", "\n# "))
-		return err
-	}
-	object, err := yaml.JSONToYAML(review.Object.Root().AppendJSON(nil))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "---\n%s", object)
-	return err
-}
-
-// printResponse prints the AdmissionReview that the server would answer.
-func printResponse(w io.Writer, review *codec.Review) error {
-	_, err := fmt.Fprintf(w, "%s\n", review.AppendResponse(nil))
-	return err
+	o.Resources = discovery.NewTable(ask)
+	o.Cluster = r.cluster.state.Load()
+	return failed(r.cluster.await(ctx))
 }

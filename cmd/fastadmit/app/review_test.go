@@ -44,21 +44,26 @@ func TestReview(t *testing.T) {
 		}
 	}
 	const patch = `  {"op":"replace","path":"/spec/containers/0/imagePullPolicy","value":"Always"}` + "\n"
+	const patched = "stdin:2: Pod default/web: allowed, patched by AlwaysPullImages\n" + patch
+	const denied = "Service shop/s: denied by DenyServiceExternalIPs (403 Forbidden): services \"s\" is forbidden: Use of external IPs is denied by admission control\n"
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
-		"CREATE pods \"web\": allowed with a patch\n"+patch+"CREATE services \"s\": allowed\n")
+		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
-		"CREATE pods \"web\": allowed with a patch\n"+patch+
-			"CREATE services \"s\": denied (403 Forbidden): DenyServiceExternalIPs: services \"s\" is forbidden: Use of external IPs is denied by admission control\n")
+		patched+"stdin:11: "+denied+"2 objects: 1 allowed (1 patched), 1 denied\n")
+	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "-q"}, 1,
+		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
-		"UPDATE pods \"web\": allowed\nUPDATE services \"s\": allowed\n")
-	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=DELETE"}, 1,
-		"DELETE pods \"web\": denied (403 Forbidden): AlwaysDeny: pods \"web\" is forbidden: admission control is denying all modifications\n"+
-			"DELETE services \"s\": denied (403 Forbidden): AlwaysDeny: services \"s\" is forbidden: admission control is denying all modifications\n")
+		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 denied\n")
+	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=delete"}, 1,
+		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission control is denying all modifications\n"+
+			"stdin:11: DELETE Service shop/s: denied by AlwaysDeny (403 Forbidden): services \"s\" is forbidden: admission control is denying all modifications\n"+
+			"2 objects: 0 allowed, 2 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "-o", "object"}, 1, `---
 apiVersion: v1
 kind: Pod
 metadata:
   name: web
+  namespace: default
 spec:
   containers:
   - futureField:
@@ -67,8 +72,7 @@ spec:
     imagePullPolicy: Always
     name: a
 ---
-# CREATE services "s": denied (403 Forbidden): DenyServiceExternalIPs: services "s" is forbidden: Use of external IPs is denied by admission control
-`)
+# stdin:11: `+denied)
 	f(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
 		[]string{"--enable-admission-plugins=AlwaysPullImages", "-o", "response"}, 0,
 		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u1","allowed":true}}`+"\n")
@@ -113,14 +117,16 @@ func TestWrongUse(t *testing.T) {
 	f(1, "cannot load the serving certificate from", "", "serve", images, "--tls-cert-file="+write("bad.crt", "x"), "--tls-private-key-file="+write("bad.key", "x"))
 	f(1, "cannot serve webhooks", "", "serve", images, "--bind-address=192.0.2.1")
 	f(1, "cannot serve metrics", "", "serve", images, "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=192.0.2.1:0")
-	f(2, "name a file with -f", "", "review", images)
-	f(2, `--output: got "table", want text, object or response`, "", "review", images, "-f", "-", "-o", "table")
-	f(1, "no such file", "", "review", images, "-f", filepath.Join(dir, "missing.yaml"))
-	f(1, "document 1: yaml", "a: [", "review", images, "-f", "-")
-	f(1, `key "a" already set`, "a: 1\na: 2\n", "review", images, "-f", "-")
-	f(1, `document 1: got kind "" and apiVersion "v1", want both`, "apiVersion: v1", "review", images, "-f", "-")
-	f(1, `--operation: got "EAT", want CREATE, UPDATE or DELETE`, "apiVersion: v1\nkind: Pod", "review", images, "-f", "-", "--operation=EAT")
-	f(1, "request.uid: got nothing", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, "review", images, "-f", "-")
+	f(2, "name files or folders to review", "", "review", images)
+	f(2, `--output: got "table", want one of text, json, yaml,`, "", "review", images, "-f", "-", "-o", "table")
+	f(2, `--operation: got "EAT", want CREATE, UPDATE or DELETE`, "apiVersion: v1\nkind: Pod", "review", images, "-f", "-", "--operation=EAT")
+	f(2, "are about the user of --as, which is missing", "", "review", images, "-", "--as-group=a")
+	f(2, `--as-extra: got "a", want key=value`, "", "review", images, "-", "--as=a", "--as-extra=a")
+	f(2, `--pod-template-path: got a=b, want a resource with its group`, "", "review", images, "-", "--pod-template-path=a=b")
+	f(2, "there is nothing to review: no object in -", "# nothing\n", "review", images, "-")
+	f(2, "cannot know the cluster", "", "review", images, "-", "--kubeconfig="+filepath.Join(dir, "missing"))
+	f(2, "cannot know the cluster", "", "review", images, "-", "--cluster-state-dir="+filepath.Join(dir, "missing"))
+	f(1, "cannot know the cluster", "", "serve", images, "--kubeconfig="+filepath.Join(dir, "missing"))
 
 	config := func(content string) string {
 		return "--admission-control-config-file=" + write("admission.yaml", content)
@@ -155,7 +161,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 		recording := "../../../bench/corpus/events-create-v1-1.json"
 		got, errs, code := execute("", "review", "-f", recording, "-f", recording,
 			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file="+file)
-		if code != 1 || strings.Count(got, "allowed") != 1 || strings.Count(got, "denied (429 TooManyRequests)") != 1 {
+		if code != 1 || !strings.Contains(got, ": 1 allowed, 1 denied") || strings.Count(got, "denied by EventRateLimit (429 TooManyRequests)") != 1 {
 			t.Errorf("%s %s: got exit code %d, %q, %q, want the second event refused", version, plugin, code, errs, got)
 		}
 	}
@@ -204,12 +210,13 @@ func TestReviewIsDryRun(t *testing.T) {
 	admission, kubeconfig := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "kubeconfig")
 	write(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
 		"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
-	write(t, kubeconfig, "apiVersion: v1\nkind: Config\n") // nothing is asked there
+	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
+"clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1"}}]}`) // nothing is asked there
 	f := func(document string, allowed int, flags ...string) {
 		t.Helper()
 		got, errs, _ := execute(strings.Repeat(document+"\n---\n", 3), append([]string{"review", "-f", "-",
 			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file=" + admission}, flags...)...)
-		if strings.Count(got, ": allowed") != allowed {
+		if strings.Count(got, ": allowed\n") != allowed {
 			t.Errorf("%q: got %s%s, want %d that are allowed", flags, got, errs, allowed)
 		}
 	}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// reviewed runs review with standard input, and says what is wrong unless it
+// ends with that code and prints all that is wanted and nothing that is not.
+func reviewed(t *testing.T, stdin string, code int, want []string, not []string, args ...string) {
+	t.Helper()
+	got, errs, gotCode := execute(stdin, append([]string{"review"}, args...)...)
+	if gotCode != code {
+		t.Errorf("%q: got exit code %d, want %d\n%s%s", args, gotCode, code, got, errs)
+	}
+	for _, text := range want {
+		if !strings.Contains(got+errs, text) {
+			t.Errorf("%q: got no %q in\n%s%s", args, text, got, errs)
+		}
+	}
+	for _, text := range not {
+		if strings.Contains(got+errs, text) {
+			t.Errorf("%q: got %q in\n%s%s", args, text, got, errs)
+		}
+	}
+}
+
+// TestReviewWhatWasMissed has the input that review once passed, or gave up on.
+func TestReviewWhatWasMissed(t *testing.T) {
+	const security = "--enable-admission-plugins=PodSecurity"
+	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: restricted}}\n"
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: bad, namespace: strict}\nspec: {containers: [{name: a, image: nginx}]}\n"
+	const denied = "Pod strict/bad: denied by PodSecurity (403 Forbidden)"
+	f := func(stdin string, code int, want ...string) {
+		t.Helper()
+		reviewed(t, stdin, code, want, nil, "-", security)
+	}
+	// A Namespace and a bad Pod, in either order.
+	f(strict+"---\n"+pod, 1, denied, "2 objects: 1 allowed, 1 denied")
+	f(pod+"---\n"+strict, 1, "stdin:1: "+denied, "stdin:6: Namespace strict: allowed")
+	// Lists are the objects in them.
+	list := "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(pod), "\n", "\n  ") + "\n"
+	f(strict+"---\n"+list, 1, "stdin:8: "+denied)
+	f(strict+"---\n"+`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"bad","namespace":"strict"},"spec":{"containers":[{"name":"a"}]}}]}`,
+		1, "stdin:5: "+denied)
+	// Plurals are known, not guessed.
+	reviewed(t, "apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 2, []string{
+		`stdin:1: Gateway g: broken: unknown kind "Gateway" of apiVersion "example.com/v1"; give its CustomResourceDefinition too`, "1 broken"},
+		[]string{"gatewaies"}, "-", security)
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gateways.example.com}\n" +
+		"spec: {group: example.com, scope: Namespaced, names: {kind: Gateway, plural: gateways}, versions: [{name: v1, served: true}]}\n---\n"
+	reviewed(t, crd+"apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 1,
+		[]string{`gateways.example.com "g" is forbidden`}, nil, "-", "--enable-admission-plugins=AlwaysDeny")
+	// One bad document does not end the rest.
+	f("a: [\n---\n"+strict+"---\nkind: Pod\n---\n"+pod, 2, "stdin:1: broken: cannot be read", "stdin:7: broken: it is no Kubernetes object",
+		denied, "4 objects: 1 allowed, 1 denied, 2 broken")
+	reviewed(t, "kind: x\n---\n"+strict, 0, []string{"1 allowed, 0 denied, 1 skipped"}, nil, "-", security, "--skip-unknown")
+	reviewed(t, "kind: x\n", 2, []string{"nothing to review: all was skipped"}, nil, "-", security, "--skip-unknown")
+	reviewed(t, "kind: x\nmetadata: 1\n", 2, []string{"1 broken"}, nil, "-", security, "--skip-unknown")
+	// Cluster-scoped objects are in no namespace.
+	f("apiVersion: v1\nkind: Node\nmetadata: {name: worker, namespace: x}\n", 0, "Node worker: allowed")
+}
+
+func TestReviewFolders(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.MkdirAll("deploy/sub", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "deploy/sub/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+	write(t, "deploy/b.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`)
+	write(t, "c.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n")
+	const images = "--enable-admission-plugins=AlwaysDeny"
+	reviewed(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: d}\n", 1, []string{
+		"deploy/b.json:1: Pod default/b: denied", filepath.Join("deploy", "sub", "a.yaml") + ":1: Pod default/a: denied",
+		"c.yaml:1: Pod default/c: denied", "stdin:1: Pod default/d: denied",
+	}, nil, "deploy/", "c.yaml", "-", images)
+	reviewed(t, "", 2, []string{"c.yaml:1: Pod default/c: denied", "no.yaml: broken: stat no.yaml: no such file", "1 broken"}, nil, "no.yaml", "-f", "c.yaml", images)
+}
+
+// TestReviewSeesTheInput has objects among the input that plugins look up.
+func TestReviewSeesTheInput(t *testing.T) {
+	f := func(plugin, stdin string, code int, want string, args ...string) {
+		t.Helper()
+		reviewed(t, stdin, code, []string{want}, nil, append([]string{"-", "--enable-admission-plugins=" + plugin}, args...)...)
+	}
+	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {%s containers: [{name: a, image: nginx, resources: {limits: {cpu: '2'}}}]}\n"
+	with := func(spec string) string { return strings.Replace(pod, "%s", spec, 1) }
+	f("LimitRanger", with("")+"---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: [{type: Container, max: {cpu: '1'}}]}\n",
+		1, "maximum cpu usage per Container is 1")
+	f("ServiceAccount", with("serviceAccountName: robot,"), 1, `serviceaccount "robot" not found`)
+	const robot = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot, namespace: shop}\n"
+	f("ServiceAccount", with("serviceAccountName: robot,")+robot, 0, "allowed, patched")
+	f("ServiceAccount", with("serviceAccount: robot,")+robot, 0, "serviceAccountName: robot", "-o", "object")
+	f("Priority", with("priorityClassName: high,")+"---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\nglobalDefault: true\n",
+		0, `"path":"/spec/priority","value":7`)
+	// The second global default is one too many; the first is not its own rival.
+	f("Priority", "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}\nvalue: 7\nglobalDefault: true\n---\n"+
+		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: b}\nvalue: 8\nglobalDefault: true\n", 1, "1 allowed, 1 denied")
+	const quota = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: shop}\nspec: {hard: {limits.cpu: '3'}}\n"
+	f("ResourceQuota", quota+with("")+strings.Replace(with(""), "name: web", "name: second", 1), 1, "Pod shop/second: denied by ResourceQuota (403 Forbidden)")
+	// What is in a folder is the rest of the cluster, and gives way.
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "cluster.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
+	f("PodSecurity", with(""), 1, "denied by PodSecurity", "--cluster-state-dir="+dir)
+	f("PodSecurity", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
+	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
+	// An object that no cluster could have.
+	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2, "broken: cannot be part of the cluster")
+}
+
+func TestReviewUser(t *testing.T) {
+	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n2}\n"
+	reviewed(t, node, 1, []string{`denied by NodeRestriction (403 Forbidden)`}, nil, "-", "--enable-admission-plugins=NodeRestriction",
+		"--as=system:node:n1", "--as-group=system:nodes")
+	reviewed(t, node, 0, nil, nil, "-", "--enable-admission-plugins=NodeRestriction", "--as=system:node:n2", "--as-group=system:nodes")
+	for _, c := range []struct {
+		username    string
+		given, want string
+	}{
+		{"", "", ""},
+		{"jane", "", "system:authenticated"},
+		{"jane", "a", "a,system:authenticated"},
+		{"system:anonymous", "", ""},
+		{"system:serviceaccount:shop:robot", "", "system:serviceaccounts,system:serviceaccounts:shop,system:authenticated"},
+		{"system:serviceaccount:shop:robot", "a", "a,system:authenticated"},
+	} {
+		var given []string
+		if c.given != "" {
+			given = strings.Split(c.given, ",")
+		}
+		if got := strings.Join(groups(c.username, given), ","); got != c.want {
+			t.Errorf("%s: got groups %s, want %s", c.username, got, c.want)
+		}
+	}
+}
+
+func TestReviewOld(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old.yaml")
+	service := func(name, ip string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {externalIPs: [" + ip + "]}\n---\n"
+	}
+	write(t, old, service("same", "192.0.2.1")+service("more", "192.0.2.1"))
+	const plugin = "--enable-admission-plugins=DenyServiceExternalIPs"
+	stdin := service("same", "192.0.2.1") + service("more", "192.0.2.2") + service("new", "192.0.2.1")
+	reviewed(t, stdin, 1, []string{"UPDATE Service default/same: allowed", "UPDATE Service default/more: denied", ": Service default/new: denied"}, nil,
+		"-", plugin, "--old="+old)
+	reviewed(t, stdin, 2, []string{"Service default/new: broken: there is no such object among those of --old"}, nil, "-", plugin, "--old="+old, "--operation=UPDATE")
+	reviewed(t, stdin, 2, []string{"missing: broken: stat"}, nil, "-", plugin, "--old="+filepath.Join(dir, "missing"))
+}

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The type of the documents of -o json and -o yaml.
+const (
+	APIVersion = "fastadmit.io/v1alpha1"
+	Kind       = "ReviewReport"
+)
+
+// jsonWriter writes a ReviewReport, a result at a time.
+type jsonWriter struct {
+	w     io.Writer
+	began bool
+}
+
+func newJSON(w io.Writer, _ *Options) Writer { return &jsonWriter{w: w} }
+
+func (j *jsonWriter) begin() error {
+	_, err := fmt.Fprintf(j.w, "{\n  \"apiVersion\": %q,\n  \"kind\": %q,\n  \"results\": [", APIVersion, Kind)
+	return err
+}
+
+// Write implements Writer.
+func (j *jsonWriter) Write(r *Result) error {
+	separator := ","
+	if !j.began {
+		separator = ""
+		if err := j.begin(); err != nil {
+			return err
+		}
+	}
+	j.began = true
+	text, err := json.MarshalIndent(r, "    ", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(j.w, "%s\n    %s", separator, text)
+	}
+	return err
+}
+
+// Close implements Writer.
+func (j *jsonWriter) Close(s *Summary) error {
+	if !j.began {
+		if err := j.begin(); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(s, "  ", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(j.w, "\n  ],\n  \"summary\": %s\n}\n", text)
+	}
+	return err
+}
+
+// yamlWriter writes a ReviewReport, a result at a time.
+type yamlWriter struct {
+	w     io.Writer
+	began bool
+}
+
+func newYAML(w io.Writer, _ *Options) Writer { return &yamlWriter{w: w} }
+
+// Write implements Writer.
+func (y *yamlWriter) Write(r *Result) error {
+	if !y.began {
+		if _, err := fmt.Fprintf(y.w, "apiVersion: %s\nkind: %s\nresults:\n", APIVersion, Kind); err != nil {
+			return err
+		}
+	}
+	y.began = true
+	return y.marshal([]*Result{r})
+}
+
+func (y *yamlWriter) marshal(value any) error {
+	text, err := yaml.Marshal(value)
+	if err == nil {
+		_, err = y.w.Write(text)
+	}
+	return err
+}
+
+// Close implements Writer.
+func (y *yamlWriter) Close(s *Summary) error {
+	if y.began {
+		return y.marshal(map[string]any{"summary": s})
+	}
+	return y.marshal(map[string]any{"apiVersion": APIVersion, "kind": Kind, "results": []*Result{}, "summary": s})
+}

@@ -1,0 +1,321 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+)
+
+// A problem is what pipelines are told about: a denial, a failure, an object that
+// cannot be reviewed, or a warning.
+type problem struct {
+	isWarning bool
+	rule      string // the plugin, or what else it is
+	title     string
+	message   string
+}
+
+// ruleInput is the rule of what cannot be reviewed.
+const ruleInput = "input"
+
+// ruleWarning is the rule of warnings of which the plugin is not known.
+const ruleWarning = "warning"
+
+// problems returns what is to be told about a result, with what was made of it.
+func problems(root *Result) (all []problem) {
+	root.Walk(func(r *Result, depth int) {
+		object := r.Object()
+		if depth > 0 {
+			object += ", made of " + root.Object()
+		}
+		rule := r.Plugin
+		switch r.Decision {
+		case Denied:
+			all = append(all, problem{false, rule, rule + " denies " + object, r.Message})
+		case Failed:
+			all = append(all, problem{false, rule, rule + " cannot decide on " + object, r.Message})
+		case Broken:
+			all = append(all, problem{false, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
+		}
+		for _, w := range r.Warnings {
+			rule := w.Plugin
+			if rule == "" {
+				rule = ruleWarning
+			}
+			all = append(all, problem{true, rule, rule + " warns of " + object, w.Message})
+		}
+	})
+	return all
+}
+
+// gitHub writes workflow commands, which GitHub shows beside the lines of a change
+// (https://docs.github.com/actions/reference/workflow-commands-for-github-actions).
+type gitHub struct{ w io.Writer }
+
+func newGitHub(w io.Writer, _ *Options) Writer { return &gitHub{w} }
+
+var (
+	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// Write implements Writer.
+func (g *gitHub) Write(r *Result) error {
+	for _, p := range problems(r) {
+		command := "error"
+		if p.isWarning {
+			command = "warning"
+		}
+		at := ""
+		if r.File != "" {
+			at = "file=" + gitHubProperty.Replace(filepath.ToSlash(r.File)) + ","
+			if r.Line > 0 {
+				at += fmt.Sprintf("line=%d,", r.Line)
+			}
+		}
+		if _, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title), gitHubData.Replace(p.message)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements Writer.
+func (g *gitHub) Close(s *Summary) error {
+	_, err := fmt.Fprintf(g.w, "%s\n", s)
+	return err
+}
+
+// junit writes a report as Ant's JUnit task does, which most CI systems read
+// (https://github.com/testmoapp/junitxml): a suite for each file, a case for each
+// object.
+type junit struct {
+	w     io.Writer
+	o     *Options
+	began bool
+	suite *junitSuite
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string       `xml:"name,attr"`
+	Class   string       `xml:"classname,attr"`
+	File    string       `xml:"file,attr,omitempty"`
+	Line    int          `xml:"line,attr,omitempty"`
+	Failure *junitFault  `xml:"failure"`
+	Error   *junitFault  `xml:"error"`
+	Skipped *junitFault  `xml:"skipped"`
+	Output  *junitOutput `xml:"system-out"`
+}
+
+type junitFault struct {
+	Type    string `xml:"type,attr,omitempty"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+type junitOutput struct {
+	Text string `xml:",chardata"`
+}
+
+func newJUnit(w io.Writer, o *Options) Writer { return &junit{w: w, o: o} }
+
+// Write implements Writer.
+func (j *junit) Write(root *Result) error {
+	file := root.File
+	if j.suite != nil && j.suite.Name != file {
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	if j.suite == nil {
+		j.suite = &junitSuite{Name: file}
+	}
+	root.Walk(func(r *Result, depth int) { j.suite.add(root, r, depth) })
+	return nil
+}
+
+func (s *junitSuite) add(root, r *Result, depth int) {
+	c := junitCase{Name: r.Object(), Class: root.File, File: root.File, Line: root.Line}
+	if depth > 0 {
+		c.Name += ", made of " + root.Object()
+	}
+	if c.Name == "" {
+		c.Name = root.Location()
+	}
+	fault := &junitFault{Type: r.Plugin, Message: r.Said(), Text: r.Message}
+	s.Tests++
+	switch r.Decision {
+	case Denied:
+		c.Failure = fault
+		s.Failures++
+	case Failed, Broken:
+		c.Error = fault
+		s.Errors++
+	case Skipped:
+		c.Skipped = fault
+		s.Skipped++
+	}
+	if len(r.Warnings) > 0 {
+		c.Output = new(junitOutput)
+		for _, w := range r.Warnings {
+			c.Output.Text += "warning: " + w.String() + "\n"
+		}
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+func (j *junit) flush() error {
+	if !j.began {
+		if _, err := fmt.Fprintf(j.w, "%s<testsuites name=%q>\n", xml.Header, j.o.Tool); err != nil {
+			return err
+		}
+	}
+	j.began = true
+	if j.suite == nil {
+		return nil
+	}
+	text, err := xml.MarshalIndent(j.suite, "  ", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(j.w, "%s\n", text)
+	}
+	j.suite = nil
+	return err
+}
+
+// Close implements Writer.
+func (j *junit) Close(*Summary) error {
+	if err := j.flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(j.w, "</testsuites>\n")
+	return err
+}
+
+// sarif writes SARIF 2.1.0, which code scanning reads
+// (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html).
+type sarif struct {
+	w       io.Writer
+	o       *Options
+	rules   []sarifRule
+	indexes map[string]int // of rules, by their ids
+	results []sarifResult
+}
+
+type sarifText struct {
+	Text string `json:"text"`
+}
+
+type sarifRule struct {
+	ID               string    `json:"id"`
+	ShortDescription sarifText `json:"shortDescription"`
+}
+
+type sarifResult struct {
+	RuleID    string          `json:"ruleId"`
+	RuleIndex int             `json:"ruleIndex"`
+	Level     string          `json:"level"`
+	Message   sarifText       `json:"message"`
+	Locations []sarifLocation `json:"locations"`
+}
+
+type sarifLocation struct {
+	Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+	Logical  []sarifLogical `json:"logicalLocations,omitempty"`
+}
+
+type sarifPhysical struct {
+	Artifact struct {
+		URI string `json:"uri"`
+	} `json:"artifactLocation"`
+	Region *sarifRegion `json:"region,omitempty"`
+}
+
+type sarifRegion struct {
+	StartLine int `json:"startLine"`
+}
+
+type sarifLogical struct {
+	FullyQualifiedName string `json:"fullyQualifiedName"`
+	Kind               string `json:"kind"`
+}
+
+func newSARIF(w io.Writer, o *Options) Writer {
+	return &sarif{w: w, o: o, rules: []sarifRule{}, indexes: make(map[string]int), results: []sarifResult{}}
+}
+
+// Write implements Writer.
+func (s *sarif) Write(r *Result) error {
+	for _, p := range problems(r) {
+		result := sarifResult{
+			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: "error",
+			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r)},
+		}
+		if p.isWarning {
+			result.Level = "warning"
+		}
+		s.results = append(s.results, result)
+	}
+	return nil
+}
+
+// rule returns the index of a rule.
+func (s *sarif) rule(id string) int {
+	if i, ok := s.indexes[id]; ok {
+		return i
+	}
+	about := s.o.Rules[id]
+	switch {
+	case id == ruleInput:
+		about = "the input can be read"
+	case id == ruleWarning:
+		about = "plugins have no warnings"
+	case about == "":
+		about = id
+	}
+	s.indexes[id] = len(s.rules)
+	s.rules = append(s.rules, sarifRule{id, sarifText{about}})
+	return s.indexes[id]
+}
+
+func (s *sarif) location(r *Result) (l sarifLocation) {
+	if object := r.Object(); object != "" {
+		l.Logical = []sarifLogical{{object, "resource"}}
+	}
+	if r.File != "" {
+		l.Physical = new(sarifPhysical)
+		l.Physical.Artifact.URI = (&url.URL{Path: filepath.ToSlash(r.File)}).String()
+		if r.Line > 0 {
+			l.Physical.Region = &sarifRegion{r.Line}
+		}
+	}
+	return l
+}
+
+// Close implements Writer.
+func (s *sarif) Close(*Summary) error {
+	encoder := json.NewEncoder(s.w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(map[string]any{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs": []any{map[string]any{
+			"tool":    map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}},
+			"results": s.results,
+		}},
+	})
+}

@@ -1,0 +1,246 @@
+// Package report writes what became of reviewed objects: as text for people, and
+// in the formats that pipelines, editors and code hosts read.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Decision is what became of an object.
+type Decision string
+
+// The decisions.
+const (
+	Allowed Decision = "allowed"
+	Patched Decision = "patched" // allowed, and changed
+	Denied  Decision = "denied"
+	Failed  Decision = "failed"  // a plugin could not decide, and its failure policy is Fail
+	Broken  Decision = "broken"  // the input cannot be reviewed
+	Skipped Decision = "skipped" // the input was left out, as was asked for
+)
+
+// Result is what became of one object. The JSON names are those of -o json.
+type Result struct {
+	File        string `json:"file,omitempty"` // empty for an object that a controller makes
+	Line        int    `json:"line,omitempty"`
+	Operation   string `json:"operation,omitempty"`
+	APIVersion  string `json:"apiVersion,omitempty"`
+	Kind        string `json:"kind,omitempty"`
+	Resource    string `json:"resource,omitempty"` // plural
+	SubResource string `json:"subResource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"` // empty for what is in none
+	// Name is that of the object; one that the API server will generate ends with
+	// a star.
+	Name string `json:"name,omitempty"`
+	// User is who the request was from, if that is not who all are from.
+	User string `json:"user,omitempty"`
+
+	Decision Decision `json:"decision"`
+	Plugin   string   `json:"plugin,omitempty"` // that denied or failed
+	Code     int32    `json:"code,omitempty"`   // HTTP status of a denial
+	Reason   string   `json:"reason,omitempty"` // metav1.StatusReason of a denial
+	Message  string   `json:"message,omitempty"`
+
+	PatchedBy []string        `json:"patchedBy,omitempty"`
+	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
+	Warnings  []Finding       `json:"warnings,omitempty"`
+	Audits    []Finding       `json:"audits,omitempty"`  // denials that are audit annotations only
+	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins whose failure policy is Ignore
+
+	// Created is what controllers make of the object, as far as it was reviewed.
+	Created []*Result `json:"created,omitempty"`
+
+	Before   []byte `json:"-"` // the object as plugins got it, JSON
+	After    []byte `json:"-"` // as it would be stored; nil unless it was allowed
+	Response []byte `json:"-"` // the AdmissionReview with the answer
+}
+
+// Finding is something that a plugin said beside its decision.
+type Finding struct {
+	Plugin  string `json:"plugin,omitempty"` // empty if that is not known
+	Message string `json:"message"`
+}
+
+// Object is how messages call the object: its kind, namespace and name.
+func (r *Result) Object() string {
+	kind, name := r.Kind, r.Name
+	if r.SubResource != "" {
+		kind += " of " + r.Resource + "/" + r.SubResource
+	}
+	if r.Namespace != "" && r.Kind != "Namespace" {
+		name = r.Namespace + "/" + name
+	}
+	return strings.TrimSpace(kind + " " + name)
+}
+
+// Location is the file and line of the object, "" if it is in none.
+func (r *Result) Location() string {
+	switch {
+	case r.File == "":
+		return ""
+	case r.Line == 0:
+		return r.File
+	}
+	return fmt.Sprintf("%s:%d", r.File, r.Line)
+}
+
+// Said is the decision in words.
+func (r *Result) Said() string {
+	switch r.Decision {
+	case Denied:
+		status := r.Reason
+		if r.Code != 0 {
+			status = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, r.Reason))
+		}
+		return fmt.Sprintf("denied by %s (%s): %s", r.Plugin, status, r.Message)
+	case Patched:
+		return "allowed, patched by " + strings.Join(r.PatchedBy, ", ")
+	case Allowed:
+		return string(Allowed)
+	}
+	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
+}
+
+// A Walk visits a result and what was made of it, with how deep it is below
+// the result that it began with.
+func (r *Result) Walk(visit func(r *Result, depth int)) { r.walk(0, visit) }
+
+func (r *Result) walk(depth int, visit func(r *Result, depth int)) {
+	visit(r, depth)
+	for _, created := range r.Created {
+		created.walk(depth+1, visit)
+	}
+}
+
+// Summary counts results.
+type Summary struct {
+	Objects  int `json:"objects"` // of the input, broken and skipped ones included
+	Created  int `json:"created"` // that controllers make of them
+	Allowed  int `json:"allowed"` // patched ones included
+	Patched  int `json:"patched"`
+	Denied   int `json:"denied"`
+	Failed   int `json:"failed"`
+	Broken   int `json:"broken"`
+	Skipped  int `json:"skipped"`
+	Warnings int `json:"warnings"`
+}
+
+// Add counts a result and what was made of it.
+func (s *Summary) Add(r *Result) {
+	r.Walk(func(r *Result, depth int) {
+		if depth == 0 {
+			s.Objects++
+		} else {
+			s.Created++
+		}
+		s.Warnings += len(r.Warnings)
+		switch r.Decision {
+		case Allowed:
+			s.Allowed++
+		case Patched:
+			s.Allowed++
+			s.Patched++
+		case Denied:
+			s.Denied++
+		case Failed:
+			s.Failed++
+		case Broken:
+			s.Broken++
+		case Skipped:
+			s.Skipped++
+		}
+	})
+}
+
+func (s *Summary) String() string {
+	text := counted(s.Objects, "object")
+	if s.Created > 0 {
+		text += fmt.Sprintf(" and %d that controllers make of them", s.Created)
+	}
+	text += fmt.Sprintf(": %d allowed", s.Allowed)
+	if s.Patched > 0 {
+		text += fmt.Sprintf(" (%d patched)", s.Patched)
+	}
+	text += fmt.Sprintf(", %d denied", s.Denied)
+	for _, other := range []struct {
+		n    int
+		what string
+	}{{s.Failed, "failed"}, {s.Broken, "broken"}, {s.Skipped, "skipped"}} {
+		if other.n > 0 {
+			text += fmt.Sprintf(", %d %s", other.n, other.what)
+		}
+	}
+	if s.Warnings > 0 {
+		text += ", " + counted(s.Warnings, "warning")
+	}
+	return text
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// Writer writes results in a format.
+type Writer interface {
+	// Write writes a result, with what was made of it.
+	Write(r *Result) error
+	// Close ends the output. It does not close what is written to.
+	Close(s *Summary) error
+}
+
+// Options are what formats show.
+type Options struct {
+	Color   bool   // of text, by ANSI escape sequences
+	Quiet   bool   // text has only what was not simply allowed
+	Tool    string // what calls itself in SARIF and JUnit, as "fastadmit review"
+	Version string // of the tool
+	// Rules say what plugins do, by their names, for SARIF.
+	Rules map[string]string
+}
+
+// Formats are the names of all formats.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i := range formats {
+		names[i] = formats[i].name
+	}
+	return names
+}
+
+var formats = []struct {
+	name string
+	make func(w io.Writer, o *Options) Writer
+}{
+	{"text", newText},
+	{"json", newJSON},
+	{"yaml", newYAML},
+	{"junit", newJUnit},
+	{"sarif", newSARIF},
+	{"github", newGitHub},
+	{"object", newObject},
+	{"diff", newDiff},
+	{"response", newResponse},
+}
+
+// New returns a Writer for a format.
+func New(format string, w io.Writer, o Options) (Writer, error) {
+	for i := range formats {
+		if formats[i].name == format {
+			return formats[i].make(w, &o), nil
+		}
+	}
+	return nil, fmt.Errorf("got %q, want one of %s", format, strings.Join(Formats(), ", "))
+}
+
+// NeedsObjects says whether a format shows Before and After.
+func NeedsObjects(format string) bool { return slices.Contains([]string{"object", "diff"}, format) }
+
+// NeedsResponse says whether a format shows Response.
+func NeedsResponse(format string) bool { return format == "response" }

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// text is for people.
+type text struct {
+	w io.Writer
+	o *Options
+}
+
+func newText(w io.Writer, o *Options) Writer { return &text{w, o} }
+
+// Colours, by the numbers of ECMA-48 section 8.3.117.
+const (
+	red    = 31
+	green  = 32
+	yellow = 33
+	bold   = 1
+)
+
+func (t *text) paint(color int, s string) string {
+	if !t.o.Color {
+		return s
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, s)
+}
+
+// Write implements Writer.
+func (t *text) Write(r *Result) error {
+	if t.o.Quiet && !isNews(r) {
+		return nil
+	}
+	var b strings.Builder
+	r.Walk(func(r *Result, depth int) { t.add(&b, r, depth) })
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
+
+// isNews says whether anything about the result is more than that it was allowed.
+func isNews(r *Result) (news bool) {
+	r.Walk(func(r *Result, _ int) {
+		isAllowed := r.Decision == Allowed || r.Decision == Patched || r.Decision == Skipped
+		news = news || !isAllowed || len(r.Warnings)+len(r.Audits)+len(r.Ignored) > 0
+	})
+	return news
+}
+
+func (t *text) add(b *strings.Builder, r *Result, depth int) {
+	indent := strings.Repeat("  ", depth)
+	b.WriteString(indent)
+	if location := r.Location(); location != "" {
+		b.WriteString(location + ": ")
+	}
+	if depth > 0 {
+		b.WriteString("makes ")
+	} else if r.Operation != "" && r.Operation != "CREATE" {
+		b.WriteString(r.Operation + " ")
+	}
+	if object := r.Object(); object != "" {
+		b.WriteString(t.paint(bold, object) + ": ")
+	}
+	said := r.Said()
+	word := said[:strings.IndexAny(said+" ", " ,:")]
+	color := green
+	switch r.Decision {
+	case Denied, Failed, Broken:
+		color = red
+	case Skipped:
+		color = yellow
+	}
+	b.WriteString(t.paint(color, word) + indented(said[len(word):], indent) + "\n")
+	for _, findings := range []struct {
+		name string
+		list []Finding
+	}{{"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}} {
+		for _, f := range findings.list {
+			fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, findings.name), indented(f.String(), indent))
+		}
+	}
+	var operations []json.RawMessage
+	if r.Decision == Patched && json.Unmarshal(r.Patch, &operations) == nil {
+		for _, operation := range operations {
+			fmt.Fprintf(b, "%s  %s\n", indent, operation)
+		}
+	}
+}
+
+// indented keeps the lines of a text together.
+func indented(text, indent string) string { return strings.ReplaceAll(text, "\n", "\n"+indent+"    ") }
+
+func (f Finding) String() string {
+	if f.Plugin == "" {
+		return f.Message
+	}
+	return f.Plugin + ": " + f.Message
+}
+
+// Close implements Writer.
+func (t *text) Close(s *Summary) error {
+	_, err := fmt.Fprintf(t.w, "%s\n", s)
+	return err
+}

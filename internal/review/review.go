@@ -1,0 +1,307 @@
+// Package review runs plugins on objects as kube-apiserver would have them run
+// on requests: it makes the AdmissionReviews, and those of what controllers would
+// make of the objects, and keeps what plugins then see of the cluster.
+package review
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/manifest"
+	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/workload"
+)
+
+// User is who sends a request, as authentication.k8s.io/v1 UserInfo has it.
+type User struct {
+	Username string              `json:"username,omitempty"`
+	UID      string              `json:"uid,omitempty"`
+	Groups   []string            `json:"groups,omitempty"`
+	Extra    map[string][]string `json:"extra,omitempty"`
+}
+
+// Options say how objects are reviewed.
+type Options struct {
+	Chain     *handlers.Chain
+	Resources *discovery.Table
+	// Cluster is what the plugins of Chain see; nil if none of them looks.
+	Cluster *cluster.State
+
+	Namespace string // of objects that name none
+	User      User
+	// Operation is what is done with objects. Empty is CREATE, or UPDATE for those
+	// that are among Old.
+	Operation codec.Operation
+	// Old are objects as they are before an UPDATE. If there are none, nothing
+	// changes.
+	Old    []manifest.Item
+	DryRun bool
+
+	// WorkloadPods says whether what controllers make of objects is reviewed.
+	// PodTemplatePaths are for those that are not Kubernetes'.
+	WorkloadPods     bool
+	PodTemplatePaths workload.Paths
+	// SkipUnknown leaves out what is no Kubernetes object, or of an unknown kind.
+	SkipUnknown bool
+
+	KeepObjects, KeepResponse bool // for what reports may show
+}
+
+// A session is one run.
+type session struct {
+	*Options
+	old     map[identity]*manifest.Object
+	putter  *cluster.Putter // nil if nobody looks at the cluster
+	results []*report.Result
+}
+
+// identity tells objects from each other, whatever their version.
+type identity struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+// target is an object of the input with where the API has it.
+type target struct {
+	*manifest.Object
+	resource  discovery.Resource
+	namespace string // of the request
+	rank      int
+	isState   bool // plugins know such objects of the cluster
+	result    **report.Result
+}
+
+// Run reviews objects, and calls emit with what became of each of them, in their
+// order. Objects that are part of the state of a cluster, such as Namespaces, are
+// reviewed first, and then seen by plugins. The error is the first of emit.
+func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*report.Result) error) error {
+	s := &session{Options: &o, results: make([]*report.Result, len(items))}
+	if o.Cluster != nil {
+		s.putter = o.Cluster.NewPutter()
+	}
+	faults := s.readOld()
+	for i := range items {
+		if item := &items[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
+			if err := o.Resources.AddCRD(item.JSON); err != nil {
+				item.Fault = &manifest.Fault{Source: item.Source, Err: err}
+			}
+		}
+	}
+	s.review(ctx, s.targets(items))
+	for _, result := range slices.Concat(faults, s.results) {
+		if err := emit(result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOld makes known what is there before. It returns what cannot be read.
+func (s *session) readOld() (faults []*report.Result) {
+	s.old = make(map[identity]*manifest.Object)
+	for i := range s.Old {
+		item := &s.Old[i]
+		t, result := s.target(item)
+		if result != nil {
+			faults = append(faults, result)
+			continue
+		}
+		s.old[t.identity()] = &item.Object
+		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+			faults = append(faults, broken(item.Source, err))
+		}
+	}
+	return faults
+}
+
+func (t *target) identity() identity {
+	return identity{t.GroupVersionKind().GroupKind(), t.namespace, t.Metadata.Name}
+}
+
+func broken(source manifest.Source, err error) *report.Result {
+	return &report.Result{File: source.File, Line: source.Line, Decision: report.Broken, Message: err.Error()}
+}
+
+// target says where the API has an object. Without an object, it returns what is
+// to be said instead.
+func (s *session) target(item *manifest.Item) (*target, *report.Result) {
+	var err error
+	t := &target{Object: &item.Object}
+	isReview := item.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
+	if item.Fault != nil {
+		err = item.Fault.Err
+	} else if !isReview {
+		t.resource, err = s.Resources.Find(item.GroupVersionKind())
+	}
+	if err != nil {
+		result := broken(item.Source, err)
+		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
+		if s.SkipUnknown && isUnknown(err) {
+			result.Decision = report.Skipped
+		}
+		return nil, result
+	}
+	switch {
+	case t.resource.GroupResource() == schema.GroupResource{Resource: "namespaces"}:
+		t.namespace = item.Metadata.Name // as kube-apiserver has it
+	case t.resource.Namespaced:
+		t.namespace = cmp.Or(item.Metadata.Namespace, s.Namespace)
+	}
+	return t, nil
+}
+
+// targets returns what can be reviewed, in order of when.
+func (s *session) targets(items []manifest.Item) []*target {
+	var targets []*target
+	for i := range items {
+		t, result := s.target(&items[i])
+		if result != nil {
+			s.results[i] = result
+			continue
+		}
+		t.result = &s.results[i]
+		targets = append(targets, t)
+	}
+	s.rank(targets)
+	slices.SortStableFunc(targets, func(a, b *target) int { return a.rank - b.rank })
+	return targets
+}
+
+// The ranks of objects: what is needed by others comes first.
+const (
+	rankNamespace = iota
+	rankClusterScoped
+	rankNamespaced
+	rankOthers
+)
+
+// rank says when objects are reviewed: Namespaces, then what else plugins know of
+// a cluster. Pods are for what comes after them, such as a recorded exec.
+func (s *session) rank(targets []*target) {
+	state := make(map[schema.GroupVersionResource]bool)
+	if s.putter != nil {
+		for _, kind := range cluster.Kinds() {
+			state[kind.GroupVersionResource()] = true
+		}
+	}
+	for _, t := range targets {
+		resource := t.resource.GroupVersionResource
+		t.isState = state[resource]
+		switch {
+		case !t.isState || resource == cluster.Pods.GroupVersionResource():
+			t.rank = rankOthers
+		case resource == cluster.Namespaces.GroupVersionResource():
+			t.rank = rankNamespace
+		case !t.resource.Namespaced:
+			t.rank = rankClusterScoped
+		default:
+			t.rank = rankNamespaced
+		}
+	}
+}
+
+// putState lets plugins see objects before they are reviewed: those that are
+// about to be created, or those that are there already.
+func (s *session) putState(targets []*target, created bool) {
+	for _, t := range targets {
+		if t.isState && s.old[t.identity()] == nil && (s.operation(t) == codec.Create) == created {
+			// A fault of the object is found when it is reviewed.
+			_ = s.put(t, s.prepared(t, t.JSON))
+		}
+	}
+}
+
+// review reviews the targets: those of the cluster's state one after the other,
+// as each may need what came before, and all others at the same time, unless a
+// plugin remembers what it has seen.
+func (s *session) review(ctx context.Context, targets []*target) {
+	s.putState(targets, false)
+	first := slices.IndexFunc(targets, func(t *target) bool { return t.rank == rankOthers })
+	if first < 0 {
+		first = len(targets)
+	}
+	sequential := s.newReviewer()
+	for _, t := range targets[:first] {
+		sequential.target(ctx, t)
+	}
+	rest := targets[first:]
+	s.putState(rest, true)
+	if s.remembers() {
+		for _, t := range rest {
+			sequential.target(ctx, t)
+		}
+		return
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(rest), runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			r := s.newReviewer()
+			for i := int(next.Add(1)) - 1; i < len(rest); i = int(next.Add(1)) - 1 {
+				r.target(ctx, rest[i])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// remembers says whether the answer to one review may depend on those before.
+func (s *session) remembers() bool {
+	return !s.DryRun && slices.ContainsFunc(s.Chain.Plugins(), func(p *handlers.Plugin) bool {
+		return p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
+	})
+}
+
+// operation is what is done with an object.
+func (s *session) operation(t *target) codec.Operation {
+	if s.Operation != "" {
+		return s.Operation
+	}
+	if s.old[t.identity()] != nil {
+		return codec.Update
+	}
+	return codec.Create
+}
+
+// prepared returns an object as kube-apiserver has it when plugins see it: in its
+// namespace, with the defaults that they look at.
+func (s *session) prepared(t *target, text []byte) []byte {
+	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text)
+}
+
+func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte) []byte {
+	var object codec.Object
+	object.Reset(text)
+	if namespaced && object.Get("metadata", "namespace").String() == "" {
+		object.EnsureObject("metadata")
+		object.SetString(namespace, "metadata", "namespace")
+	}
+	workload.SetDefaults(gvk, &object)
+	if object.Err() != nil || object.Changes() == 0 {
+		return text
+	}
+	return object.Root().AppendJSON(nil)
+}
+
+// put lets plugins see an object in the cluster.
+func (s *session) put(t *target, text []byte) error {
+	if s.putter == nil || t.Metadata.Name == "" {
+		return nil
+	}
+	if _, err := s.putter.Put(text); err != nil {
+		return fmt.Errorf("cannot be part of the cluster: %w", err)
+	}
+	return nil
+}
