@@ -191,13 +191,13 @@ func (r *reviewOptions) reviewOptions() (*review.Options, error) {
 	if o.User.Username == "" && (o.User.UID != "" || len(o.User.Groups)+len(o.User.Extra) > 0) {
 		return nil, errors.New("--as-group, --as-uid and --as-extra are about the user of --as, which is missing")
 	}
-	o.User.Groups = groups(o.User.Username, o.User.Groups)
+	o.User.Groups = userGroups(o.User.Username, o.User.Groups)
 	return o, nil
 }
 
-// groups returns the groups of a user, with those that kube-apiserver adds when
+// userGroups returns the groups of a user, with those that kube-apiserver adds when
 // somebody acts as the user (k8s.io/apiserver pkg/endpoints/filters/impersonation).
-func groups(username string, given []string) []string {
+func userGroups(username string, given []string) []string {
 	all := slices.Clone(given)
 	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok && len(given) == 0 {
 		namespace, _, _ := strings.Cut(account, ":")

@@ -131,7 +131,7 @@ func TestReviewUser(t *testing.T) {
 		if c.given != "" {
 			given = strings.Split(c.given, ",")
 		}
-		if got := strings.Join(groups(c.username, given), ","); got != c.want {
+		if got := strings.Join(userGroups(c.username, given), ","); got != c.want {
 			t.Errorf("%s: got groups %s, want %s", c.username, got, c.want)
 		}
 	}
