@@ -69,6 +69,16 @@ IMAGE ?= fastadmit:0.0.0
 image: build ## build IMAGE of bin/fastadmit and nothing else, with buildah, podman or docker
 	$(BUILDER) build -f deploy/Dockerfile -t $(IMAGE) .
 
+# The packages whose tests "make mutation" tests, and its flags: -sample=50 runs 50
+# mutants of each package.
+PACKAGES ?= ./codec ./diff ./handlers ./handlers/...
+MUTATION ?=
+
+.PHONY: mutation
+mutation: ## change the code of PACKAGES in one place after the other, and show what no test notices
+	go -C tools build -o ../bin/mutation ./mutation
+	bin/mutation -with ./handlers/plugins $(MUTATION) $(PACKAGES)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list ./... | while read -r package; do \

@@ -1,0 +1,53 @@
+package plugins_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// TestTable compares the table with testdata/table.txt, so that nobody changes which
+// reviews a plugin gets without seeing it. What in-tree plugins handle is compared
+// in e2e.
+func TestTable(t *testing.T) {
+	var got strings.Builder
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		fmt.Fprint(&got, p.Name, ":")
+		for _, property := range []struct {
+			has  bool
+			name string
+		}{
+			{p.Mutates, "mutates"}, {p.Validates, "validates"}, {p.OnByDefault, "on by default"}, {p.Own, "own"},
+			{p.SideEffects != "", "side effects " + string(p.SideEffects)}, {p.LastRelease != "", "until v" + p.LastRelease},
+		} {
+			if property.has {
+				fmt.Fprint(&got, " ", property.name, ",")
+			}
+		}
+		fmt.Fprintln(&got)
+		for _, r := range p.Rules {
+			fmt.Fprintf(&got, "  %s of groups %q, versions %q, resources %q, scope %q\n", r.Operations, r.Groups, r.Versions, r.Resources, r.Scope)
+		}
+		for _, need := range p.Cluster {
+			verbs := slices.Sorted(slices.Values(need.Verbs))
+			fmt.Fprintf(&got, "  needs %s: %s\n", need.Kind, verbs)
+		}
+	}
+	const golden = "testdata/table.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got.String() != string(want) {
+		t.Errorf("%v, got\n%s\nwant\n%s\n-update writes it anew", err, got.String(), want)
+	}
+}

@@ -1,0 +1,141 @@
+// Command mutation tests tests: it changes the code of packages in one place after
+// the other and reports the changes that no test notices.
+//
+// All mutants of a package are compiled into one test binary, and a number in the
+// environment chooses the one that runs. A first run of each test notes which places
+// it reaches; a mutant is then run with these tests only, the quickest first.
+//
+// Its arguments are packages of the module in the working directory, as the go command
+// takes them. It exits with 1 if a mutant survives that is not in -explained.
+package main
+
+import (
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+//go:embed mutants/mutants.go
+var mutantsSource []byte
+
+type options struct {
+	sample    int
+	seed      uint64
+	workers   int
+	with      string
+	oracle    string
+	only      string
+	poison    bool
+	explained string
+	verbose   bool
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.sample, "sample", 0, "run so many mutants of each package, chosen at random; 0 for all")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what -sample chooses by")
+	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "run so many at once")
+	flag.StringVar(&o.with, "with", "", "packages whose tests run too, with mutants that survive those of their own package; separated by commas")
+	flag.StringVar(&o.oracle, "oracle", "", "the tests of e2e/oracle that run too, with mutants that survive; a regular expression, empty for none")
+	flag.StringVar(&o.only, "only", "", "run the mutants whose description matches this regular expression")
+	flag.BoolVar(&o.poison, "poison", true, "run the tests built with the tag poison too, with mutants that survive")
+	flag.StringVar(&o.explained, "explained", "tools/mutation/explained.txt", "file with mutants that make no difference, and why")
+	flag.BoolVar(&o.verbose, "v", false, "print what kills each mutant")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: mutation [flags] package...")
+		flag.PrintDefaults()
+		os.Exit(2)
+	}
+	survivors, err := run(&o, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		os.Exit(2)
+	}
+	if survivors > 0 {
+		os.Exit(1)
+	}
+}
+
+// A session has what all packages share.
+type session struct {
+	*options
+	scratch  string
+	overlay  string
+	packages []*pkg
+	mutants  []*mutant
+	explain  map[string]string
+	shared   []*killer // of -with and -oracle
+}
+
+func run(o *options, patterns []string) (survivors int, err error) {
+	s := &session{options: o}
+	if s.explain, err = readExplained(o.explained); err != nil {
+		return 0, err
+	}
+	if s.scratch, err = os.MkdirTemp("", "mutation"); err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(s.scratch) }()
+	if err := s.prepare(patterns); err != nil {
+		return 0, err
+	}
+	if err := s.share(); err != nil {
+		return 0, err
+	}
+	fmt.Printf("seed %d\n", o.seed)
+	var total tally
+	for _, p := range s.packages {
+		t, err := s.test(p)
+		if err != nil {
+			return 0, err
+		}
+		total.add(t)
+	}
+	fmt.Printf("total: %s\n", &total)
+	return total.survived, nil
+}
+
+// prepare writes the packages with their points, again without those that do not
+// compile until all do.
+func (s *session) prepare(patterns []string) error {
+	packages, set, err := load(patterns)
+	if err != nil {
+		return err
+	}
+	s.packages = packages
+	skip := make(map[string]map[int]bool)
+	const tries = 20
+	for range tries {
+		if err := s.write(set, skip); err != nil {
+			return err
+		}
+		build := exec.Command("go", append([]string{"build", "-gcflags=-e", "-overlay", s.overlay}, patterns...)...)
+		output, err := build.CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		found := false
+		for _, at := range regexp.MustCompile(`(?m)^([^\s:]+\.go):(\d+):\d+: `).FindAllStringSubmatch(string(output), -1) {
+			name, line := at[1], at[2]
+			n, _ := strconv.Atoi(line)
+			if skip[short(name)] == nil {
+				skip[short(name)] = make(map[int]bool)
+			}
+			if name := short(name); !skip[name][n] {
+				skip[name][n], found = true, true
+				fmt.Printf("%s:%d: left out, for it does not compile\n", name, n)
+			}
+		}
+		if !found {
+			return fmt.Errorf("cannot build what was made of the packages: %w\n%s", err, output)
+		}
+	}
+	return fmt.Errorf("what was made of the packages does not compile after %d tries", tries)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// timeoutFactor is how many times as long as with the original code tests may
+	// take with a mutant, and timeoutMin the least that they get.
+	timeoutFactor = 10
+	timeoutMin    = 5 * time.Second
+
+	// dataKiBMax bounds the memory of a run: a mutant may allocate without an end.
+	dataKiBMax = 3 << 20
+
+	// firstTests is how long the quickest tests of a mutant take that run first.
+	firstTests = 500 * time.Millisecond
+)
+
+// A killer is a test binary, made with the mutants.
+type killer struct {
+	name  string // of its package, and the tag that it is built with
+	file  string
+	dir   string // where it runs
+	args  []string
+	tests []test
+}
+
+// A test is one that passes with the original code.
+type test struct {
+	name    string
+	takes   time.Duration
+	reaches map[int]bool // the points
+}
+
+// build makes a test binary in a module.
+func build(module, pattern, overlay, tags, out string) error {
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-tags", tags, "-o", out, pattern)
+	cmd.Dir = module
+	if tags == "" && strings.Contains(pattern, "oracle") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as e2e/run, which built what it is made of
+	}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build the tests of %s: %w\n%s", pattern, err, output)
+	}
+	return nil
+}
+
+// start runs tests with a mutant, 0 for none. It reports whether they passed.
+func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...string) (output []byte, passed bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+timeoutMin)
+	defer cancel()
+	pattern := "^(" + strings.Join(tests, "|") + ")$"
+	if strings.Contains(tests[0], "/") {
+		pattern = "^" + strings.ReplaceAll(tests[0], "/", "$/^") + "$"
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `ulimit -d ` + strconv.Itoa(dataKiBMax) + `; exec "$@"`, "sh", k.file,
+		"-test.run", pattern, "-test.short", "-test.failfast", "-test.timeout", timeout.String()}, k.args...)...)
+	cmd.Dir = k.dir
+	cmd.Env = append(os.Environ(), append(env, "MUTANT="+strconv.Itoa(mutant))...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what tests start
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	output, err := cmd.CombinedOutput()
+	return output, err == nil
+}
+
+// explore runs each test alone, without a mutant, and notes what it reaches. Only
+// limits it to tests of names that match.
+func (k *killer) explore(scratch string, workers int, only *regexp.Regexp) error {
+	names, err := k.list(only)
+	if err != nil {
+		return fmt.Errorf("cannot list the tests of %s: %w", k.name, err)
+	}
+	var mu sync.Mutex
+	each(workers, names, func(name string) {
+		file := filepath.Join(scratch, filepath.Base(k.file)+"."+strings.ReplaceAll(name, "/", "."))
+		began := time.Now()
+		output, passed := k.run(0, []string{name}, 10*time.Minute, "MUTANTS_REACHED="+file)
+		takes := time.Since(began)
+		if !passed { // noting costs allocations, which it may count
+			began = time.Now()
+			output, passed = k.run(0, []string{name}, 10*time.Minute)
+			takes = time.Since(began)
+		}
+		reaches, err := readReached(file)
+		mu.Lock()
+		defer mu.Unlock()
+		if !passed || err != nil {
+			fmt.Printf("%s: left out %s, which fails without a mutant: %v\n%s\n", k.name, name, err, tail(output))
+			return
+		}
+		k.tests = append(k.tests, test{name, takes, reaches})
+	})
+	slices.SortFunc(k.tests, func(a, b test) int { return cmp.Compare(a.takes, b.takes) })
+	return nil
+}
+
+// list returns the names of the tests; with only, those of subtests that match.
+func (k *killer) list(only *regexp.Regexp) (names []string, err error) {
+	if only == nil {
+		list := exec.Command(k.file, "-test.list", "^(Test|Fuzz|Example)")
+		list.Dir = k.dir
+		out, err := list.CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, out)
+		}
+		return strings.Fields(string(out)), nil
+	}
+	list := exec.Command(k.file, "-test.v", "-test.short", "-cases", "1")
+	list.Dir = k.dir
+	out, _ := list.CombinedOutput() // tests that fail are left out later
+	for _, found := range regexp.MustCompile(`(?m)^=== RUN +(\S+/\S+)$`).FindAllStringSubmatch(string(out), -1) {
+		if name := found[1]; strings.Count(name, "/") == 1 && only.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func readReached(file string) (map[int]bool, error) {
+	content, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	reaches := make(map[int]bool)
+	for ; len(content) >= 4; content = content[4:] {
+		reaches[int(binary.LittleEndian.Uint32(content))] = true
+	}
+	return reaches, nil
+}
+
+// kills reports whether a test fails with the mutant, and whether one reaches it.
+// The quickest tests run first.
+func (k *killer) kills(m *mutant) (killed, reached bool) {
+	var names []string
+	var takes time.Duration
+	flush := func() bool {
+		if len(names) == 0 {
+			return false
+		}
+		_, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
+		names, takes = nil, 0
+		return !passed
+	}
+	first := true
+	for _, t := range k.tests {
+		if !t.reaches[m.point] {
+			continue
+		}
+		reached = true
+		if len(names) > 0 && (first && takes+t.takes > firstTests || strings.Contains(t.name, "/")) {
+			if first = false; flush() {
+				return true, true
+			}
+		}
+		names = append(names, t.name)
+		takes += t.takes
+	}
+	return flush(), reached
+}
+
+// each calls do for all items, by so many at once.
+func each[T any](workers int, items []T, do func(T)) {
+	next := make(chan T)
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for item := range next {
+				do(item)
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	group.Wait()
+}
+
+func tail(output []byte) []byte {
+	const most = 2000
+	return bytes.TrimSpace(output[max(len(output)-most, 0):])
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/token"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// write writes the overlay. Skip are lines of files that get no points.
+func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error {
+	s.mutants = nil
+	next := 1
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	module, _, _ := strings.Cut(s.packages[0].path, strings.TrimPrefix(s.packages[0].dir, root))
+	if s.packages[0].dir == root {
+		module = s.packages[0].path
+	}
+	const dir = "internal/mutants"
+	replace := make(map[string]string)
+	put := func(name string, content []byte) error {
+		to := filepath.Join(s.scratch, fmt.Sprintf("%d.go", len(replace)))
+		replace[name] = to
+		return os.WriteFile(to, content, 0o600)
+	}
+	if err := put(filepath.Join(root, dir, "mutants.go"), mutantsSource); err != nil {
+		return err
+	}
+	for _, p := range s.packages {
+		for _, f := range p.files {
+			if f.isGenerated() {
+				continue
+			}
+			x := &instrumenter{set: set, pkg: p, file: f, skip: skip[short(f.name)], next: next}
+			if err := put(f.name, x.instrument(module+"/"+dir)); err != nil {
+				return err
+			}
+			next = x.next
+			s.mutants = append(s.mutants, x.mutants...)
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	s.overlay = filepath.Join(s.scratch, "overlay.json")
+	return os.WriteFile(s.overlay, text, 0o600)
+}
+
+// oracleCases is how many cases the oracle generates for each plugin: few, for it
+// asks about each mutant.
+const oracleCases = 300
+
+// share makes the test binaries that are for all packages.
+func (s *session) share() error {
+	add := func(module, pattern, name string, only *regexp.Regexp) error {
+		dir, err := filepath.Abs(filepath.Join(module, pattern))
+		if err != nil {
+			return err
+		}
+		k := &killer{name: name, dir: dir, file: filepath.Join(s.scratch, fmt.Sprintf("shared%d.test", len(s.shared)))}
+		if only != nil {
+			k.args = []string{"-cases", strconv.Itoa(oracleCases)}
+		}
+		if err := build(module, pattern, s.overlay, "", k.file); err != nil {
+			return err
+		}
+		if err := k.explore(s.scratch, s.workers, only); err != nil {
+			return err
+		}
+		s.shared = append(s.shared, k)
+		return nil
+	}
+	for _, pattern := range strings.FieldsFunc(s.with, func(r rune) bool { return r == ',' }) {
+		if err := add(".", pattern, pattern, nil); err != nil {
+			return err
+		}
+	}
+	if s.oracle == "" {
+		return nil
+	}
+	only, err := regexp.Compile(s.oracle)
+	if err != nil {
+		return err
+	}
+	return add("e2e", "./oracle", "the oracle", only)
+}
+
+// chosen are the mutants of a package that are run.
+func (s *session) chosen(p *pkg) []*mutant {
+	var all []*mutant
+	for _, m := range s.mutants {
+		if m.pkg == p && (s.only == "" || regexp.MustCompile(s.only).MatchString(m.key())) {
+			all = append(all, m)
+		}
+	}
+	if s.sample > 0 && s.sample < len(all) {
+		r := rand.New(rand.NewPCG(s.seed, 0))
+		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:s.sample]
+		slices.SortFunc(all, func(a, b *mutant) int { return a.id - b.id })
+	}
+	return all
+}
+
+// test runs the mutants of a package.
+func (s *session) test(p *pkg) (t tally, err error) {
+	all := s.chosen(p)
+	own := &killer{name: p.path, dir: p.dir, file: filepath.Join(s.scratch, "own.test")}
+	poisoned := &killer{name: p.path + " with poison", dir: p.dir, file: filepath.Join(s.scratch, "poisoned.test")}
+	pattern := "./" + short(p.dir)
+	if hasTests(p.dir) {
+		if err := build(".", pattern, s.overlay, "", own.file); err != nil {
+			return t, err
+		}
+		if err := own.explore(s.scratch, s.workers, nil); err != nil {
+			return t, err
+		}
+	}
+	t.all = len(all)
+	killed := make(map[*mutant]string)
+	reached := make(map[*mutant]bool)
+	pass := func(k *killer) {
+		var left []*mutant
+		for _, m := range all {
+			if killed[m] == "" {
+				left = append(left, m)
+			}
+		}
+		var mu sync.Mutex
+		each(s.workers, left, func(m *mutant) {
+			dead, reaches := k.kills(m)
+			mu.Lock()
+			defer mu.Unlock()
+			reached[m] = reached[m] || reaches
+			if dead {
+				killed[m] = k.name
+			}
+			if s.verbose && dead {
+				fmt.Printf("%s:%d: killed by %s: %s\n", m.file, m.line, k.name, m.what)
+			}
+		})
+	}
+	pass(own)
+	for _, k := range s.shared {
+		pass(k)
+	}
+	if s.poison && len(killed) < len(all) && len(own.tests) > 0 {
+		if err := build(".", pattern, s.overlay, "poison", poisoned.file); err != nil {
+			return t, err
+		}
+		poisoned.tests = own.tests
+		pass(poisoned)
+	}
+	s.report(p, all, killed, reached, &t)
+	return t, nil
+}
+
+func hasTests(dir string) bool {
+	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	return err == nil && len(names) > 0
+}
+
+// A tally counts mutants.
+type tally struct{ all, killed, explained, unreached, survived int }
+
+func (t *tally) add(o tally) {
+	t.all += o.all
+	t.killed += o.killed
+	t.explained += o.explained
+	t.unreached += o.unreached
+	t.survived += o.survived
+}
+
+// String has the share of those that are killed among those that make a difference.
+func (t *tally) String() string {
+	share := 100.0
+	if n := t.all - t.explained; n > 0 {
+		share = 100 * float64(t.killed) / float64(n)
+	}
+	return fmt.Sprintf("%.1f %% killed: %d mutants, %d killed, %d explained, %d survived, %d of them not reached",
+		share, t.all, t.killed, t.explained, t.survived, t.unreached)
+}
+
+func (s *session) report(p *pkg, all []*mutant, killed map[*mutant]string, reached map[*mutant]bool, t *tally) {
+	by := make(map[string]int)
+	stale := make(map[string]bool)
+	for _, m := range all {
+		_, explained := s.explain[m.key()]
+		switch {
+		case killed[m] != "":
+			t.killed++
+			by[killed[m]]++
+			stale[m.key()] = explained
+		case explained:
+			t.explained++
+		case !reached[m]:
+			t.survived++
+			t.unreached++
+			fmt.Printf("%s:%d: not reached: %s\n", m.file, m.line, m.key())
+		default:
+			t.survived++
+			fmt.Printf("%s:%d: survived: %s\n", m.file, m.line, m.key())
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(stale)) {
+		if stale[key] {
+			fmt.Printf("killed, but explained: %s\n", key)
+		}
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, fmt.Sprintf("%d by %s", by[name], strings.TrimPrefix(name, p.path)))
+	}
+	fmt.Printf("%s: %s (%s)\n", p.path, t, strings.Join(parts, ", "))
+}
+
+// readExplained reads the mutants that make no difference: a line with the key of
+// each, and then indented ones with the reason.
+func readExplained(name string) (map[string]string, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	explained := make(map[string]string)
+	var keys []string // which the reason is for
+	reasoned := true
+	for i, line := range strings.Split(string(content), "\n") {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "" || strings.HasPrefix(text, "#"):
+		case strings.HasPrefix(line, "\t"):
+			if len(keys) == 0 {
+				return nil, fmt.Errorf("%s:%d: got a reason, want a mutant before it", name, i+1)
+			}
+			reasoned = true
+			for _, key := range keys {
+				explained[key] = strings.TrimSpace(explained[key] + " " + text)
+			}
+		default:
+			if reasoned {
+				keys, reasoned = nil, false
+			}
+			keys = append(keys, line)
+		}
+	}
+	if !reasoned {
+		return nil, fmt.Errorf("%s: got no reason for %s", name, keys)
+	}
+	return explained, nil
+}
