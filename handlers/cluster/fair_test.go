@@ -159,6 +159,20 @@ func TestNobodyStarves(t *testing.T) {
 	f(otherPlugin, "", "", "four")
 }
 
+// TestCallersOwnTheirNames has a review end whose caller is still known.
+func TestCallersOwnTheirNames(t *testing.T) {
+	review, end := reviewIn(t, "victim", "attack")
+	ctx := asCaller(by(t.Context(), review.Namespace(), review.Namespace()), "plugin", review.Namespace())
+	other := asCaller(t.Context(), "plugin", review.Namespace())
+	end()
+	if got := callerOf(ctx); got != (caller{"plugin", "victim", "victim"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := callerOf(other); got != (caller{"plugin", "", "victim"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestCallers(t *testing.T) {
 	f := func(ctx context.Context, namespace string, want ...string) {
 		t.Helper()

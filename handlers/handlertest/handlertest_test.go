@@ -93,3 +93,25 @@ func TestNoAllocations(t *testing.T) {
 	failed.check(t, "got 1 allocations, want 0")
 	_ = made
 }
+
+func TestCheckOwned(t *testing.T) {
+	f := func(keep func(review *codec.Review) any, want ...string) {
+		t.Helper()
+		failed := &failures{TB: t}
+		CheckOwned(failed, Body(codec.Create, "v1/pods", `{"metadata":{"name":"pod"}}`), keep)
+		failed.check(t, want...)
+	}
+	type item struct {
+		name string
+		next *item
+		all  map[string][]any
+	}
+	f(func(review *codec.Review) any {
+		i := &item{name: strings.Clone(review.Namespace())}
+		i.next = i
+		return i
+	})
+	f(func(review *codec.Review) any { return item{next: &item{name: review.Namespace()}} }, "the value.next.name is a view")
+	f(func(review *codec.Review) any { return map[string]int{review.Object.Get("metadata", "name").String(): 1} }, "a key of the value is a view")
+	f(func(review *codec.Review) any { return item{all: map[string][]any{"k": {1, review.Name()}}} }, "the value.all[k][1] is a view")
+}

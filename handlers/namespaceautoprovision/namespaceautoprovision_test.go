@@ -1,6 +1,7 @@
 package namespaceautoprovision
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -104,9 +105,10 @@ func TestOnce(t *testing.T) {
 		return shop()
 	})
 	review := func(ctx context.Context) (handlers.Outcome, error) {
-		r := codec.Acquire()
+		r, text := codec.Acquire(), bytes.Clone(body())
+		defer clear(text) // the buffer belongs to the next request
 		defer r.Release()
-		if err := r.Decode(body()); err != nil {
+		if err := r.Decode(text); err != nil {
 			t.Error(err)
 		}
 		return chain.Review(ctx, r, handlers.Mutate)

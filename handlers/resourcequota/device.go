@@ -167,12 +167,12 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 	return podUsage(pod), nil
 }
 
-// readClaim reads the metadata that tell whose claim it is. What it returns is
-// a copy.
+// readClaim reads the metadata that tell whose claim it is. What it returns views
+// the review.
 func readClaim(review *codec.Review, object codec.Value) (*resourcev1.ResourceClaim, error) {
 	metadata := object.Get("metadata")
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
-		Name: strings.Clone(metadata.Get("name").String()), Namespace: strings.Clone(review.Namespace()),
+		Name: metadata.Get("name").String(), Namespace: review.Namespace(),
 	}}
 	created, err := readTime(metadata.Get("creationTimestamp"))
 	if err != nil {
@@ -182,11 +182,11 @@ func readClaim(review *codec.Review, object codec.Value) (*resourcev1.ResourceCl
 		claim.CreationTimestamp = *created
 	}
 	annotation := metadata.Get("annotations", resourcev1.ExtendedResourceClaimAnnotation).String()
-	claim.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: strings.Clone(annotation)}
+	claim.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: annotation}
 	for _, owner := range metadata.Get("ownerReferences").Elements() {
 		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{
-			APIVersion: strings.Clone(owner.Get("apiVersion").String()), Kind: strings.Clone(owner.Get("kind").String()),
-			Name: strings.Clone(owner.Get("name").String()), UID: types.UID(strings.Clone(owner.Get("uid").String())),
+			APIVersion: owner.Get("apiVersion").String(), Kind: owner.Get("kind").String(),
+			Name: owner.Get("name").String(), UID: types.UID(owner.Get("uid").String()),
 			Controller: new(owner.Get("controller").Bool()),
 		})
 	}

@@ -363,12 +363,7 @@ func TestPanic(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	isIdle := func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return len(l.waiting) == 0
-	}
-	for deadline := time.Now().Add(10 * time.Second); !isIdle(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !l.isIdle(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("somebody works for nobody")
 		}

@@ -16,7 +16,7 @@ import (
 // pkg/quota/v1/resources.go, and make new lists as they do: which operand a sum
 // begins with says in which format it is shown.
 
-// readResources reads a list of resources. Its names are copies.
+// readResources reads a list of resources, names and quantities as copies.
 func readResources(list codec.Value) (corev1.ResourceList, error) {
 	if list.Kind() != codec.KindObject {
 		return nil, nil
@@ -32,8 +32,10 @@ func readResources(list codec.Value) (corev1.ResourceList, error) {
 	return resources, nil
 }
 
+// readQuantity reads a quantity. It is made of a copy, because a Quantity keeps the
+// text that it was parsed from.
 func readQuantity(value codec.Value) (resource.Quantity, error) {
-	quantity, err := resource.ParseQuantity(value.Scalar())
+	quantity, err := resource.ParseQuantity(strings.Clone(value.Scalar()))
 	if err != nil {
 		return quantity, fmt.Errorf("got %s, want a quantity: %w", value.JSON(), err)
 	}
