@@ -112,6 +112,8 @@ func TestCheckOwned(t *testing.T) {
 		return i
 	})
 	f(func(review *codec.Review) any { return item{next: &item{name: review.Namespace()}} }, "the value.next.name is a view")
-	f(func(review *codec.Review) any { return map[string]int{review.Object.Get("metadata", "name").String(): 1} }, "a key of the value is a view")
+	f(func(review *codec.Review) any {
+		return map[string]int{review.Object.Get("metadata", "name").String(): 1}
+	}, "a key of the value is a view")
 	f(func(review *codec.Review) any { return item{all: map[string][]any{"k": {1, review.Name()}}} }, "the value.all[k][1] is a view")
 }

@@ -105,10 +105,9 @@ func TestOnce(t *testing.T) {
 		return shop()
 	})
 	review := func(ctx context.Context) (handlers.Outcome, error) {
-		r, text := codec.Acquire(), bytes.Clone(body())
-		defer clear(text) // the buffer belongs to the next request
+		r := codec.Acquire()
 		defer r.Release()
-		if err := r.Decode(text); err != nil {
+		if err := r.Decode(body()); err != nil {
 			t.Error(err)
 		}
 		return chain.Review(ctx, r, handlers.Mutate)
@@ -143,6 +142,31 @@ func TestOnce(t *testing.T) {
 	if got := asked.Load(); got >= 10 {
 		t.Errorf("got %d requests of eleven, want them shared", got)
 	}
+}
+
+// TestCreationOutlivesItsCaller has the caller give up that a creation began with.
+// Others find it by its name.
+func TestCreationOutlivesItsCaller(t *testing.T) {
+	var p *plugin
+	own := Plugin()
+	own.New = func(setup handlers.Setup) (handlers.Handler, error) {
+		p = &plugin{namespaces: cluster.Namespaces.In(setup.Cluster)}
+		return handlers.Handler{Admit: p.admit}, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan struct{})
+	chain := handlertest.LiveChain(t, own, func(*http.Request) any {
+		cancel()
+		<-answer
+		return shop()
+	})
+	defer close(answer)
+	handlertest.CheckOwned(t, bytes.Clone(body()), func(review *codec.Review) any {
+		if outcome, err := chain.Review(ctx, review, handlers.Mutate); outcome != handlers.OutcomeErrored {
+			t.Errorf("got %s, %v, want that the namespace was not created in time", outcome, err)
+		}
+		return &p.flights // which has it by name
+	})
 }
 
 func TestNoAllocations(t *testing.T) {

@@ -93,9 +93,6 @@ func TestWorkOutlivesItsCall(t *testing.T) {
 		}
 		return keys
 	})
-	if t.Failed() {
-		return // the work may never end
-	}
 	close(goOn)
 	for deadline := time.Now().Add(10 * time.Second); !l.isIdle(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
