@@ -64,6 +64,8 @@ func TestSchemaRefuses(t *testing.T) {
 	f("image: {repository: ''}", "/image/repository")
 	f("server: {maxRequestsInflight: 0}", "/server/maxRequestsInflight")
 	f("server: {maxConnectionAge: 10}", "/server/maxConnectionAge")
+	f("server: {maxConnections: -1}", "/server/maxConnections")
+	f("server: {maxConnectionsPerAddress: many}", "/server/maxConnectionsPerAddress")
 	f("shutdownDelaySeconds: 10s", "/shutdownDelaySeconds")
 	f("resources: {limits: {memory: null}}", "/resources/limits")                        // bounds the memory of the heap
 	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // blocks every drain

@@ -20,8 +20,14 @@ const (
 	// rounds the time that it says up to a second.
 	stuckGrace = time.Second
 
-	// watchInterval is how often calls that are overdue are looked for.
-	watchInterval = 250 * time.Millisecond
+	// budgetMin is the least time that a call may have: kube-apiserver says whole
+	// seconds. Calls that begin after overdue ones were looked for have it, so
+	// they need not be looked for earlier.
+	budgetMin = time.Second
+
+	// watchPause is the least time from one look to the next, and finishing looks
+	// as often for whether only stuck calls are left.
+	watchPause = 50 * time.Millisecond
 
 	// stuckMax is at how many stuck calls /livez fails, so that the process is
 	// started anew: each holds a goroutine and a request, for as long as its
@@ -114,40 +120,58 @@ func (s *server) abandon(c *conn, why string) {
 func (l *listener) watch() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
-		ticker := time.NewTicker(watchInterval)
-		defer ticker.Stop()
+		w := watcher{server: l.server}
+		look := w.look
+		timer := time.NewTimer(0)
+		defer timer.Stop()
 		for {
 			select {
 			case <-ended:
 				return
-			case now := <-ticker.C:
-				l.answerOverdue(now)
+			case now := <-timer.C:
+				w.now, w.next = now, now.Add(budgetMin)
+				l.table.each(look)
+				w.answer()
+				timer.Reset(max(time.Until(w.next.Add(l.server.timeouts.stuck)), watchPause))
 			}
 		}
 	}()
 	return func() { close(ended) }
 }
 
-func (l *listener) answerOverdue(now time.Time) {
-	var overdue []*conn
-	before := now.Add(-l.server.timeouts.stuck)
-	l.table.each(func(p peer) {
-		if c := p.(*conn); c.hand.takeOverdue(before) {
-			overdue = append(overdue, c)
-		}
-	})
-	if len(overdue) == 0 {
+// A watcher looks at all connections for calls that are overdue. It allocates
+// nothing as long as there are none.
+type watcher struct {
+	server  *server
+	now     time.Time
+	next    time.Time // the deadline of the call that can be overdue next
+	overdue []*conn
+}
+
+func (w *watcher) look(p peer) {
+	c := p.(*conn)
+	if c.hand.takeOverdue(w.now.Add(-w.server.timeouts.stuck)) {
+		w.overdue = append(w.overdue, c)
+	} else if deadline, inCall := c.hand.deadline(); inCall && deadline.Before(w.next) {
+		w.next = deadline
+	}
+}
+
+// answer answers the calls that are overdue.
+func (w *watcher) answer() {
+	if len(w.overdue) == 0 {
 		return
 	}
-	s := l.server
-	s.stuck.Add(int64(len(overdue)))
-	for _, c := range overdue {
+	s := w.server
+	s.stuck.Add(int64(len(w.overdue)))
+	for _, c := range w.overdue {
 		go s.abandon(c, "a plugin did not return in the time of the call")
 	}
-	if last := s.stacksLogged.Load(); now.UnixNano()-last > int64(stacksInterval) {
-		s.stacksLogged.Store(now.UnixNano())
-		s.log.Error("plugins did not return in time", "calls", len(overdue), "stacks", stacksOfPlugins())
+	if w.now.Sub(s.stacksLogged) > stacksInterval {
+		s.stacksLogged = w.now
+		s.log.Error("plugins did not return in time", "calls", len(w.overdue), "stacks", stacksOfPlugins())
 	}
+	w.overdue = nil
 }
 
 // stacksOfPlugins returns the stacks of goroutines that are in a plugin, as far

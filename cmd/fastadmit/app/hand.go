@@ -63,6 +63,12 @@ func (h *hand) takeOverdue(at time.Time) bool {
 	return now > 0 && now < at.UnixNano() && h.state.CompareAndSwap(now, taken)
 }
 
+// deadline returns that of the call in hand.
+func (h *hand) deadline() (time.Time, bool) {
+	now := h.state.Load()
+	return time.Unix(0, now), now > 0
+}
+
 func (h *hand) inCall() bool    { return h.state.Load() > 0 }
 func (h *hand) isTaken() bool   { return h.state.Load() == taken }
 func (h *hand) isDropped() bool { return h.state.Load() == dropped }

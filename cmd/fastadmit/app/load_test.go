@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,111 @@ func TestOverloadBytes(t *testing.T) {
 	f(most+1, http.StatusTooManyRequests)
 	f(bodyBytesMax+1, http.StatusRequestEntityTooLarge)
 	s.open(t).answers(false)
+}
+
+// TestSlowSendersGiveWay fills the server with bodies that do not come. One that
+// was on its way for too long makes room for a newcomer, and its caller can read
+// that it may try again.
+func TestSlowSendersGiveWay(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	p.server.load.bytesMax = 300_000
+	stall := func() *exchange {
+		t.Helper()
+		before := p.server.load.bytes.Load()
+		x := p.open(t)
+		if _, err := x.conn.Write(request("/validate", padded(100_000))[:50_000]); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > before })
+		return x
+	}
+	p.server.load.grace = time.Hour
+	stalled := []*exchange{stall(), stall(), stall()}
+	ask := func(code int) {
+		t.Helper()
+		x := p.open(t)
+		if response, body := x.send(request("/validate", padded(100_000))); response.StatusCode != code {
+			t.Errorf("got %s %s, want %d", response.Status, body, code)
+		}
+	}
+	ask(http.StatusTooManyRequests)
+	p.open(t).send(request("/validate", corpus.MustRead(podCreate))) // what fits a read buffer needs no room
+	p.server.load.mu.Lock()
+	p.server.load.grace = 0
+	p.server.load.mu.Unlock()
+	ask(http.StatusOK)
+	response, body := stalled[0].receive()
+	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || !response.Close {
+		t.Errorf("the first one that stalled: got %s %v %s", response.Status, response.Header, body)
+	}
+	rest := request("/validate", padded(100_000))[50_000:]
+	for _, x := range stalled[1:] {
+		if response, body := x.send(rest); response.StatusCode != http.StatusOK {
+			t.Errorf("another one: got %s %s", response.Status, body)
+		}
+	}
+	if n, bytes := p.server.load.requests.Load(), p.server.load.bytes.Load(); n != 0 || bytes != 0 || p.server.load.first != nil {
+		t.Errorf("got %d requests and %d bytes in flight", n, bytes)
+	}
+}
+
+// TestPartOfARequest has more connections than there may be requests in flight
+// send a part of one: that is none in flight.
+func TestPartOfARequest(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-requests-inflight=3")
+	for range 10 {
+		if _, err := s.open(t).conn.Write([]byte("P")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.open(t).answers(false)
+	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") {
+		t.Errorf("got %s", metrics)
+	}
+}
+
+// TestStrangersTakeNothing has strangers send what they can: a caller with a
+// token is not refused.
+func TestStrangersTakeNothing(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	write(t, tokens, "secret,kube-apiserver,1\n")
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens, "--max-requests-inflight=1", "--max-request-bytes-inflight=100000")
+	for range 5 {
+		if _, err := s.open(t).conn.Write(request("/validate", padded(90_000))[:20_000]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.open(t).conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	response, body := s.open(t).send(request("/validate", padded(90_000), "Authorization: Bearer secret", "Content-Type: application/json"))
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("got %s %s", response.Status, body)
+	}
+}
+
+// TestChunks sends bodies in chunks, one of them with an extension that does not
+// end: nothing of it is read.
+func TestChunks(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	const head = "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+	for _, rest := range []string{"\r\n0\r\n\r\n", "\r\n1;" + strings.Repeat("x", 1_000_000), "Expect: 100-continue\r\n\r\n"} {
+		x := s.open(t)
+		if _, err := x.conn.Write([]byte(head + rest)); err != nil {
+			t.Fatal(err)
+		}
+		response, body := x.receive()
+		if response.StatusCode == http.StatusContinue {
+			response, body = x.receive()
+		}
+		if response.StatusCode != http.StatusLengthRequired || !strings.Contains(string(body), "want a body with Content-Length") || !response.Close {
+			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
+		}
+	}
+	response, _ := s.open(t).send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775806\r\n\r\n"))
+	if response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body of the longest length that can be written: got %s", response.Status)
+	}
 }
 
 // TestDrain goes on answering during the delay, and closes with each answer.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -320,4 +321,30 @@ server:
 	if err := yaml.Unmarshal([]byte(printed), &parsed); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestHangup sends SIGHUP: everything is read again, though nothing changed, and
+// the server goes on with the connections that it has.
+func TestHangup(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	write(t, tokens, "secret,kube-apiserver,1\n")
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens)
+	ask := func(x *exchange) {
+		t.Helper()
+		response, body := x.send(request("/validate", corpus.MustRead(podCreate), "Authorization: Bearer secret", "Content-Type: application/json"))
+		if response.StatusCode != http.StatusOK || response.Close {
+			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
+		}
+	}
+	x := s.open(t)
+	ask(x)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all parts were read again", func() bool {
+		log := s.log.String()
+		return strings.Contains(log, "as SIGHUP asks") && strings.Contains(log, `"callers reloaded"`) && strings.Contains(log, `"configuration reloaded"`)
+	})
+	ask(x)
+	ask(s.open(t))
 }

@@ -200,7 +200,7 @@ func (s *server) finish(webhooks *fasthttp.Server) error {
 	defer cancel()
 	finished := make(chan error, 1)
 	go func() { finished <- webhooks.ShutdownWithContext(ctx) }()
-	ticker := time.NewTicker(watchInterval)
+	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
 	for {
 		select {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -51,7 +52,7 @@ type server struct {
 	// stuck is how many calls were answered because their plugin did not return,
 	// and have not returned since.
 	stuck        atomic.Int64
-	stacksLogged atomic.Int64 // when, in nanoseconds since 1970
+	stacksLogged time.Time // of the watcher
 
 	// draining is set when the server is about to end: every answer closes its
 	// connection.

@@ -1,0 +1,192 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// validating is a plugin of the test's.
+func validating(name string, validate func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
+	return handlers.Plugin{
+		Name: name, Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: validate}, nil },
+	}
+}
+
+// fails checks that an answer is HTTP 500 with a Status that says so, on a
+// connection that is closed.
+func (x *exchange) fails(response *http.Response, body []byte, want string) {
+	x.t.Helper()
+	var status struct {
+		Kind, Reason, Message string
+		Code                  int
+	}
+	if err := json.Unmarshal(body, &status); err != nil || response.StatusCode != http.StatusInternalServerError || status.Kind != "Status" ||
+		status.Code != http.StatusInternalServerError || status.Reason != "InternalError" || !strings.Contains(status.Message, want) || !response.Close {
+		x.t.Errorf("got %s %s, %v, close %v, want 500 and a Status with %q", response.Status, body, err, response.Close, want)
+	}
+	x.answers(true)
+}
+
+// TestGoexit has a plugin end its goroutine: the call fails at once, what it
+// took is given back, and the server goes on.
+func TestGoexit(t *testing.T) {
+	s := serve(t, []handlers.Plugin{validating("Exits", func(context.Context, *codec.Review) handlers.Result {
+		runtime.Goexit()
+		return handlers.Allowed()
+	})}, "--enable-admission-plugins=AlwaysPullImages,Exits", "--max-requests-inflight=1", "--max-connections=10")
+	for range 3 {
+		x := s.open(t)
+		response, body := x.send(request("/validate/exits", padded(100_000)))
+		x.fails(response, body, "a plugin ended the goroutine of the call")
+	}
+	s.open(t).answers(false)
+	until(t, "nothing is left of it", func() bool {
+		metrics := s.get(t, "/metrics", 200)
+		return strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
+	})
+	metrics := s.get(t, "/metrics", 200)
+	for _, line := range []string{
+		`fastadmit_requests_total{webhook="validate/Exits",operation="CREATE",decision="errored"} 3`,
+		`fastadmit_plugin_decisions_total{plugin="Exits",phase="validate",decision="errored"} 3`,
+		`fastadmit_refused_requests_total{code="500"} 3`, `fastadmit_stuck_requests 0`,
+	} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in %s", line, metrics)
+		}
+	}
+	if log := s.log.String(); !strings.Contains(log, "it ended its goroutine with runtime.Goexit") || !strings.Contains(log, "call failed") {
+		t.Errorf("got log %s", log)
+	}
+}
+
+// TestStuckPlugin has a plugin that does not return: the call fails at its
+// deadline and gives back what it took, and when the plugin returns after all,
+// other calls have their answers.
+func TestStuckPlugin(t *testing.T) {
+	var stuck atomic.Bool
+	stuck.Store(true)
+	started, goOn := make(chan string, 1), make(chan struct{})
+	p := servePatiently(t, timeouts{stuck: time.Millisecond}, validating("Waits", func(_ context.Context, review *codec.Review) handlers.Result {
+		if !stuck.Load() {
+			return handlers.Allowed()
+		}
+		started <- review.UID()
+		<-goOn
+		return handlers.Allowed()
+	}))
+	p.server.load.requestsMax = 1
+	x := p.open(t)
+	response, body := x.send(request("/validate?timeout=1s", padded(100_000)))
+	<-started
+	x.fails(response, body, "a plugin did not return in the time of the call")
+	if n, bytes := p.server.load.requests.Load(), p.server.load.bytes.Load(); n != 0 || bytes != 0 {
+		t.Errorf("got %d requests and %d bytes in flight", n, bytes)
+	}
+	until(t, "the log has the stack of the plugin", func() bool {
+		return strings.Contains(p.log.String(), "plugins did not return in time") && strings.Contains(p.log.String(), "TestStuckPlugin")
+	})
+	if got := p.server.stuck.Load(); got != 1 {
+		t.Errorf("got %d stuck calls", got)
+	}
+	e := p.server.serving.Load().endpoints["/validate"]
+	if got := e.metrics.decisions[0][handlers.OutcomeErrored].Get(); got != 1 {
+		t.Errorf("got %d calls that failed", got)
+	}
+	stuck.Store(false)
+	other := p.open(t)
+	for i := range 50 {
+		if i == 10 {
+			close(goOn)
+		}
+		name := corpus.Names()[i]
+		response, body := other.send(request("/validate", corpus.MustRead(name)))
+		var sent struct{ Request struct{ UID string } }
+		var got struct {
+			Response struct {
+				UID     string
+				Allowed bool
+			}
+		}
+		if err := json.Unmarshal(corpus.MustRead(name), &sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(body, &got); err != nil || response.StatusCode != http.StatusOK || got.Response.UID != sent.Request.UID || !got.Response.Allowed {
+			t.Fatalf("%s: got %s %s, %v, want UID %s", name, response.Status, body, err, sent.Request.UID)
+		}
+	}
+	until(t, "it returned", func() bool { return p.server.stuck.Load() == 0 })
+	if got := e.metrics.decisions[0][handlers.OutcomeAllowed].Get(); p.server.load.requests.Load() != 0 || got == 51 {
+		t.Errorf("got %d requests in flight and %d allowed", p.server.load.requests.Load(), got)
+	}
+}
+
+// TestShutdownWithoutStuckPlugins ends a server that has a call in hand whose
+// plugin never returns, and one that ends in time.
+func TestShutdownWithoutStuckPlugins(t *testing.T) {
+	started, never, soon := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	p := servePatiently(t, timeouts{stuck: time.Millisecond, fresh: time.Millisecond},
+		validating("Waits", func(ctx context.Context, _ *codec.Review) handlers.Result {
+			started <- struct{}{}
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 2*time.Second {
+				<-never
+			}
+			<-soon
+			return handlers.Allowed()
+		}))
+	x, y := p.open(t), p.open(t)
+	for of, path := range map[*exchange]string{x: "/validate?timeout=1s", y: "/validate?timeout=30s"} {
+		if _, err := of.conn.Write(request(path, corpus.MustRead(podCreate))); err != nil {
+			t.Fatal(err)
+		}
+		<-started
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		p.finish(t)
+	}()
+	response, body := x.receive()
+	x.fails(response, body, "a plugin did not return")
+	select {
+	case <-finished:
+		t.Error("it ended without the call that is not overdue")
+	case <-time.After(4 * watchPause):
+	}
+	close(soon)
+	if response, body := y.receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("in time: got %s %s", response.Status, body)
+	}
+	<-finished
+}
+
+// TestLiveness fails when too many plugins do not return.
+func TestLiveness(t *testing.T) {
+	s := newServer(new(handlers.Chain), new(callers), newLog(new(lockedBuffer)))
+	handler := newOpsServer(s.metrics, []check{s.check()}, nil, false).Handler
+	f := func(stuck int64, code int, want string) {
+		t.Helper()
+		s.stuck.Store(stuck)
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/livez", nil))
+		if recorder.Code != code || !strings.Contains(recorder.Body.String(), want) {
+			t.Errorf("%d stuck calls: got %d %s, want %d", stuck, recorder.Code, recorder.Body, code)
+		}
+	}
+	f(0, 200, "ok")
+	f(stuckMax-1, 200, "ok")
+	f(stuckMax, 503, "100 calls did not return from a plugin, want less than 100")
+	f(stuckMax+1, 503, "101 calls")
+}

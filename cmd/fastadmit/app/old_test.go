@@ -1,0 +1,158 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// A refusal is a request that is refused.
+type refusal struct {
+	raw    []byte
+	code   int
+	reason string
+}
+
+// refusals returns a request for each kind of refusal, for a server that has
+// the plugin Fails.
+func refusals() map[string]refusal {
+	head := func(line string, headers ...string) []byte {
+		return []byte(line + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n")
+	}
+	known := []string{"Authorization: Bearer secret", "Content-Type: application/json"}
+	large := fmt.Sprintf("Content-Length: %d", bodyBytesMax+1)
+	return map[string]refusal{
+		"no review":        {request("/validate", []byte("{}"), known...), 400, "BadRequest"},
+		"no HTTP":          {[]byte("\x00\x01\r\n\r\n"), 400, "BadRequest"},
+		"no token":         {request("/validate", nil), 401, "Unauthorized"},
+		"no token, large":  {request("/validate", padded(1_000_000)), 401, "Unauthorized"},
+		"path":             {head("GET /nowhere"), 404, "NotFound"},
+		"method":           {head("GET /validate"), 405, "MethodNotAllowed"},
+		"slow":             {request("/validate", corpus.MustRead(podCreate), known...)[:1000], 408, "Timeout"},
+		"chunked":          {head("POST /validate", "Transfer-Encoding: chunked"), 411, "LengthRequired"},
+		"large":            {head("POST /validate", large), 413, "RequestEntityTooLarge"},
+		"large, with data": {append(head("POST /validate", large), padded(1_000_000)...), 413, "RequestEntityTooLarge"},
+		"type":             {head("POST /validate", "Content-Length: 0"), 415, "UnsupportedMediaType"},
+		"no room":          {request("/validate", padded(300_000), known...), 429, "TooManyRequests"},
+		"header":           {head("POST /validate", "Baggage: "+strings.Repeat("x", headerBytesMax)), 431, "RequestHeaderFieldsTooLarge"},
+		"failure":          {request("/validate/fails", corpus.MustRead(podCreate), known...), 500, "InternalError"},
+	}
+}
+
+// serveBriefly returns a server with a write timeout that is over at once, and
+// the first request of a connection.
+func serveBriefly(t *testing.T) (*patient, []byte) {
+	t.Helper()
+	p := servePatiently(t, timeouts{write: briefly, read: 5 * briefly}, validating("Fails", func(context.Context, *codec.Review) handlers.Result {
+		return handlers.Errored(io.ErrUnexpectedEOF)
+	}))
+	p.server.load.bytesMax = 200_000
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	write(t, tokens, "secret,kube-apiserver,1\n")
+	p.server.callers.tokenFile = tokens
+	if err := p.server.callers.load(); err != nil {
+		t.Fatal(err)
+	}
+	return p, request("/validate/alwaysadmit", corpus.MustRead(podCreate), "Authorization: Bearer secret", "Content-Type: application/json")
+}
+
+// briefly is the write timeout of serveBriefly. Answers are written in less,
+// for they fit into the buffers of the kernel.
+const briefly = 100 * time.Millisecond
+
+// TestRefusalsOnOldConnections refuses on connections that had their last answer
+// so long ago that the time to write it is over.
+func TestRefusalsOnOldConnections(t *testing.T) {
+	p, first := serveBriefly(t)
+	for name, r := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := p.open(t)
+			if response, body := x.send(first); response.StatusCode != http.StatusOK {
+				t.Fatalf("the first request: got %s %s", response.Status, body)
+			}
+			time.Sleep(2 * briefly)
+			response, body := x.send(r.raw)
+			if response.StatusCode != r.code || !bytes.Contains(body, []byte(`"reason":"`+r.reason+`"`)) {
+				t.Errorf("got %s %s, want %d %s", response.Status, body, r.code, r.reason)
+			}
+			x.answersAgain(first, response.Close)
+		})
+	}
+}
+
+// answersAgain sends a request once more, or finds the end of the connection, in
+// order.
+func (x *exchange) answersAgain(raw []byte, closed bool) {
+	x.t.Helper()
+	if closed {
+		if rest, err := io.ReadAll(x.reader); err != nil || len(rest) > 0 {
+			x.t.Errorf("got %q, %v, want the end", rest, err)
+		}
+		return
+	}
+	time.Sleep(2 * briefly)
+	if response, body := x.send(raw); response.StatusCode != http.StatusOK {
+		x.t.Errorf("afterwards: got %s %s", response.Status, body)
+	}
+}
+
+// TestRefusalsByOpenSSL does it with another client.
+func TestRefusalsByOpenSSL(t *testing.T) {
+	openssl, err := exec.LookPath("openssl")
+	if err != nil {
+		t.Skip("there is no openssl on this machine")
+	}
+	p, first := serveBriefly(t)
+	answer := regexp.MustCompile(`HTTP/1\.1 (\d+) `)
+	for name, r := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			client := exec.CommandContext(ctx, openssl, "s_client", "-quiet", "-connect", p.address)
+			out, errs := new(lockedBuffer), new(lockedBuffer)
+			client.Stdout, client.Stderr = out, errs
+			in, err := client.StdinPipe()
+			if err == nil {
+				err = client.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := func(n int) func() bool {
+				return func() bool {
+					return len(answer.FindAllString(out.String(), -1)) == n && strings.HasSuffix(out.String(), "}")
+				}
+			}
+			send := func(raw []byte) {
+				_, _ = in.Write(raw) // fails if openssl has seen the end of the connection meanwhile
+			}
+			send(first)
+			until(t, "the first answer came", answers(1))
+			time.Sleep(2 * briefly)
+			send(r.raw)
+			until(t, "the refusal came", answers(2))
+			if !strings.Contains(out.String(), "Connection: close") {
+				_ = client.Process.Kill() // the connection stays open
+			}
+			_ = client.Wait() // its exit code says how its input ended
+			if got := answer.FindAllStringSubmatch(out.String(), -1); len(got) != 2 || got[1][1] != fmt.Sprint(r.code) ||
+				!strings.Contains(out.String(), `"reason":"`+r.reason+`"`) || strings.Contains(errs.String(), "bad record mac") {
+				t.Errorf("got %s %s, want %d %s", out, errs, r.code, r.reason)
+			}
+		})
+	}
+}
