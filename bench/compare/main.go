@@ -81,7 +81,7 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(progress, "building the contenders")
-	arena, err := contest.NewArena(ctx, dir)
+	arena, err := contest.NewArena(ctx, dir, contest.Contenders...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
 
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
 )
@@ -24,10 +25,11 @@ const (
 	// counted, and countedRequests how many are: the least counts, for something
 	// that is done once in a while may be in one of them.
 	answeredFirst   = 2_000
-	countedRequests = 3
+	countedRequests = 5
 
-	// settled is how long nothing happens in a process that waits.
-	settled = 50 * time.Millisecond
+	// settledLooks is how often in a row, a millisecond apart, the thread must be
+	// seen asleep to be done with a request.
+	settledLooks = 10
 )
 
 // steppedEnv is for processes that are stepped through: their clock runs faster
@@ -52,11 +54,11 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 		return err
 	}
 	defer floor.Stop()
-	all, where, err := step(ctx, ours)
+	all, where, err := step(ctx, arena, ours)
 	if err != nil {
 		return fmt.Errorf("cannot count the instructions of %s: %w", ours.Contender.Name, err)
 	}
-	transport, _, err := step(ctx, floor)
+	transport, _, err := step(ctx, arena, floor)
 	if err != nil {
 		return fmt.Errorf("cannot count the instructions of %s: %w", floor.Contender.Name, err)
 	}
@@ -73,7 +75,7 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 
 // step counts the instructions of a process for a request. Where says at which
 // addresses they are.
-func step(ctx context.Context, p *contest.Process) (count int64, where *profile.Profile, err error) {
+func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count int64, where *profile.Profile, err error) {
 	client := p.NewClient()
 	defer client.CloseIdleConnections()
 	for range answeredFirst {
@@ -81,12 +83,12 @@ func step(ctx context.Context, p *contest.Process) (count int64, where *profile.
 			return 0, nil, err
 		}
 	}
-	time.Sleep(settled)
-	s := stepper{process: p.Target.PID, attached: make(chan error, 1), failed: make(chan error, 1)}
+	s := stepper{arena: arena, process: p.Target.PID, attached: make(chan error, 1), failed: make(chan error, 1)}
 	go s.run()
 	if err := <-s.attached; err != nil {
 		return 0, nil, err
 	}
+	defer s.end()
 	for range countedRequests {
 		if err := s.settle(); err != nil {
 			return 0, nil, err
@@ -109,20 +111,37 @@ func step(ctx context.Context, p *contest.Process) (count int64, where *profile.
 // A stepper lets the thread of a process that waits for the network go on, one
 // instruction at a time, and stops its other threads for good. (ptrace(2))
 type stepper struct {
+	arena    *contest.Arena
 	process  int
+	thread   int   // set before attached is told
+	stopped  []int // all threads
 	steps    atomic.Int64
 	at       atomic.Pointer[map[uint64]int64] // how many there were, by address; replaced while the thread waits
 	attached chan error                       // nil when the process is traced
-	failed   chan error
+	failed   chan error                       // why run returned
+	ending   atomic.Bool
 }
 
-// run steps until the process is killed.
+// end lets go of the process. If it were killed before, its end would be told to
+// the thread that traces it, and whoever waits for the process would wait for ever.
+func (s *stepper) end() {
+	s.ending.Store(true)
+	if unix.Tgkill(s.process, s.thread, unix.SIGSTOP) == nil {
+		<-s.failed
+	}
+}
+
+// run steps until end is called.
 func (s *stepper) run() {
 	runtime.LockOSThread() // which traces, and ends with this function
-	thread, err := s.stop()
+	thread, err := 0, s.arena.JoinServers()
+	if err == nil {
+		thread, err = s.stop()
+	}
+	s.thread = thread
 	s.at.Store(&map[uint64]int64{})
 	s.attached <- err
-	for signal := 0; err == nil; s.steps.Add(1) {
+	for signal := 0; err == nil && !s.ending.Load(); s.steps.Add(1) {
 		var registers syscall.PtraceRegs
 		if err = syscall.PtraceGetRegs(thread, &registers); err != nil {
 			break
@@ -139,6 +158,9 @@ func (s *stepper) run() {
 		if signal = int(status.StopSignal()); signal == int(syscall.SIGTRAP) || signal == int(syscall.SIGSTOP) {
 			signal = 0
 		}
+	}
+	for _, id := range s.stopped {
+		err = errors.Join(err, syscall.PtraceDetach(id))
 	}
 	s.failed <- err
 }
@@ -168,6 +190,7 @@ func (s *stepper) stop() (waits int, err error) {
 		if _, err := syscall.Wait4(id, nil, syscall.WALL, nil); err != nil {
 			return 0, err
 		}
+		s.stopped = append(s.stopped, id)
 	}
 	if waits == 0 {
 		return 0, errors.New("no thread of it waits for the network")
@@ -175,20 +198,38 @@ func (s *stepper) stop() (waits int, err error) {
 	return waits, nil
 }
 
-// settle waits until the thread waits.
+// settle waits until the thread sleeps, and goes on doing so. How long that takes
+// says nothing: on a busy machine nothing may happen for a while between two steps.
 func (s *stepper) settle() error {
-	for before := int64(-1); ; {
+	var before int64
+	for asleep := 0; asleep < settledLooks; {
 		select {
 		case err := <-s.failed:
 			return err
-		case <-time.After(settled):
+		case <-time.After(time.Millisecond):
+		}
+		sleeps, err := s.sleeps()
+		if err != nil {
+			return err
 		}
 		now := s.steps.Load()
-		if now == before {
-			return nil
+		if asleep++; !sleeps || now != before {
+			asleep = 0
 		}
 		before = now
 	}
+	return nil
+}
+
+// sleeps tells whether the thread sleeps in a call of the kernel. One that was
+// stopped after a step does not. (proc_pid_stat(5))
+func (s *stepper) sleeps() (bool, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", s.process, s.thread))
+	if err != nil {
+		return false, err
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(state, []byte("S")), nil
 }
 
 // profileOf makes a profile that "go tool pprof BINARY PROFILE" finds the

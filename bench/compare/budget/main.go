@@ -89,7 +89,7 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 	if err := os.MkdirAll(o.keep, 0o755); err != nil {
 		return err
 	}
-	arena, err := contest.NewArena(ctx, dir)
+	arena, err := contest.NewArena(ctx, dir, contest.OurContender(), contest.FloorContender())
 	if err != nil {
 		return err
 	}

@@ -55,13 +55,15 @@ type Arena struct {
 	tls  *tls.Config // of the client
 }
 
-// NewArena builds all contenders into a directory, makes the certificates that
-// they have, and keeps this process off the processor that they get. The
-// present directory must be in the module.
-func NewArena(ctx context.Context, dir string) (*Arena, error) {
+// NewArena builds contenders into a directory, makes their certificates, and
+// keeps this process off the processor that they get. The present directory must
+// be in the module.
+func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena, error) {
 	a := &Arena{dir: dir}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+"/",
-		"github.com/fastadmit/fastadmit/bench/compare/contenders/...")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+"/")
+	for _, c := range contenders {
+		build.Args = append(build.Args, "github.com/fastadmit/fastadmit/bench/compare/contenders/"+c.Name)
+	}
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "contest")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		arena, err = NewArena(context.Background(), dir)
+		arena, err = NewArena(context.Background(), dir, Contenders...)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -60,6 +60,10 @@ func (c *cpus) String() string {
 	return fmt.Sprintf("the server has one processor, the generator %d", c.own.Count())
 }
 
+// JoinServers moves the calling thread to the processor of the servers. One that
+// traces a server switches to it and back faster there.
+func (a *Arena) JoinServers() error { return unix.SchedSetaffinity(0, &a.cpus.servers) }
+
 // start starts a command on the processor of the servers: a process inherits
 // where the thread that starts it may run.
 func (c *cpus) start(cmd *exec.Cmd) error {
