@@ -16,10 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Release is the release of Kubernetes whose resources are built in.
-const Release = "v1.36"
-
-// builtIn has a line for each resource of kube-apiserver with every API and
+// builtIn has a line for each resource of kube-apiserver v1.36.3 with every API and
 // feature switched on: group version, kind, resource and scope.
 // TestBuiltIn in e2e/review writes it.
 //
@@ -102,7 +99,7 @@ type UnknownError struct {
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("unknown kind %q of apiVersion %q", e.Kind, e.GroupVersion())
 	if len(e.Served) > 0 {
-		return text + fmt.Sprintf("; Kubernetes %s has it in %s", Release, strings.Join(e.Served, ", "))
+		return text + fmt.Sprintf("; it is known in %s", strings.Join(e.Served, ", "))
 	}
 	return text + "; give its CustomResourceDefinition too, or name a cluster that has it with --kubeconfig"
 }

@@ -54,10 +54,10 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s %s: got %v, want %q", apiVersion, kind, err, want)
 		}
 	}
-	fails("extensions/v1beta1", "Deployment", "Kubernetes v1.36 has it in apps/v1")
-	fails("batch/v1beta1", "CronJob", "Kubernetes v1.36 has it in batch/v1")
+	fails("extensions/v1beta1", "Deployment", "it is known in apps/v1")
+	fails("batch/v1beta1", "CronJob", "it is known in batch/v1")
 	fails("gateway.networking.k8s.io/v1", "Gateway", "give its CustomResourceDefinition too, or name a cluster")
-	fails("example.com/v2", "Mouse", "it in example.com/v1")
+	fails("example.com/v2", "Mouse", "it is known in example.com/v1")
 	fails("down.example.com/v1", "Mouse", "it is away")
 	if err := table.AddCRD([]byte(`{"spec":1}`)); err == nil {
 		t.Error("got no error for a CustomResourceDefinition that is none")

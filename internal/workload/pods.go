@@ -113,7 +113,7 @@ const unknownNode = "node"
 func daemonSet(o *object) ([]Child, error) {
 	t := o.podTemplate()
 	t.Metadata.label(appsv1.ControllerRevisionHashLabelKey, t.hash())
-	t.Metadata.label(appsv1.DeprecatedTemplateGeneration, "1")
+	t.Metadata.label("pod-template-generation", "1") // pkg/apis/extensions DaemonSetTemplateGenerationKey
 	err := t.edit(func(spec *codec.Object) {
 		tolerations := []corev1.Toleration{}
 		if existing := spec.Get("tolerations"); existing.Kind() == codec.KindArray {

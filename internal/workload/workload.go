@@ -230,7 +230,8 @@ func replicas(controller string) maker {
 // deployment makes the ReplicaSet (pkg/controller/deployment/sync.go
 // getNewReplicaSet).
 func deployment(o *object) ([]Child, error) {
-	t := o.podTemplate()
+	t := o.Spec.Template // whole, with its name if it has one
+	t.Metadata.Labels = maps.Clone(t.Metadata.Labels)
 	hash := t.hash()
 	t.Metadata.label("pod-template-hash", hash)
 	var selector struct {

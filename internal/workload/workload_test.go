@@ -64,7 +64,7 @@ func TestChildren(t *testing.T) {
 	f("Service", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
 	f("Deployment of another group", "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n")
 	const template = `    metadata:
-      name: ignored
+      name: only-in-the-template
       creationTimestamp: null
       labels: {app: web}
       annotations: {a: b}
@@ -88,14 +88,14 @@ metadata:
     team: a
   labels:
     app: web
-    pod-template-hash: 7bdcd6c97b
-  name: web-7bdcd6c97b
+    pod-template-hash: 7c5d98df86
+  name: web-7c5d98df86
 `+ownedBy("apps/v1", "Deployment", "web")+`spec:
   replicas: 3
   selector:
     matchLabels:
       app: web
-      pod-template-hash: 7bdcd6c97b
+      pod-template-hash: 7c5d98df86
   template:
     metadata:
       annotations:
@@ -104,7 +104,8 @@ metadata:
       - example.com/f
       labels:
         app: web
-        pod-template-hash: 7bdcd6c97b
+        pod-template-hash: 7c5d98df86
+      name: only-in-the-template
     spec:
       containers:
       - futureField: 1
@@ -118,11 +119,11 @@ metadata:
     a: b
   finalizers:
   - example.com/f
-  generateName: web-7bdcd6c97b-
+  generateName: web-7c5d98df86-
   labels:
     app: web
-    pod-template-hash: 7bdcd6c97b
-`+ownedBy("apps/v1", "ReplicaSet", "web-7bdcd6c97b")+`spec:
+    pod-template-hash: 7c5d98df86
+`+ownedBy("apps/v1", "ReplicaSet", "web-7c5d98df86")+`spec:
   containers:
   - futureField: 1
     image: nginx
