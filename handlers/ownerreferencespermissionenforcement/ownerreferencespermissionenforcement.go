@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +42,14 @@ func Plugin() handlers.Plugin {
 		},
 	}
 }
+
+// ownersMax is about how many owners one request may ask: one second's worth of
+// all requests to kube-apiserver (handlers/cluster), which are made one after the
+// other and have to be answered within the ten seconds that a webhook has by
+// default. Objects have one owner, some have two. Kubernetes has no limit, so a
+// request with more is denied here that may be allowed there, unless its user may
+// set the finalizers of everything.
+const ownersMax = 50
 
 type plugin struct {
 	access *cluster.Access
@@ -83,6 +92,11 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	if mayDo(status) {
 		return handlers.Allowed()
+	}
+	blocking = distinct(blocking)
+	if len(blocking) > ownersMax {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("cannot set blockOwnerDeletion for %d owners in one request: "+
+			"want at most %d, because each needs a check whether you can set its finalizers", len(blocking), ownersMax)))
 	}
 	for i := range blocking {
 		if refused := p.demandFinalizers(a, &blocking[i]); refused != nil {
@@ -205,4 +219,17 @@ func newlyBlocking(references, was []metav1.OwnerReference) []metav1.OwnerRefere
 		}
 	}
 	return newly
+}
+
+// distinct returns the first reference to each owner: the answers about the same
+// owner are the same. UIDs are not asked about.
+func distinct(references []metav1.OwnerReference) []metav1.OwnerReference {
+	type owner struct{ apiVersion, kind, name string }
+	seen := make(map[owner]bool, len(references))
+	return slices.DeleteFunc(references, func(r metav1.OwnerReference) bool {
+		o := owner{r.APIVersion, r.Kind, r.Name}
+		known := seen[o]
+		seen[o] = true
+		return known
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,8 +29,9 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 // An apiServer stands for one: it has apps/v1, and says of each review that is
 // created what status is.
 type apiServer struct {
-	status string
-	asked  []string
+	status     string
+	finalizers string // instead, of the finalizers of one kind; the same if empty
+	asked      []string
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +41,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case a.status == "" || r.URL.Path == "/apis/broken/v1":
 		http.Error(w, "broken", http.StatusInternalServerError)
 	case r.Method == http.MethodPost:
-		fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":%s}`, a.status)
+		status := a.status
+		if body, err := io.ReadAll(r.Body); err == nil && a.finalizers != "" && bytes.Contains(body, []byte("replicasets")) {
+			status = a.finalizers
+		}
+		fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":%s}`, status)
 	case r.URL.Path == "/apis/apps/v1":
 		w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[` +
 			`{"name":"replicasets","namespaced":true,"kind":"ReplicaSet"},{"name":"replicasets/scale","kind":"Scale"}]}`))
@@ -162,6 +168,42 @@ func TestRemembered(t *testing.T) {
 	if want := []string{review, "/apis/apps/v1", review}; !slices.Equal(a.asked, want) {
 		t.Errorf("asked %q, want %q", a.asked, want)
 	}
+}
+
+// TestManyOwners has the API server asked once about each owner, and about no more
+// than fit into a second.
+func TestManyOwners(t *testing.T) {
+	f := func(status string, names int, copies int, want string, wantAsked int) {
+		t.Helper()
+		var references []string
+		for i := range names {
+			for range copies {
+				references = append(references, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`,
+					i, len(references)))
+			}
+		}
+		a := &apiServer{status: `{"allowed":false,"reason":"no"}`, finalizers: status}
+		got, outcome := handlertest.Respond(t, a.chain(t), handlers.Validate, create(owned(strings.Join(references, ","))), nil)
+		if !strings.Contains(string(got), want) || outcome == handlers.OutcomeErrored || len(a.asked) != wantAsked {
+			t.Errorf("%d owners, %d times, %s\ngot  %s, asked %d times\nwant %s, %d times", names, copies, status, got, len(a.asked), want, wantAsked)
+		}
+	}
+	const all, discovery = 1, 1 // what is asked besides
+	const yes, tooMany = `"allowed":true`, `cannot set blockOwnerDeletion for 51 owners in one request: want at most 50`
+	const allowed, denied = `{"allowed":true}`, `{"allowed":false,"reason":"no"}`
+	f(allowed, 1, 1000, yes, all+discovery+1)
+	f(allowed, ownersMax-1, 20, yes, all+discovery+ownersMax-1)
+	f(allowed, ownersMax, 20, yes, all+discovery+ownersMax)
+	f(allowed, ownersMax+1, 1, tooMany, all)
+	f(denied, ownersMax, 1, "can't set finalizers on: no", all+discovery+1)
+
+	// Who may do everything may have any number.
+	a := &apiServer{status: allowed}
+	var references []string
+	for i := range 10 * ownersMax {
+		references = append(references, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`, i, i))
+	}
+	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeAllowed, create(owned(strings.Join(references, ","))))
 }
 
 func TestPodStatus(t *testing.T) {
