@@ -87,16 +87,26 @@ func forbiddenLabels(r *request) []string {
 	if now.JSON() == was.JSON() {
 		return nil
 	}
-	var forbidden []string
-	add := func(labels, others codec.Value) {
+	// A label may be there twice in what no API server sends: the first counts.
+	first := func(labels codec.Value) map[string]string {
+		values := make(map[string]string)
 		for name, value := range labels.Members() {
-			if other := others.Get(name); (!other.Exists() || value.String() != other.String()) && isForbidden(name) {
+			if _, twice := values[name]; !twice {
+				values[name] = value.String()
+			}
+		}
+		return values
+	}
+	var forbidden []string
+	add := func(labels codec.Value, others map[string]string) {
+		for name, value := range labels.Members() {
+			if other, ok := others[name]; (!ok || value.String() != other) && isForbidden(name) {
 				forbidden = append(forbidden, name)
 			}
 		}
 	}
-	add(now, was)
-	add(was, now)
+	add(now, first(was))
+	add(was, first(now))
 	slices.Sort(forbidden)
 	return slices.Compact(forbidden)
 }

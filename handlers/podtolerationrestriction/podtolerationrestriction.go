@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -32,14 +31,9 @@ const (
 	annotationWhitelist = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
 )
 
-const (
-	// tolerationsMax is how many tolerations of a pod are compared with one
-	// another, which takes quadratic time: a tenth of a second for so many, and
-	// minutes for as many as fit into a pod. Those in use are some ten.
-	tolerationsMax = 2048
-	// tolerationsFew is how many take no memory of their own.
-	tolerationsFew = 16
-)
+// tolerationsFew is how many tolerations take no memory of their own. Those in use
+// are some ten.
+const tolerationsFew = 16
 
 // pressure is what every pod gets that asks for processors or memory.
 var pressure = newTolerations([]corev1.Toleration{{
@@ -95,32 +89,35 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	if len(given) > 0 || presses {
 		var few [tolerationsFew]entry
 		entries := few[:0]
-		for i, has := range review.Object.Get("spec", "tolerations").Elements() {
-			if i+len(given) >= tolerationsMax {
-				return tooMany(review)
-			}
+		for _, has := range review.Object.Get("spec", "tolerations").Elements() {
 			entries = append(entries, entry{Toleration: tolerations.Read(has)})
 		}
 		entries = append(entries, given...)
 		if presses {
 			entries = append(entries, pressure)
 		}
-		give(&review.Object, entries)
+		if err := give(ctx, &review.Object, entries); err != nil {
+			return handlers.Errored(err)
+		}
 	}
 	return p.validate(ctx, review)
 }
 
 // give makes a pod's tolerations what the entries merge into: first those that
 // it has, then those for it.
-func give(object *codec.Object, entries []entry) {
-	if merge(entries) {
+func give(ctx context.Context, object *codec.Object, entries []entry) error {
+	keepsPod, err := merge(ctx, entries)
+	if err != nil {
+		return err
+	}
+	if keepsPod {
 		object.EnsureObject("spec")
 		for i := range entries {
 			if e := &entries[i]; e.kept && e.json != "" {
 				object.Append(e.json, "spec", "tolerations")
 			}
 		}
-		return
+		return nil
 	}
 	for i, has := range object.Get("spec", "tolerations").Elements() {
 		entries[i].json = has.JSON()
@@ -135,6 +132,7 @@ func give(object *codec.Object, entries []entry) {
 		}
 		return append(dst, ']')
 	}), "spec", "tolerations")
+	return nil
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
@@ -149,11 +147,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	if len(whitelist.entries) == 0 {
 		return handlers.Allowed()
 	}
-	for i, has := range all.Elements() {
-		if i == tolerationsMax {
-			return tooMany(review)
-		}
-		if t := tolerations.Read(has); !whitelist.cover(&t) {
+	for _, has := range all.Elements() {
+		if t := tolerations.Read(has); !whitelist.set.Covers(&t) {
 			return handlers.Denied(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) "+
 				"conflict with its %s whitelist", scope))
 		}
@@ -191,13 +186,6 @@ func failed(err error) handlers.Result {
 		return handlers.Denied(apierrors.NewInternalError(err))
 	}
 	return handlers.Errored(err)
-}
-
-// tooMany denies a pod that would take too long to look at.
-func tooMany(review *codec.Review) handlers.Result {
-	path := field.NewPath("spec", "tolerations")
-	return handlers.Denied(handlers.ForbiddenPod(review,
-		field.TooMany(path, review.Object.Get("spec", "tolerations").Len(), tolerationsMax)))
 }
 
 // isBestEffort reports whether a pod is of that class of service: the one that

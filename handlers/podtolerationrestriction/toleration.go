@@ -1,6 +1,7 @@
 package podtolerationrestriction
 
 import (
+	"context"
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,17 +16,35 @@ type entry struct {
 	kept bool
 }
 
+// comparedMax is up to how many tolerations each is compared with each, which is
+// faster for few and takes no memory.
+const comparedMax = 64
+
 // merge keeps what no other entry covers; of the same ones, the first. It
 // reports whether all entries of the pod are kept. (Upstream: pkg/util/tolerations
-// MergeTolerations.)
-func merge(entries []entry) (keepsPod bool) {
+// MergeTolerations.) The error is that of ctx.
+func merge(ctx context.Context, entries []entry) (keepsPod bool, err error) {
+	var kept []bool
+	if len(entries) > comparedMax {
+		all := make([]tolerations.Toleration, len(entries))
+		for i := range entries {
+			all[i] = entries[i].Toleration
+		}
+		if kept, err = tolerations.Kept(ctx, all); err != nil {
+			return false, err
+		}
+	}
 	keepsPod = true
 	for i := range entries {
 		e := &entries[i]
-		e.kept = !isCovered(entries, i)
+		if kept != nil {
+			e.kept = kept[i]
+		} else {
+			e.kept = !isCovered(entries, i)
+		}
 		keepsPod = keepsPod && (e.kept || e.json != "")
 	}
-	return keepsPod
+	return keepsPod, nil
 }
 
 func isCovered(entries []entry, i int) bool {
@@ -46,22 +65,13 @@ func isCovered(entries []entry, i int) bool {
 // known are the tolerations of an annotation, or of the configuration.
 type known struct {
 	entries []entry
-	err     error // why there are none
-}
-
-// cover reports whether one of them covers t.
-func (all *known) cover(t *tolerations.Toleration) bool {
-	for i := range all.entries {
-		if all.entries[i].Covers(t) {
-			return true
-		}
-	}
-	return false
+	set     *tolerations.Set // of the entries
+	err     error            // why there are none
 }
 
 // newTolerations makes them ready to be given to pods.
 func newTolerations(from []corev1.Toleration) *known {
-	all := new(known)
+	all := &known{set: tolerations.NewSet(len(from))}
 	for i := range from {
 		t := &from[i]
 		e := entry{Toleration: tolerations.Of(t)}
@@ -71,6 +81,7 @@ func newTolerations(from []corev1.Toleration) *known {
 		}
 		e.json = string(text)
 		all.entries = append(all.entries, e)
+		all.set.Add(&e.Toleration)
 	}
 	return all
 }

@@ -82,7 +82,9 @@ func TestMerge(t *testing.T) {
 	f := func(a, b, want string) {
 		t.Helper()
 		entries := slices.Concat(newTolerations(list(a)).entries, newTolerations(list(b)).entries)
-		merge(entries)
+		if _, err := merge(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
 		var kept []string
 		for _, e := range entries {
 			if e.kept {

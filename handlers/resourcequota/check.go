@@ -90,7 +90,7 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 	if err != nil || !uses {
 		return quotas, err
 	}
-	if uncovered := only(names, func(name corev1.ResourceName) bool { return !slices.Contains(f.names, name) }); len(uncovered) > 0 {
+	if uncovered := only(names, func(name corev1.ResourceName) bool { return !f.names[name] }); len(uncovered) > 0 {
 		return nil, refuse("insufficient quota to consume: %s", showNames(uncovered))
 	}
 	if uncovered := d.uncovered(scopes, f.scopes); len(uncovered) > 0 {
@@ -111,13 +111,15 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 // limitedNames returns what the object uses of what must not be used without a
 // quota, each once.
 func (d *demand) limitedNames() (names []corev1.ResourceName) {
+	named := make(map[corev1.ResourceName]bool)
 	for _, limited := range d.limited {
 		if limited.APIGroup != d.group || limited.Resource != d.name {
 			continue
 		}
 		for name, quantity := range d.used {
-			if quantity.Sign() > 0 && !slices.Contains(names, name) &&
+			if quantity.Sign() > 0 && !named[name] &&
 				slices.ContainsFunc(limited.MatchContains, func(part string) bool { return strings.Contains(string(name), part) }) {
+				named[name] = true
 				names = append(names, name)
 			}
 		}
@@ -152,12 +154,13 @@ func (d *demand) uncovered(selectors, covered []corev1.ScopedResourceSelectorReq
 // found is what the quotas of a namespace have to do with an object.
 type found struct {
 	interesting []int                                      // indexes of the quotas that the object is under
-	names       []corev1.ResourceName                      // that these limit
+	names       map[corev1.ResourceName]bool               // that these limit
 	scopes      []corev1.ScopedResourceSelectorRequirement // of all quotas, as far as the object matches them
 }
 
 // find looks for the quotas that the object is under.
 func (d *demand) find(quotas []*corev1.ResourceQuota) (f found, err error) {
+	f.names = make(map[corev1.ResourceName]bool)
 	for i, q := range quotas {
 		selectors := selectorsOf(q)
 		matched, err := d.matching(selectors)
@@ -182,7 +185,9 @@ func (d *demand) find(quotas []*corev1.ResourceQuota) (f found, err error) {
 			}
 		}
 		f.interesting = append(f.interesting, i)
-		f.names = append(f.names, limited...)
+		for _, name := range limited {
+			f.names[name] = true
+		}
 	}
 	return f, nil
 }

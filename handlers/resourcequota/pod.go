@@ -117,13 +117,14 @@ func (p *pod) constraints(limited []corev1.ResourceName) error {
 	if resourcehelper.IsPodLevelResourcesSet(&p.Pod) {
 		return nil
 	}
+	limited = only(limited, func(name corev1.ResourceName) bool { return slices.Contains(mustSpecify, name) })
 	missing := make(map[corev1.ResourceName][]string) // names of containers
 	for _, containers := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {
 			c := &containers[i]
 			specified := computeUsage(c.Resources.Requests, c.Resources.Limits)
 			for _, name := range limited {
-				if _, ok := specified[name]; !ok && slices.Contains(mustSpecify, name) {
+				if _, ok := specified[name]; !ok {
 					missing[name] = append(missing[name], c.Name)
 				}
 			}
@@ -174,6 +175,9 @@ func podUsage(p *corev1.Pod) corev1.ResourceList {
 	}
 	// As the feature gates of v1.36 are by default, for quotas.
 	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
+	if len(p.Spec.InitContainers) > initContainersFew {
+		p = withOneInitContainer(p, options)
+	}
 	return add(used, computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
 }
 

@@ -37,10 +37,10 @@ func readPod(object codec.Value) (*pod, error) {
 	p.Status.Phase = corev1.PodPhase(strings.Clone(status.Get("phase").String()))
 	p.Status.QOSClass = corev1.PodQOSClass(strings.Clone(status.Get("qosClass").String()))
 	for _, condition := range status.Get("conditions").Elements() {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-			Type:   corev1.PodConditionType(strings.Clone(condition.Get("type").String())),
-			Reason: strings.Clone(condition.Get("reason").String()),
-		})
+		if condition.Get("type").EqualString(string(corev1.PodResizePending)) { // the only one that is asked for, of each container
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: strings.Clone(condition.Get("reason").String())}}
+			break
+		}
 	}
 	if p.Status.ContainerStatuses, err = readStatuses(status.Get("containerStatuses")); err != nil {
 		return nil, fmt.Errorf("status.containerStatuses%w", err)

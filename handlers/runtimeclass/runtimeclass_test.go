@@ -150,7 +150,9 @@ func TestFailure(t *testing.T) {
 func TestMergeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := merge(ctx, make([]toleration, 2)); err == nil || !strings.Contains(err.Error(), "too many to compare in time") {
+	var pod codec.Object
+	pod.Reset([]byte(`{"spec":{"tolerations":[{"key":"a"},{"key":"b"}]}}`))
+	if err := tolerate(ctx, &pod, nil); err == nil || !strings.Contains(err.Error(), "too many to compare in time") {
 		t.Errorf("got %v", err)
 	}
 }
