@@ -28,6 +28,7 @@ func (o *Object) checkpoint() {
 // could not be made, and what was read.
 func (o *Object) rollback() {
 	o.nodes, o.changes = append(o.nodes[:0], o.saved...), o.savedChanges
+	o.forgetIndex()
 	if _, ok := errors.AsType[*EditError](o.err); ok {
 		o.err = nil
 	}

@@ -213,6 +213,7 @@ func (o *Object) inside(n int32, token string) int32 {
 	m, full := o.member(n, token)
 	if full {
 		o.finish(n)
+		o.indexMembers(n)
 		m, _ = o.member(n, token)
 	}
 	return m
@@ -225,18 +226,29 @@ func (o *Object) put(parent, n int32, name, json string) int32 {
 	if o.finish(parent); o.err != nil {
 		return n
 	}
+	isArray := o.isArray(parent)
+	if o.isFull() && !isArray {
+		o.indexMembers(parent)
+	}
 	if n == 0 {
 		if json == "" {
 			return 0
 		}
 		at, length := o.keepName(name)
-		return o.add(parent, at, length, json)
+		n = o.add(parent, at, length, json)
+		if o.nodes[parent].indexed {
+			o.index[memberName{parent, o.unescape(o.nameOf(n))}] = n
+		}
+		return n
 	}
-	if !o.isArray(parent) {
+	if !isArray && !o.nodes[parent].indexed {
 		o.unlinkOthers(n)
 	}
 	if o.nodes[n].first != 0 {
 		o.finish(n) // for who goes over it just now
+	}
+	if o.nodes[n].indexed {
+		o.forgetMembers(n)
 	}
 	e := &o.nodes[n]
 	*e = node{name: e.name, nameLen: e.nameLen, was: e.was, up: e.up, next: e.next}

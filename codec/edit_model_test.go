@@ -351,3 +351,66 @@ func TestEditModel(t *testing.T) {
 		}
 	}
 }
+
+// TestEditModelOfManyMembers makes random edits to objects with more members than
+// reading gives nodes to, which are found by an index.
+func TestEditModelOfManyMembers(t *testing.T) {
+	rng := newRand(t)
+	var object codec.Object
+	for range 3 {
+		var b bytes.Buffer
+		b.WriteString(`{"small":{"a":1},"inner":{"large":{`)
+		for i := range 1100 {
+			fmt.Fprintf(&b, `"k%d":{"v":%d},`, i, i)
+		}
+		b.WriteString(`"k\u0041":0},"list":[1,2]},"other":{"x":{}}}`)
+		object.Reset(b.Bytes())
+		s := &session{TB: t, rng: rng, object: &object, model: newModel(t, b.Bytes())}
+		large := []string{"inner", "large"}
+		for i := range 300 {
+			name, text := fmt.Sprint("k", rng.IntN(1300)), fmt.Sprintf(`{"v":[%d]}`, i)
+			if rng.IntN(5) == 0 {
+				name = []string{"kA", "kÄ", "k\n", ""}[rng.IntN(4)]
+			}
+			path := append(slices.Clip(large), name)
+			switch rng.IntN(20) {
+			default:
+				s.note("Set(%s, %q)", text, path)
+				object.Set(text, path...)
+				s.model.put(path, newModel(t, []byte(text)).root)
+			case 1, 2, 3, 4:
+				s.note("Remove(%q)", path)
+				object.Remove(path...)
+				if _, ok := s.model.get(path); ok {
+					s.model.remove(path)
+				}
+			case 5: // another object, and then one like before
+				text := object.Get(large...).JSON()
+				s.note("Set(itself, %q)", large)
+				object.Set("{}", large...)
+				if object.Get(path...).Exists() {
+					s.fail("%q is in an empty object", path)
+				}
+				object.Set(text, large...)
+			case 6:
+				object.Checkpoint()
+				for j := range 3 {
+					object.Set("1", append(slices.Clip(large), fmt.Sprint("undone", j))...)
+				}
+				object.Set(text, path...)
+				s.note("Rollback()")
+				object.Rollback()
+				path[len(path)-1] = "undone1"
+			}
+			value, ok := s.model.get(path)
+			encoded, _ := json.Marshal(value)
+			if got := object.Get(path...); got.Exists() != ok || ok && !same(t, []byte(got.JSON()), encoded) {
+				s.fail("%q: got %s, want %s", path, got.JSON(), encoded)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		s.end(newModel(t, b.Bytes()))
+	}
+}

@@ -39,6 +39,7 @@ type node struct {
 
 	complete bool // all that is in it has nodes
 	edited   bool // something in it was set, added or removed
+	indexed  bool // all that is in it is in the index
 }
 
 // root returns the node of the document.
@@ -263,6 +264,9 @@ func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
 // reading makes.
 func (o *Object) member(n int32, name string) (m int32, full bool) {
 	nodes := o.nodes
+	if o.index != nil && nodes[n].indexed {
+		return o.index[memberName{n, name}], false
+	}
 	for m = nodes[n].first; m != 0; m = nodes[m].next {
 		if c := &nodes[m]; (int(c.nameLen) == len(name) || c.nameLen < 0) && o.isNamed(c, name) { // most are passed without a call
 			return m, false

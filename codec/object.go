@@ -31,7 +31,8 @@ type Object struct {
 	plain []byte // arena of strings read with their escapes undone
 	lent  lent   // for the build tag poison
 
-	found   ast.Node // what sonic found; it would be on the heap otherwise
+	index   map[memberName]int32 // the members of objects that have many, nil without such; see index.go
+	found   ast.Node             // what sonic found; it would be on the heap otherwise
 	finger  finger
 	changes int
 	pointer []byte // where Edits is
@@ -109,6 +110,7 @@ func (o *Object) clear() {
 	o.changes, o.savedChanges = 0, 0
 	o.found = ast.Node{}
 	o.finger = finger{}
+	o.index = nil
 	o.nodes = resetNodes(o.nodes)
 	o.saved = resetNodes(o.saved)
 	o.pointer = resetArena(o.pointer)
