@@ -50,7 +50,7 @@ func TestInitContainers(t *testing.T) {
 		return all
 	}
 	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
-	for i := range 20000 {
+	for i := range 5000 {
 		negative = i%4 == 0
 		p := new(corev1.Pod)
 		p.Spec.Containers, p.Spec.InitContainers = containers(r.IntN(3)), containers(r.IntN(8))
