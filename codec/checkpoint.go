@@ -9,10 +9,15 @@ func (r *Review) Checkpoint() {
 }
 
 // Rollback undoes, back to the last Checkpoint, the edits of Object, of which
-// one may have failed, and the warnings and audit annotations. Values of Object
-// that were read since must not be used any more.
+// one may have failed, and the warnings and audit annotations, and forgets that a
+// context ended. Values of Object that were read since must not be used any more.
 func (r *Review) Rollback() {
 	r.Object.rollback()
+	for _, o := range [...]*Object{&r.Object, &r.OldObject, &r.Options, &r.envelope} {
+		if _, ok := errors.AsType[*ContextError](o.err); ok {
+			o.err = nil
+		}
+	}
 	r.Response.rollback()
 }
 

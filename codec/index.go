@@ -6,6 +6,10 @@ type memberName struct {
 	name string
 }
 
+// indexBytes is what the map takes for a member: 28 bytes for key and value, twice
+// that because it grows by doubling, and some for its own use.
+const indexBytes = 64
+
 // indexMembers makes the members of the object at n, all of which have nodes,
 // known by their names, so that reading or editing many of them does not take
 // quadratic time. It is called for objects that have more nodes than reading
@@ -28,6 +32,7 @@ func (o *Object) indexMembers(n int32) {
 		o.index[key], last = m, m
 	}
 	o.nodes[n].last, o.nodes[n].indexed = last, true
+	o.Fits(0)
 }
 
 // forgetMembers takes the members of the object at n out of the index, before n

@@ -45,7 +45,7 @@ func (o *Object) Fits(n int) bool {
 
 // memory returns how many bytes o has taken beside its text.
 func (o *Object) memory() int {
-	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain)
+	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain) + len(o.index)*indexBytes
 }
 
 // mayGrow reports whether a slice of that capacity may get room for n bytes

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -24,12 +25,13 @@ const arenaBytesMax = 64 << 10
 // allocations. It must not be used by two goroutines at once, even for
 // reading.
 type Object struct {
-	text  string // the document, without white space around it
-	arena []byte // what edits made, a space behind each text
-	nodes []node // what is where, as far as reads and edits came by; see node.go
-	err   error  // the first fault met
-	plain []byte // arena of strings read with their escapes undone
-	lent  lent   // for the build tag poison
+	text  string          // the document, without white space around it
+	arena []byte          // what edits made, a space behind each text
+	nodes []node          // what is where, as far as reads and edits came by; see node.go
+	err   error           // the first fault met
+	plain []byte          // arena of strings read with their escapes undone
+	lent  lent            // for the build tag poison
+	ctx   context.Context // that ends loops over what is in it, nil for none
 
 	index   map[memberName]int32 // the members of objects that have many, nil without such; see index.go
 	found   ast.Node             // what sonic found; it would be on the heap otherwise

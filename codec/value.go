@@ -245,12 +245,12 @@ func (v Value) elements(yield func(int, Value) bool) {
 	}
 	w, i := v.walk(), 0
 	for ; w.next(); i++ {
-		if !yield(i, w.value()) {
+		if v.object.isOver(i) || !yield(i, w.value()) {
 			return
 		}
 	}
 	for it := w.rest(); it.next(); i++ {
-		if !yield(i, it.value()) {
+		if v.object.isOver(i) || !yield(i, it.value()) {
 			return
 		}
 	}
@@ -320,14 +320,14 @@ func (v Value) members(yield func(string, Value) bool) {
 	if v.Kind() != KindObject {
 		return
 	}
-	o, w := v.object, v.walk()
-	for w.next() {
-		if !yield(o.unescape(o.nameOf(w.node)), w.value()) {
+	o, w, n := v.object, v.walk(), 0
+	for ; w.next(); n++ {
+		if o.isOver(n) || !yield(o.unescape(o.nameOf(w.node)), w.value()) {
 			return
 		}
 	}
-	for it := w.rest(); it.next(); {
-		if !yield(o.unescape(it.written()), it.value()) {
+	for it := w.rest(); it.next(); n++ {
+		if o.isOver(n) || !yield(o.unescape(it.written()), it.value()) {
 			return
 		}
 	}
@@ -345,7 +345,7 @@ func (v Value) Len() int {
 	for w.next() {
 		n++
 	}
-	for it := w.rest(); it.next(); {
+	for it := w.rest(); it.next() && !v.object.isOver(n); {
 		n++
 	}
 	return n

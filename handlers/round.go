@@ -72,6 +72,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = max(deadline.Sub(epoch), 1)
 	}
+	review.Until(ctx)
 	var seen [pluginsMax]int // how often the object had been changed when the plugin was done, -1 if it did not run
 	for i := range c.entries {
 		outcome, ran, err := r.run(&c.entries[i])
@@ -91,6 +92,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 			return outcome, err
 		}
 	}
+	review.Until(nil) // for what comes now
 	if err := review.Err(); err != nil {
 		return OutcomeErrored, err
 	}
@@ -125,9 +127,10 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	result, outcome, ran := r.ask(e)
 	if fault := r.review.Err(); fault != nil {
 		_, misuse := errors.AsType[*codec.EditError](fault)
+		_, late := errors.AsType[*codec.ContextError](fault)
 		if denial := tooLarge(fault); denial != nil {
 			result, outcome, ran = Result{Denial: denial}, OutcomeDenied, true
-		} else if !misuse {
+		} else if !misuse && !late {
 			return OutcomeErrored, true, fault
 		}
 	}
@@ -183,6 +186,8 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
+		r.review.Until(ctx)
+		defer r.review.Until(r.ctx)
 		deadline = r.now + timeout
 	}
 	if isOver(deadline, r.now) {

@@ -105,6 +105,9 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		evaluator = objectsOf(resource)
 	}
 	d, err := newDemand(ctx, review, evaluator, p.limited)
+	if err == nil {
+		err = review.Err() // what was not read to its end must not be charged
+	}
 	if err != nil {
 		return handlers.Errored(err)
 	}

@@ -1,0 +1,42 @@
+package codec
+
+import (
+	"context"
+	"fmt"
+)
+
+// checkEach is after how many elements or members a loop over them looks at the
+// context: reading so many takes some tenths of a millisecond. Ordinary objects
+// have no list that long, and cost nothing.
+const checkEach = 1024
+
+// Until makes loops over elements and members of r's objects end with ctx, which
+// is a *ContextError then. Nil lets them go on.
+func (r *Review) Until(ctx context.Context) {
+	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = ctx, ctx, ctx, ctx
+}
+
+// A ContextError says that an object was not read to its end because the context
+// of the review ended. What was read of it must not be decided on.
+type ContextError struct{ Err error }
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("the object was not read to its end: %v", e.Err)
+}
+
+func (e *ContextError) Unwrap() error { return e.Err }
+
+// isOver reports whether a loop that has come to its nth element is to end,
+// because the context has ended.
+func (o *Object) isOver(n int) bool { return n%checkEach == checkEach-1 && o.hasEnded() }
+
+func (o *Object) hasEnded() bool {
+	if o.ctx == nil {
+		return false
+	}
+	err := o.ctx.Err()
+	if err != nil && o.err == nil {
+		o.err = &ContextError{err}
+	}
+	return err != nil
+}

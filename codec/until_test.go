@@ -1,0 +1,94 @@
+package codec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A counted context ends when it was asked for that often.
+type counted struct {
+	context.Context
+	left, asked int
+}
+
+func (c *counted) Err() error {
+	if c.asked++; c.asked > c.left {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestUntil has loops end when the context does, in lists that have nodes and in
+// those that have none.
+func TestUntil(t *testing.T) {
+	const each = 1024
+	f := func(n, left int, edited, wantEnd bool) {
+		t.Helper()
+		r := codec.Acquire()
+		defer r.Release()
+		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"list":[0%s],"members":{"a":0%s}},"oldObject":{"list":[0%s]}}}`,
+			strings.Repeat(",1", n-1), strings.Repeat(`,"b":1`, n-1), strings.Repeat(",1", n-1))
+		if err := r.Decode([]byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if edited {
+			r.Object.AppendString("x", "list")
+			r.Object.Remove("list", "0")
+		}
+		loops := []func() int{
+			func() (seen int) {
+				for range r.Object.Get("list").Elements() {
+					seen++
+				}
+				return seen
+			},
+			func() (seen int) {
+				for range r.Object.Get("members").Members() {
+					seen++
+				}
+				return seen
+			},
+			func() (seen int) {
+				for range r.OldObject.Get("list").Elements() {
+					seen++
+				}
+				return seen
+			},
+		}
+		for i, loop := range loops {
+			r.Checkpoint()
+			ctx := &counted{Context: t.Context(), left: left}
+			r.Until(ctx)
+			seen := loop()
+			fault, ended := errors.AsType[*codec.ContextError](r.Err())
+			if ended != wantEnd || ended && !errors.Is(fault, context.DeadlineExceeded) {
+				t.Errorf("loop %d of %d, asked %d times: got %v", i, n, ctx.asked, r.Err())
+			}
+			if want := n; ended && seen >= (left+1)*each || !ended && seen != want {
+				t.Errorf("loop %d of %d: saw %d", i, n, seen)
+			}
+			r.Rollback()
+			if r.Err() != nil {
+				t.Errorf("an end is not forgotten: %v", r.Err())
+			}
+		}
+		r.Until(nil)
+		if seen := loops[0](); seen != n {
+			t.Errorf("without a context: saw %d of %d", seen, n)
+		}
+	}
+	for _, edited := range []bool{false, true} {
+		f(1, 0, edited, false)
+		f(each-1, 0, edited, false)
+		f(each, 0, edited, true)
+		f(each+1, 0, edited, true)
+		f(each+1, 1, edited, false)
+		f(10*each, 3, edited, true)
+		f(10*each, 10, edited, false)
+	}
+}

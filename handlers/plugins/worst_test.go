@@ -1,0 +1,252 @@
+package plugins_test
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+const (
+	// worstN is how many things there are in the smaller of two reviews. The larger
+	// one has four times as many: some megabytes.
+	worstN = 10_000
+	// ratioMax is how much more the larger review may cost: four times is linear,
+	// and what sorts takes a little more. What is quadratic takes 16 times.
+	ratioMax = 6
+	// cpuFloor and bytesFloor are below what the larger review costs too little to
+	// say anything about: a quarter of a microsecond and 400 bytes for each thing.
+	cpuFloor   = 10 * time.Millisecond
+	bytesFloor = 16 << 20
+	// worstTries is how often a case is measured that costs too much.
+	worstTries = 4
+)
+
+// worstChain returns a chain of one plugin in a cluster that has these objects.
+func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Object) *handlers.Chain {
+	t.Helper()
+	deny := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = false }
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Config: configs[plugin.Name]}}, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// A cost is what a review takes: time of its thread, and memory.
+type cost struct {
+	cpu     time.Duration
+	bytes   uint64
+	outcome handlers.Outcome
+}
+
+func threadTime() time.Duration {
+	var usage syscall.Rusage
+	const thread = 1 // RUSAGE_THREAD of getrusage(2)
+	if err := syscall.Getrusage(thread, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// measure does with a body what the server does.
+func measure(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body []byte) cost {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	review := codec.Acquire()
+	defer review.Release()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := threadTime()
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	outcome, _ := chain.Review(ctx, review, phase) // a failure costs, too
+	response := review.AppendResponse(nil)
+	c := cost{cpu: threadTime() - start, outcome: outcome}
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(response)
+	c.bytes = after.TotalAlloc - before.TotalAlloc
+	if after.HeapAlloc > 512<<20 {
+		runtime.GC()
+	}
+	return c
+}
+
+// check measures a plugin with n and 4n things, and says if it is not linear.
+func check(t *testing.T, name string, small, large func() cost) {
+	t.Helper()
+	b, a := large(), small()
+	isTooMuch := func() bool {
+		return b.cpu > cpuFloor && b.cpu > ratioMax*a.cpu || b.bytes > bytesFloor && b.bytes > ratioMax*a.bytes
+	}
+	for range worstTries - 1 {
+		if !isTooMuch() {
+			break
+		}
+		x, y := large(), small()
+		b.cpu, b.bytes, a.cpu, a.bytes = min(b.cpu, x.cpu), min(b.bytes, x.bytes), min(a.cpu, y.cpu), min(a.bytes, y.bytes)
+	}
+	report := t.Logf
+	if isTooMuch() {
+		report = t.Errorf
+	}
+	report("%s: %d: %v, %d KB; %d: %v, %d KB; ratios %.1f and %.1f; %s", name, worstN, a.cpu.Round(10*time.Microsecond), a.bytes>>10,
+		4*worstN, b.cpu.Round(10*time.Microsecond), b.bytes>>10,
+		float64(b.cpu)/float64(max(a.cpu, 1)), float64(b.bytes)/float64(max(a.bytes, 1)), b.outcome)
+}
+
+// quiet turns the garbage collector off for a test that measures, which is done on
+// one thread.
+func quiet(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	percent := debug.SetGCPercent(-1)
+	runtime.LockOSThread()
+	t.Cleanup(func() {
+		runtime.UnlockOSThread()
+		debug.SetGCPercent(percent)
+	})
+}
+
+// TestWorst has each plugin answer the largest reviews of each shape, and fails
+// where four times as many things take more than six times as long or as much
+// memory. "make worst" prints what all of them take.
+func TestWorst(t *testing.T) {
+	quiet(t)
+	all := plugins.InTree(plugins.DefaultOptions())
+	chains := make([]*handlers.Chain, len(all))
+	for i := range all {
+		chains[i] = worstChain(t, all[i], state())
+	}
+	for _, s := range shapes() {
+		var known [2]struct{ small, large []byte } // by user
+		for i, chain := range chains {
+			if !s.isFor(&all[i]) {
+				continue
+			}
+			user := userOf(&all[i])
+			bodies := &known[user]
+			if bodies.small == nil {
+				bodies.small, bodies.large = s.body(worstN, users[user]), s.body(4*worstN, users[user])
+			}
+			for _, phase := range phasesOf(&all[i]) {
+				check(t, all[i].Name+" "+phase.String()+", "+string(s.operation)+" "+s.resource+", "+s.name,
+					func() cost { return measure(t, chain, phase, bodies.small) }, func() cost { return measure(t, chain, phase, bodies.large) })
+			}
+		}
+	}
+}
+
+// users are who sends reviews: somebody, and a node.
+var users = [...]string{`{"username":"jane"}`, `{"username":"system:node:n1","groups":["system:nodes"]}`}
+
+func userOf(p *handlers.Plugin) int {
+	if p.Name == "NodeRestriction" { // which looks at nodes only
+		return 1
+	}
+	return 0
+}
+
+func phasesOf(p *handlers.Plugin) (phases []handlers.Phase) {
+	if p.Mutates {
+		phases = append(phases, handlers.Mutate)
+	}
+	if p.Validates {
+		phases = append(phases, handlers.Validate)
+	}
+	return phases
+}
+
+// isFor reports whether the plugin gets the review.
+func (s *shape) isFor(p *handlers.Plugin) bool {
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(s.body(1, `{}`)); err != nil {
+		panic(err)
+	}
+	attributes := handlers.AttributesOf(review)
+	return slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool { return r.Matches(&attributes) })
+}
+
+// TestWorstCluster is TestWorst where the objects of the cluster have as many
+// things as the review.
+func TestWorstCluster(t *testing.T) {
+	quiet(t)
+	namespace := func(annotations map[string]string) k8sruntime.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Annotations: annotations}}
+	}
+	class := func(scheduling *nodev1.Scheduling) []k8sruntime.Object {
+		return []k8sruntime.Object{&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "h", Scheduling: scheduling}}
+	}
+	selector := func(n int) map[string]string {
+		m := make(map[string]string, n)
+		for i := range n {
+			m["k"+strconv.Itoa(i)] = "v"
+		}
+		return m
+	}
+	f := func(plugin, name string, objects func(n int) []k8sruntime.Object, spec func(n int) string) {
+		t.Helper()
+		all := plugins.InTree(plugins.DefaultOptions())
+		p := all[slices.IndexFunc(all, func(p handlers.Plugin) bool { return p.Name == plugin })]
+		s := shape{"", "v1/pods", codec.Create, func(n int) (string, string) { return pod("", spec(n)), "null" }, ""}
+		for _, phase := range phasesOf(&p) {
+			run := func(n int) func() cost {
+				chain, body := worstChain(t, p, objects(n)), s.body(n, users[0])
+				return func() cost { return measure(t, chain, phase, body) }
+			}
+			check(t, plugin+" "+phase.String()+", "+name, run(worstN), run(4*worstN))
+		}
+	}
+	annotated := func(n int) []k8sruntime.Object {
+		return []k8sruntime.Object{namespace(map[string]string{"scheduler.alpha.kubernetes.io/node-selector": selectorOf(n)})}
+	}
+	defaults := func(n int) []k8sruntime.Object {
+		return []k8sruntime.Object{namespace(map[string]string{
+			"scheduler.alpha.kubernetes.io/defaultTolerations":   list(n, `{"key":"k#","operator":"Exists"}`),
+			"scheduler.alpha.kubernetes.io/tolerationsWhitelist": list(n, `{"key":"k#","operator":"Exists"}`),
+		})}
+	}
+	one := func(int) string { return oneContainer }
+	same := func(n int) string { return `"nodeSelector":` + members(n, `"k#":"v"`) }
+	others := func(n int) string { return `"nodeSelector":` + members(n, `"l#":"v"`) }
+	tolerated := func(n int) string { return `"tolerations":` + list(n, `{"key":"k#","operator":"Equal","value":"v"}`) }
+	f("PodNodeSelector", "labels of a namespace", annotated, one)
+	f("PodNodeSelector", "labels of a namespace and other ones", annotated, others)
+	f("PodNodeSelector", "labels of a namespace and the same", annotated, same)
+	f("PodTolerationRestriction", "tolerations of a namespace", defaults, tolerated)
+	f("RuntimeClass", "labels of a class", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, others)
+	f("RuntimeClass", "labels of a class and the same", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, same)
+	f("RuntimeClass", "tolerations of a class", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{Tolerations: tolerationsOf(n)}) }, tolerated)
+	f("LimitRanger", "defaults", func(n int) []k8sruntime.Object {
+		return []k8sruntime.Object{&corev1.LimitRange{ObjectMeta: named("limits"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Default: amounts(n, "1"), DefaultRequest: amounts(n, "1"), Max: amounts(n, "2")}}}}}
+	}, one)
+}
