@@ -17,9 +17,13 @@
 // to, and must not change until the Review is released, or the Object reset.
 //
 // Whatever is read from a Review or Object (Values, strings, iterators, Edits,
-// Warnings, Response.Patch) is valid until the Review is released or decoded
-// into again, or the Object reset. It must not be retained; use strings.Clone
-// to keep a string.
+// Warnings, Response.Patch) is a view of these bytes or of memory that is used
+// again. It is valid until the Review is released or decoded into again, or the
+// Object reset. Nothing that outlives the handler may hold a view: no goroutine,
+// no request that several callers share, no key or value of a map or cache, no
+// error that is kept. Use strings.Clone to keep a string. Some functions look as
+// if they copied and do not: resource.ParseQuantity keeps the text it parses,
+// DeepCopy shares strings, and schema.GroupVersion.String may return a field.
 //
 // What is given to edits is copied.
 //
@@ -27,8 +31,10 @@
 // after Release, nor released twice. Reviews and Objects must not be used by
 // two goroutines at once, even for reading: reads remember where things are.
 //
-// Built with the tag poison, Release and Reset overwrite the memory they take
-// back, so that a test sees what was retained.
+// Built with the tag poison, Decode and Reset read a copy of their bytes. Release
+// and Reset overwrite that copy and all arenas with 0xdb, and do not use them
+// again: a view that was kept is a run of bytes that is not UTF-8. Such a build
+// allocates; an ordinary one does nothing for this.
 //
 // # What is validated
 //

@@ -21,7 +21,7 @@ type Memo[T any] struct {
 }
 
 // NewMemo returns a Memo of what parse returns, which must be the same for the
-// same text. The text is kept.
+// same text. The text is kept, so it must not be a view of a review.
 func NewMemo[T any](parse func(text string) T) *Memo[T] {
 	return &Memo[T]{parse: parse, known: make(map[string]T)}
 }

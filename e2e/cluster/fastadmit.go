@@ -20,9 +20,10 @@ type Fastadmit struct {
 	Metrics string
 }
 
-// Binary is the fastadmit that make build made, seen from a package of this
-// module.
-const Binary = "../../bin/fastadmit"
+// Binary is fastadmit as the script run builds it: with the tag poison, so that
+// memory of a request is overwritten when it is over. The path is relative to a
+// package of this module.
+const Binary = "../.cache/fastadmit"
 
 // StartFastadmit starts a binary with a certificate of the authority.
 func StartFastadmit(t testing.TB, binary string, a *Authority, flags ...string) *Fastadmit {

@@ -34,7 +34,7 @@ import (
 const nodeName = "node"
 
 // A node does the work of kube-scheduler, kubelet and kube-proxy for the pods
-// of the namespace fastadmit: it starts bin/fastadmit with the arguments, files
+// of the namespace fastadmit: it starts cluster.Binary with the arguments, files
 // and account of each pod at an address of its own, probes it, ends it, and
 // forwards what comes for the Service to pods that are ready. A pod's process
 // finds the API server by --kubeconfig: the path that pods have for that is not

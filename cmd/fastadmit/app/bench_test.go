@@ -50,6 +50,20 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchEverything puts load on all plugins, with every answer checked and
+// every patch applied. Built with the tag poison, or with the race detector, it
+// shows what outlives its request.
+func TestBenchEverything(t *testing.T) {
+	s := serve(t, nil, everythingFlags(t, true)...)
+	for _, phase := range []string{"mutate", "validate"} {
+		out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1m",
+			"--count=2000", "--in-flight=16", "--patch-sample=1")
+		if code != exitDone || errs != "" || !strings.Contains(out, " 0 failed") {
+			t.Errorf("%s: got %d: %s%s", phase, code, out, errs)
+		}
+	}
+}
+
 func TestBenchAgainst(t *testing.T) {
 	a, b := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages"), serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
 	out, errs, code := runBench(t, t.Context(), "https://"+a.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20",

@@ -16,9 +16,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
-// everything returns the chain of all plugins but AlwaysDeny, each with both
-// selectors if wanted, as serve makes it.
-func everything(t testing.TB, selectors bool) *handlers.Chain {
+// everythingFlags are the flags of serve for all plugins but AlwaysDeny, each with
+// both selectors if wanted.
+func everythingFlags(t testing.TB, selectors bool) []string {
 	t.Helper()
 	dir := t.TempDir()
 	put := func(name, content string) string {
@@ -55,14 +55,19 @@ func everything(t testing.TB, selectors bool) *handlers.Chain {
 		t.Fatal(err)
 	}
 	put("state/cluster.yaml", string(corpus.Cluster))
+	return []string{
+		"--enable-admission-plugins=" + strings.Join(names, ","), "--config=" + put("config.yaml", own),
+		"--admission-control-config-file=" + put("admission.yaml", admission), "--cluster-state-dir=" + state,
+	}
+}
 
+// everything returns the chain that serve makes of everythingFlags.
+func everything(t testing.TB, selectors bool) *handlers.Chain {
+	t.Helper()
 	s := &selection{options: &options{inTree: plugins.DefaultOptions()}}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.addFlags(flags)
-	if err := flags.Parse([]string{
-		"--enable-admission-plugins=" + strings.Join(names, ","), "--config=" + put("config.yaml", own),
-		"--admission-control-config-file=" + put("admission.yaml", admission), "--cluster-state-dir=" + state,
-	}); err != nil {
+	if err := flags.Parse(everythingFlags(t, selectors)); err != nil {
 		t.Fatal(err)
 	}
 	in, err := s.load(t.Context(), nil)
