@@ -209,12 +209,17 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	// What is read into more than a read buffer is a body. fasthttp has made the
 	// memory for all that is missing of it.
-	if len(b) > headerBytesMax && c.body.bytes.Load() == 0 {
+	if len(b) <= headerBytesMax {
+		return c.Conn.Read(b)
+	}
+	if c.body.bytes.Load() == 0 {
 		if err := c.listener.server.load.expect(c, len(b)); err != nil {
 			return 0, err
 		}
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	c.body.came.Add(int64(n))
+	return n, err
 }
 
 func (c *conn) readFirst(b []byte) (int, error) {

@@ -41,6 +41,11 @@ const (
 	// no bound for kube-apiservers that share the address of a proxy.
 	addressShare = 4
 
+	// strangerShare is the part of the connections that strangers may have at the
+	// cost of idle known ones: every caller is one during its handshake and first
+	// call, and a burst of them must not push each other out.
+	strangerShare = 8
+
 	// leastUsedOf is among how many connections of a known address the one that
 	// is unused for the longest time is looked for: it bounds the time of it.
 	leastUsedOf = 256
@@ -93,10 +98,10 @@ func (o *serverOptions) limits() (limits, error) {
 
 // connections are those that a port has open. There is a bound for all of them
 // and one for strangers by address. When it is reached, a new connection takes
-// the place of the one that deserves its place least: a stranger's before one
-// of a known caller; of the address that has most of them; among strangers the
-// oldest, among known callers the one that is unused for the longest time. None
-// that has a request in hand is closed.
+// the place of the one that deserves its place least: a stranger's before one of
+// a known caller, unless strangers are few; of the address that has most of
+// them; among strangers the oldest, among known callers the one that is unused
+// for the longest time. None that has a request in hand is closed.
 type connections struct {
 	metrics            *portMetrics
 	most, mostAtOne    int
@@ -199,7 +204,11 @@ func (t *connections) drop(m *member) {
 
 // evict closes the connection that deserves its place least.
 func (t *connections) evict() bool {
-	for _, c := range [...]*crowd{&t.strangers, &t.callers} {
+	order := [...]*crowd{&t.strangers, &t.callers}
+	if t.strangers.size < t.most/strangerShare {
+		order = [...]*crowd{&t.callers, &t.strangers}
+	}
+	for _, c := range order {
 		for _, g := range c.largest { // the first one is the largest, and has none to give up only if all have a request in hand
 			if t.evictFrom(g) {
 				t.metrics.evictedFull.Inc()

@@ -121,6 +121,26 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// TestConnectionsForNewcomers has only known callers at first: those that open a
+// connection together do not push each other out.
+func TestConnectionsForNewcomers(t *testing.T) {
+	table := newConnections(newServerMetrics(new(load)).webhooks, 2*strangerShare, 2*strangerShare)
+	for range 2 * strangerShare {
+		known := newFakePeer("10.0.0.1")
+		table.add(&known.member)
+		table.admit(&known.member)
+	}
+	first, second, third := newFakePeer("10.0.0.2"), newFakePeer("10.0.0.2"), newFakePeer("10.0.0.2")
+	for _, p := range [...]*fakePeer{first, second, third} {
+		if !table.add(&p.member) {
+			t.Error("a newcomer was refused")
+		}
+	}
+	if !first.closed || second.closed || third.closed || table.callers.size != 2*strangerShare-2 {
+		t.Errorf("got closed %v, %v, %v and %d known, want the first and %d", first.closed, second.closed, third.closed, table.callers.size, 2*strangerShare-2)
+	}
+}
+
 // TestConnectionsOfAnAddress has one more connection of strangers than may be
 // at an address; those of known callers do not count.
 func TestConnectionsOfAnAddress(t *testing.T) {

@@ -24,15 +24,17 @@ type load struct {
 	requests, bytes       atomic.Int64
 	requestsMax, bytesMax int64
 	grace                 time.Duration // how long a body may be on its way before it has to give way
+	pace                  float64       // of how many bytes a second it must be, not to give way at once; 0 for any
 
 	mu          sync.Mutex
 	first, last *conn // those whose bodies are not complete, a list in the order of when they began
 }
 
-// arriving is what is counted of a connection's request. All but bytes is
-// guarded by load.mu.
+// arriving is what is counted of a connection's request. All but bytes
+// and came is guarded by load.mu.
 type arriving struct {
 	bytes          atomic.Int64
+	came           atomic.Int64 // how many of them were read
 	begun          time.Time
 	listed         bool
 	previous, next *conn
@@ -57,6 +59,12 @@ const (
 	// to others. The largest takes a tenth of it from kube-apiserver, which sends
 	// what it has in memory already.
 	arrivalGrace = time.Second
+
+	// arrivalPace is how many bytes of a body must come in a second, after
+	// arrivalPause, for it not to give way to others earlier: what TCP sends at
+	// first over a distance of 100 ms, 14 KB and twice as much each time, is more.
+	arrivalPace  = 128 << 10
+	arrivalPause = 100 * time.Millisecond
 
 	// retryAfter is after how many seconds kube-apiserver tries again by itself,
 	// up to ten times within its timeout (k8s.io/client-go rest/request.go).
@@ -109,14 +117,18 @@ func (l *load) hasRoom(bytes int64) bool {
 	return true
 }
 
-// dropSlowest drops the body that has been coming for the longest time, if that
-// is longer than it may be while others wait, and reports whether there is less
+// dropSlowest drops a body that is coming for longer, or more slowly, than it may
+// while others wait, the one that began first, and reports whether there is less
 // in flight now. The connection's goroutine refuses the request.
 func (l *load) dropSlowest() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	c := l.first
-	if c == nil || time.Since(c.body.begun) < l.grace {
+	for c != nil && !l.isSlow(&c.body, now) {
+		c = c.body.next
+	}
+	if c == nil {
 		return false
 	}
 	l.unlist(c)
@@ -125,6 +137,11 @@ func (l *load) dropSlowest() bool {
 		_ = c.SetReadDeadline(time.Unix(0, 1)) // fails if it is closed already
 	}
 	return true
+}
+
+func (l *load) isSlow(b *arriving, now time.Time) bool {
+	passed := now.Sub(b.begun)
+	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
 }
 
 // expect counts the body of a connection's request, of which there are so many
@@ -136,6 +153,7 @@ func (l *load) expect(c *conn, bytes int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.body.bytes.Store(int64(bytes))
+	c.body.came.Store(0)
 	c.body.begun, c.body.listed = time.Now(), true
 	if c.body.previous = l.last; l.last != nil {
 		l.last.body.next = c

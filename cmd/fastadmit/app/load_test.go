@@ -97,7 +97,7 @@ func TestOverloadBytes(t *testing.T) {
 // that it may try again.
 func TestSlowSendersGiveWay(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	p.server.load.bytesMax = 300_000
+	p.server.load.bytesMax, p.server.load.pace = 300_000, 0
 	stall := func() *exchange {
 		t.Helper()
 		before := p.server.load.bytes.Load()
@@ -136,6 +136,27 @@ func TestSlowSendersGiveWay(t *testing.T) {
 	if n, bytes := p.server.load.requests.Load(), p.server.load.bytes.Load(); n != 0 || bytes != 0 || p.server.load.first != nil {
 		t.Errorf("got %d requests and %d bytes in flight", n, bytes)
 	}
+}
+
+// TestPace looks at how many bytes of a body must have come, after how long, for
+// it not to be slow.
+func TestPace(t *testing.T) {
+	l := &load{grace: time.Second, pace: 1000}
+	now := time.Now()
+	f := func(came int64, after time.Duration, want bool) {
+		t.Helper()
+		b := arriving{begun: now.Add(-after)}
+		b.came.Store(came)
+		if got := l.isSlow(&b, now); got != want {
+			t.Errorf("%d bytes in %s: got %v, want %v", came, after, got, want)
+		}
+	}
+	f(0, 0, false)
+	f(0, arrivalPause, false)
+	f(99, arrivalPause+100*time.Millisecond, true)
+	f(100, arrivalPause+100*time.Millisecond, false)
+	f(1_000_000, time.Second, false)
+	f(1_000_000, time.Second+1, true)
 }
 
 // TestPartOfARequest has more connections than there may be requests in flight

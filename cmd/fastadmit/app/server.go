@@ -69,7 +69,7 @@ type serving struct {
 // use yet.
 func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
 	s := &server{callers: callers, log: log, timeouts: defaultTimeouts}
-	s.load.requestsMax, s.load.bytesMax, s.load.grace = requestsInFlightMax, bytesInFlightMax, arrivalGrace
+	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = requestsInFlightMax, bytesInFlightMax, arrivalGrace, arrivalPace
 	s.metrics = newServerMetrics(&s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
 	s.use(chain)
