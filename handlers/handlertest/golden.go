@@ -37,6 +37,9 @@ type Case struct {
 	// Request is an admission.k8s.io/v1 AdmissionRequest; with a Recording, it
 	// is a JSON merge patch (RFC 7386) for the recorded one.
 	Request json.RawMessage `json:"request,omitempty"`
+	// Failure is part of the error with which the plugin fails. There is no
+	// response then; a case without it fails if the plugin does.
+	Failure string `json:"failure,omitempty"`
 	// Response is the AdmissionResponse expected, as Answer returns it.
 	Response json.RawMessage `json:"response,omitempty"`
 }
@@ -75,14 +78,27 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Answer(t, chain, c.phase(t), c.body(t))
-	if *update {
-		c.Response = got
+	if *update && c.Failure == "" {
+		c.Response = Answer(t, chain, c.phase(t), c.body(t))
 		writeFile(t, file, c)
 		return
 	}
-	if !EqualJSON(t, got, c.Response) {
-		t.Errorf("%s\ngot response  %s\nwant response %s", c.About, got, c.Response)
+	c.check(t, chain)
+}
+
+// check compares what the plugin says with what it is to say.
+func (c *Case) check(t testing.TB, chain *handlers.Chain) {
+	t.Helper()
+	if c.Failure == "" {
+		if got := Answer(t, chain, c.phase(t), c.body(t)); !EqualJSON(t, got, c.Response) {
+			t.Errorf("%s\ngot response  %s\nwant response %s", c.About, got, c.Response)
+		}
+		return
+	}
+	review := codec.Acquire()
+	defer review.Release()
+	if _, failure := ask(t, chain, c.phase(t), review, c.body(t)); failure == nil || !strings.Contains(failure.Error(), c.Failure) {
+		t.Errorf("%s\ngot failure %v, want one with %q", c.About, failure, c.Failure)
 	}
 }
 
@@ -99,7 +115,7 @@ func (c *Case) cluster(t *testing.T) cluster.Options {
 	return cluster.Options{Dir: dir}
 }
 
-func (c *Case) phase(t *testing.T) handlers.Phase {
+func (c *Case) phase(t testing.TB) handlers.Phase {
 	switch c.Phase {
 	case "mutate":
 		return handlers.Mutate
@@ -111,7 +127,7 @@ func (c *Case) phase(t *testing.T) handlers.Phase {
 }
 
 // body returns the AdmissionReview of the case.
-func (c *Case) body(t *testing.T) []byte {
+func (c *Case) body(t testing.TB) []byte {
 	request := c.Request
 	if c.Recording != "" {
 		var review struct{ Request json.RawMessage }

@@ -76,15 +76,17 @@ func body(operation codec.Operation, resource, object, oldObject string) []byte 
 }
 
 // Respond does with a body what the server does, and appends the response to
-// dst.
+// dst. Of a plugin that fails, which the outcome says, there is no answer in it.
 func Respond(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body, dst []byte) ([]byte, handlers.Outcome) {
 	review := codec.Acquire()
 	defer review.Release()
-	outcome := run(t, chain, phase, review, body)
+	outcome, _ := ask(t, chain, phase, review, body)
 	return review.AppendResponse(dst), outcome
 }
 
-func run(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review *codec.Review, body []byte) handlers.Outcome {
+// ask has the chain review a body. The error is the failure of a plugin.
+func ask(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review *codec.Review, body []byte) (handlers.Outcome, error) {
+	t.Helper()
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,17 @@ func run(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review *code
 	if _, failed := errors.AsType[*handlers.FailureError](err); err != nil && !failed {
 		t.Fatal(err)
 	}
-	return outcome
+	return outcome, err
+}
+
+// answered returns the response to a body. A plugin that fails gives none, which
+// fails the test.
+func answered(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review *codec.Review, body []byte) json.RawMessage {
+	t.Helper()
+	if _, failure := ask(t, chain, phase, review, body); failure != nil {
+		t.Fatalf("%s %.1000s\ngot failure %v, want an answer", phase, body, failure)
+	}
+	return readable(t, chain, review.AppendResponse(nil))
 }
 
 // CheckOutcome checks how the review of a body ends.
@@ -104,11 +116,13 @@ func CheckOutcome(t testing.TB, chain *handlers.Chain, phase handlers.Phase, wan
 }
 
 // Answer returns the AdmissionResponse to a review, the patch decoded, less the
-// uid and what the chain says about whose decision it is.
+// uid and what the chain says about whose decision it is. The test fails if the
+// plugin does.
 func Answer(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body []byte) json.RawMessage {
 	t.Helper()
-	response, _ := Respond(t, chain, phase, body, nil)
-	return readable(t, chain, response)
+	review := codec.Acquire()
+	defer review.Release()
+	return answered(t, chain, phase, review, body)
 }
 
 // readable returns the response of an AdmissionReview as Answer does.

@@ -2,7 +2,9 @@ package handlertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -21,6 +23,12 @@ func (f *failures) Errorf(format string, args ...any) {
 }
 
 // check checks that there is one message with each of those texts.
+// Fatalf ends the goroutine, as that of a test does.
+func (f *failures) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	runtime.Goexit()
+}
+
 func (f *failures) check(t *testing.T, want ...string) {
 	t.Helper()
 	ok := len(f.messages) == len(want)
@@ -116,4 +124,36 @@ func TestCheckOwned(t *testing.T) {
 		return map[string]int{review.Object.Get("metadata", "name").String(): 1}
 	}, "a key of the value is a view")
 	f(func(review *codec.Review) any { return item{all: map[string][]any{"k": {1, review.Name()}}} }, "the value.all[k][1] is a view")
+}
+
+// TestGoldenCases has golden cases fail whose plugin gives no answer, unless that is
+// what they want.
+func TestGoldenCases(t *testing.T) {
+	f := func(result handlers.Result, c Case, want ...string) {
+		t.Helper()
+		chain := MustChain(t, handlers.Plugin{
+			Name: "Test", Rules: []handlers.Rule{handlers.Any()}, Validates: true,
+			New: func(handlers.Setup) (handlers.Handler, error) {
+				return handlers.Handler{Validate: func(context.Context, *codec.Review) handlers.Result { return result }}, nil
+			},
+		}, "")
+		c.Phase, c.Request = "validate", []byte(`{"operation":"CREATE","object":{}}`)
+		failed := &failures{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.check(failed, chain)
+		}()
+		<-done
+		failed.check(t, want...)
+	}
+	broken := handlers.Errored(errors.New("broken"))
+	response := []byte(`{"allowed":false,"status":{"metadata":{},"status":"Failure","code":0}}`) // what a response says that nobody filled in
+	f(handlers.Allowed(), Case{Response: []byte(`{"allowed":true}`)})
+	f(handlers.Allowed(), Case{Response: response}, "got response")
+	f(handlers.Allowed(), Case{Failure: "broken"}, "got failure <nil>, want one with")
+	f(broken, Case{Response: response}, "got failure admission plugin Test failed: broken, want an answer")
+	f(broken, Case{Failure: "broken"})
+	f(broken, Case{Failure: "other"}, `want one with "other"`)
+	f(handlers.Result{Denial: &codec.Status{Message: "no"}}, Case{Response: response}, "got failure")
 }

@@ -103,8 +103,7 @@ func admit(t testing.TB, chain *handlers.Chain, body []byte) (object []byte, pat
 	}
 	review := codec.Acquire()
 	defer review.Release()
-	run(t, chain, handlers.Mutate, review, body)
-	answer := readable(t, chain, review.AppendResponse(nil))
+	answer := answered(t, chain, handlers.Mutate, review, body)
 	var response struct {
 		Allowed bool
 		Patch   json.RawMessage
