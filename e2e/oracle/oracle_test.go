@@ -15,13 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
@@ -161,6 +164,31 @@ func TestOrder(t *testing.T) {
 		last = place
 		if defaults := !options.DefaultOffAdmissionPlugins().Has(p.Name); defaults != p.OnByDefault {
 			t.Errorf("%s: got on by default %v, want %v", p.Name, p.OnByDefault, defaults)
+		}
+	}
+}
+
+// TestOperations compares the operations that the rules of a plugin have with those
+// that Kubernetes' plugin handles.
+func TestOperations(t *testing.T) {
+	// In-tree these are handled, and always allowed as they are.
+	needless := map[string][]admission.Operation{"Priority": {admission.Delete}}
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		i := slices.IndexFunc(suites(), func(s suite) bool { return s.name == p.Name })
+		if p.LastRelease != "" {
+			continue
+		}
+		handles, err := oracle.Handles(t.Context(), p.Name, suites()[i].variants[0].config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete, admission.Connect} {
+			got := slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool {
+				return slices.Contains(r.Operations, codec.Operation(operation)) || slices.Contains(r.Operations, handlers.AnyOperation)
+			})
+			if want := handles(operation) && !slices.Contains(needless[p.Name], operation); got != want {
+				t.Errorf("%s: got rules for %s %v, want %v", p.Name, operation, got, want)
+			}
 		}
 	}
 }

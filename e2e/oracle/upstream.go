@@ -117,6 +117,15 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	return asked, nil
 }
 
+// Handles returns what says which operations Kubernetes' plugin handles.
+func Handles(ctx context.Context, name, config string) (func(admission.Operation) bool, error) {
+	made, err := NewUpstream(ctx, name, config, World{})
+	if err != nil {
+		return nil, err
+	}
+	return made.(*upstream).plugin.Handles, nil
+}
+
 // refuse answers requests that the client of an API server does not send, which
 // the fake one does not look at (k8s.io/client-go rest).
 func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {

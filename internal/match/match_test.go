@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -242,18 +243,22 @@ func TestMatchesObject(t *testing.T) {
 		blank  = "objectSelector: {matchLabels: {tier: ''}}"
 		zero   = "objectSelector: {matchExpressions: [{key: '0', operator: Exists}]}"
 	)
-	f := func(object, oldObject string, want ...string) {
+	in := func(operation, object, oldObject string, want ...string) {
 		t.Helper()
-		b := body(t, "operation: UPDATE\nresource: {group: '', version: v1, resource: pods}\nobject: "+object+"\noldObject: "+oldObject)
+		b := body(t, "operation: "+operation+"\nresource: {group: '', version: v1, resource: pods}\nobject: "+object+"\noldObject: "+oldObject)
 		for _, criteria := range []string{is, isNot, has, hasNot, both, blank, zero} {
-			wanted := false
-			for _, w := range want {
-				wanted = wanted || w == criteria
-			}
+			wanted := slices.Contains(want, criteria)
 			if got, err := matches(t, newMatcher(t, criteria), b, nil); got != wanted || err != nil {
-				t.Errorf("%s: object %s, oldObject %s: got %v, %v, want %v", criteria, object, oldObject, got, err, wanted)
+				t.Errorf("%s: %s, object %s, oldObject %s: got %v, %v, want %v", criteria, operation, object, oldObject, got, err, wanted)
 			}
 		}
+	}
+	f := func(object, oldObject string, want ...string) {
+		t.Helper()
+		in("UPDATE", object, oldObject, want...) // what there is counts, not what the operation should have
+		in("CREATE", object, oldObject, want...)
+		in("CONNECT", object, oldObject, want...)
+		in("DELETE", object, oldObject, want...)
 	}
 	f("{metadata: {labels: {tier: web}}}", "null", is, has)
 	f("{metadata: {labels: {tier: db}}}", "null", isNot, has)
