@@ -50,10 +50,14 @@ type replica struct {
 	*certs.Manager
 	address string
 	calls   atomic.Int64
+	takes   atomic.Pointer[taken] // nil where there are no path tokens
 }
 
 // ServeHTTP allows everything.
 func (r *replica) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if r.refused(w, request) {
+		return
+	}
 	r.calls.Add(1)
 	var review admissionv1.AdmissionReview
 	body, err := io.ReadAll(request.Body)
@@ -75,6 +79,10 @@ func (r *replica) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 func startReplica(t *testing.T, o certs.Options, log io.Writer) *replica {
 	t.Helper()
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	r := new(replica)
+	if strings.Contains(pathOf(o.Configurations), certs.PathTokenPlaceholder) {
+		o.PathTokens = r.take
+	}
 	manager, err := certs.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +91,7 @@ func startReplica(t *testing.T, o certs.Options, log io.Writer) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{Manager: manager, address: ln.Addr().String()}
+	r.Manager, r.address = manager, ln.Addr().String()
 	server := &http.Server{Handler: r, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	server.SetKeepAlivesEnabled(false)
 	ctx, cancel := context.WithCancel(context.Background())

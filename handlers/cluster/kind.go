@@ -85,6 +85,20 @@ type Need struct {
 	Verbs       []string // of RBAC
 }
 
+// Writes returns the verbs that change objects which are stored. Creating a
+// review is none of them: that only asks the API server a question.
+func (n *Need) Writes() (verbs []string) {
+	if n.list == nil {
+		return nil
+	}
+	for _, verb := range n.Verbs {
+		if verb != "get" && verb != "list" && verb != "watch" {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs
+}
+
 func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(n.Verbs, "watch") }
 
 // Rules returns what the process must be allowed to do for these needs: the

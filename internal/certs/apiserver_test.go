@@ -435,18 +435,23 @@ func (a *apiServer) store(verb, resource string, object *stored) (*stored, error
 	return object, nil
 }
 
-// A snapshot is the bundles that were registered from a time on, by webhook.
+// A snapshot is the bundles and paths that were registered from a time on, by
+// webhook.
 type snapshot struct {
 	at      time.Time
 	bundles map[string][]byte
+	paths   map[string]string
 }
 
 // publish tells those who watch.
 func (a *apiServer) publish() {
-	now := snapshot{time.Now(), make(map[string][]byte)}
+	now := snapshot{time.Now(), make(map[string][]byte), make(map[string]string)}
 	for key, object := range a.objects {
 		for _, w := range asWebhooks(a.t, object) {
 			now.bundles[key+"/"+w.Name] = w.ClientConfig.CABundle
+			if w.ClientConfig.Service != nil && w.ClientConfig.Service.Path != nil {
+				now.paths[key+"/"+w.Name] = *w.ClientConfig.Service.Path
+			}
 		}
 	}
 	a.bundles = append(a.bundles, now)

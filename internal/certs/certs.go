@@ -28,6 +28,11 @@ const (
 	// DefaultLeafLife is less than a third of DefaultCALife, so that the CA never
 	// shortens it.
 	DefaultLeafLife = 90 * 24 * time.Hour
+	// DefaultPathTokenLife bounds for how long whoever sees a path token can use it.
+	// An API server shows it to the user whose request meets a webhook that cannot be
+	// reached, as a part of the URL. A new one costs two writes of each webhook
+	// configuration.
+	DefaultPathTokenLife = 24 * time.Hour
 	// DefaultPropagation is longer than the 45 s after which a broken watch is
 	// noticed at the latest, see the package's comment.
 	DefaultPropagation = time.Minute
@@ -68,6 +73,14 @@ type Options struct {
 	// webhook that calls one of Hosts. They need not exist yet.
 	MutatingWebhookConfigurations, ValidatingWebhookConfigurations []string
 
+	// PathTokens, unless it is nil, has the Manager make path tokens and put them
+	// into the paths of Configurations, where these have PathTokenPlaceholder as a
+	// segment. It is called with those that the server must take from then on, and
+	// with whether it must take calls without any, too, which is so as long as a
+	// configuration is registered that has none. It is called before there is a
+	// certificate.
+	PathTokens func(accepted []string, bare bool)
+
 	// Owner is the ClusterRole that Configurations and the Secret are removed
 	// with; nothing is made without it. Empty for none.
 	Owner string
@@ -81,6 +94,9 @@ type Options struct {
 	// made; Propagation is how long API servers may take to learn of a bundle.
 	// 0 is the default. A third of the shorter life must be twice Propagation.
 	CALife, LeafLife, Propagation time.Duration
+
+	// PathTokenLife is after how long there is a new path token. 0 is the default.
+	PathTokenLife time.Duration
 
 	Log     *slog.Logger // may be nil
 	Metrics *metrics.Set // where series are made; may be nil
@@ -106,7 +122,8 @@ type Manager struct {
 	trusted       map[identity]time.Time // since when all bundles have a CA
 	surplus       map[identity]time.Time // since when a CA in a bundle is not in the Secret
 	secretFault   string                 // what is wrong with the Secret now
-	wake          time.Time              // when there is something to do at the latest
+	tokens        tokens
+	wake          time.Time // when there is something to do at the latest
 }
 
 // New returns a Manager, which speaks with nobody before Run. The error says
@@ -119,6 +136,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		o: o, bell: make(chan struct{}, 1),
 		trusted: make(map[identity]time.Time), surplus: make(map[identity]time.Time),
+		tokens: tokens{accepted: make(map[string]time.Time)},
 	}
 	configurations, err := m.o.configurations(o.Configurations)
 	if err != nil {
@@ -143,7 +161,7 @@ func (o *Options) withDefaults() {
 	for _, d := range []struct {
 		option *time.Duration
 		value  time.Duration
-	}{{&o.CALife, DefaultCALife}, {&o.LeafLife, DefaultLeafLife}, {&o.Propagation, DefaultPropagation}} {
+	}{{&o.CALife, DefaultCALife}, {&o.LeafLife, DefaultLeafLife}, {&o.PathTokenLife, DefaultPathTokenLife}, {&o.Propagation, DefaultPropagation}} {
 		if *d.option == 0 {
 			*d.option = d.value
 		}
@@ -167,6 +185,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("got Secret %q in namespace %q, want both names", o.SecretName, o.SecretNamespace)
 	case len(o.Hosts) == 0 || slices.Contains(o.Hosts, ""):
 		return fmt.Errorf("got Hosts %q, want what kube-apiserver calls the server", o.Hosts)
+	case o.PathTokens != nil && len(o.Configurations) == 0:
+		return errors.New("got PathTokens without Configurations, want paths to put tokens into")
+	case o.PathTokens != nil && o.PathTokenLife < 8*o.Propagation:
+		return fmt.Errorf("got PathTokenLife %s and Propagation %s, want eight times Propagation: a change takes five", o.PathTokenLife, o.Propagation)
 	case o.Propagation < 0 || life/3 < 2*o.Propagation:
 		return fmt.Errorf("got lives %s and %s and Propagation %s, want a third of each life to be twice Propagation, 0s or more",
 			o.CALife, o.LeafLife, o.Propagation)
@@ -268,7 +290,10 @@ func (m *Manager) pass(ctx context.Context) bool {
 		r.err = m.read(ctx, r)
 	}
 	err := m.keepSecret(ctx)
-	if m.known != nil {
+	if m.known != nil && m.heard() {
+		all := err == nil && !slices.ContainsFunc(m.registrations, func(r *registration) bool { return r.err != nil })
+		m.acceptTokens(time.Now(), all)
+		m.awaitToken(ctx)
 		for _, r := range m.registrations {
 			if r.err == nil {
 				r.err = m.keep(ctx, r)
@@ -282,7 +307,13 @@ func (m *Manager) pass(ctx context.Context) bool {
 		return false // that things fail now says nothing
 	}
 	if err != nil {
-		m.fault.Store(new(err.Error()))
+		m.fault.Store(new(m.redact(err.Error())))
+	} else if !m.heard() {
+		for _, r := range m.registrations {
+			if r.err != nil {
+				m.fault.Store(new(m.redact(r.err.Error())))
+			}
+		}
 	}
 	ok := m.tried(secretResource, &m.secretFault, err)
 	for _, r := range m.registrations {

@@ -1,12 +1,14 @@
 package certs
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -92,9 +94,56 @@ func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 	if err == nil {
 		err = call(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
 	}
+	if token := m.tokenToRegister(); err == nil && token != "" {
+		err = m.probeEndpoint(ctx, e, token)
+	}
 	if err != nil {
 		m.metrics.failures[serviceResource].Inc()
 		return fmt.Errorf("%s: %w", e.address, err)
+	}
+	return nil
+}
+
+// probe asks whether the path token is taken by what kube-apiserver reaches.
+func (m *Manager) probe(ctx context.Context, c *configuration, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, callMax)
+	defer cancel()
+	for _, e := range c.endpoints {
+		if err := m.probeEndpoint(ctx, e, token); err != nil {
+			return fmt.Errorf("%s: %w", e.address, err)
+		}
+	}
+	return nil
+}
+
+// probeEndpoint asks with a method that no webhook takes. Only a server that
+// takes the token comes to look at the method.
+func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) error {
+	conn, err := m.o.Dial(ctx, "tcp", e.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client, err := handshake(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
+	if err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := client.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", withToken(e.path, token, m.tokenAt()), e.host)
+	if err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed {
+		return fmt.Errorf("a replica does not take the path token: got %s, want %d %s", response.Status, http.StatusMethodNotAllowed, http.StatusText(http.StatusMethodNotAllowed))
 	}
 	return nil
 }
@@ -103,6 +152,12 @@ func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 // made, or that what is served is not valid for all hosts by all bundles.
 func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) error {
 	defer conn.Close()
+	_, err := handshake(ctx, conn, hosts, bundles)
+	return err
+}
+
+// handshake is call without closing the connection.
+func handshake(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) (*tls.Conn, error) {
 	client := tls.Client(conn, &tls.Config{
 		ServerName: hosts[0],
 		MinVersion: tls.VersionTLS12,
@@ -111,7 +166,7 @@ func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.
 		InsecureSkipVerify: true, // there are several bundles, by each of which it is verified below
 	})
 	if err := client.HandshakeContext(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	served, now := client.ConnectionState().PeerCertificates, time.Now()
 	var errs []error
@@ -123,5 +178,5 @@ func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return client, errors.Join(errs...)
 }

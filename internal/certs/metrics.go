@@ -8,11 +8,12 @@ import (
 )
 
 // resources are the values of the label "resource".
-var resources = [...]string{"ca", "leaf", "registered", "secret", "service"}
+var resources = [...]string{"ca", "leaf", "path_token", "registered", "secret", "service"}
 
 const (
 	caResource = iota // indexes of resources
 	leafResource
+	tokenResource
 	registeredResource
 	secretResource
 	serviceResource
@@ -21,7 +22,7 @@ const (
 // managerMetrics are the series of a Manager.
 type managerMetrics struct {
 	renewals [registeredResource + 1]*metrics.Counter
-	failures [len(resources)]*metrics.Counter // none for ca and leaf
+	failures [len(resources)]*metrics.Counter // none for ca, leaf and path_token
 	repairs  *metrics.Counter
 }
 
@@ -35,7 +36,7 @@ func newMetrics(m *Manager) *managerMetrics {
 		all.failures[i] = set.NewCounter(fmt.Sprintf(`fastadmit_certificate_failures_total{resource=%q}`, resources[i]))
 	}
 	all.repairs = set.NewCounter("fastadmit_certificate_repairs_total")
-	for i, expiry := range []func() float64{m.caExpiry, m.leafExpiry, m.registeredExpiry} {
+	for i, expiry := range map[int]func() float64{caResource: m.caExpiry, leafResource: m.leafExpiry, registeredResource: m.registeredExpiry} {
 		set.NewGauge(fmt.Sprintf(`fastadmit_certificate_expiry_timestamp_seconds{resource=%q}`, resources[i]), expiry)
 	}
 	return all
@@ -92,7 +93,7 @@ func (m *Manager) tried(resource int, fault *string, err error) bool {
 		return true
 	}
 	m.metrics.failures[resource].Inc()
-	text := err.Error()
+	text := m.redact(err.Error())
 	if *fault != text {
 		m.o.Log.Warn("cannot keep the certificates, going on with what is known", "resource", resources[resource], "error", text)
 		*fault = text

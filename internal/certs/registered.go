@@ -61,10 +61,12 @@ type configuration struct {
 	name      string
 	object    *unstructured.Unstructured
 	endpoints []endpoint // by which kube-apiserver calls its webhooks
+	tokenAt   int        // where among the segments of paths the path token is, less than 0 for nowhere
 }
 
-// An endpoint is where kube-apiserver connects to, and whom it expects.
-type endpoint struct{ address, host string }
+// An endpoint is where kube-apiserver connects to, whom it expects, and a path
+// that it calls.
+type endpoint struct{ address, host, path string }
 
 // configurations reads and checks Options.Configurations.
 func (o *Options) configurations(objects []runtime.Object) (all []*configuration, err error) {
@@ -89,6 +91,9 @@ func (o *Options) configurations(objects []runtime.Object) (all []*configuration
 		if slices.Contains(o.existing(c.kind), c.name) || slices.ContainsFunc(all, func(b *configuration) bool { return b.kind == c.kind && b.name == c.name }) {
 			return nil, fmt.Errorf("%s %q is named more than once", c.kind.kind, c.name)
 		}
+		if err := o.takePlaceholder(c); err != nil {
+			return nil, fmt.Errorf("%s %q: %w", c.kind.kind, c.name, err)
+		}
 		if c.endpoints, err = o.endpoints(c); err != nil {
 			return nil, err
 		}
@@ -108,7 +113,7 @@ func (o *Options) endpoints(c *configuration) (all []endpoint, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %q: webhook %q: %w", c.kind.kind, c.name, w["name"], err)
 		}
-		if !slices.Contains(all, e) {
+		if !slices.ContainsFunc(all, func(other endpoint) bool { return other.address == e.address && other.host == e.host }) {
 			all = append(all, e)
 		}
 	}
@@ -125,7 +130,7 @@ func endpointOf(webhook map[string]any) (endpoint, error) {
 		if port == "" {
 			port = "443"
 		}
-		return endpoint{net.JoinHostPort(u.Hostname(), port), u.Hostname()}, nil
+		return endpoint{net.JoinHostPort(u.Hostname(), port), u.Hostname(), pathOf(webhook)}, nil
 	}
 	name, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
 	namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
@@ -137,7 +142,7 @@ func endpointOf(webhook map[string]any) (endpoint, error) {
 		return endpoint{}, errors.New("it has neither a url nor a service with name and namespace")
 	}
 	host := name + "." + namespace + ".svc"
-	return endpoint{net.JoinHostPort(host, fmt.Sprint(port)), host}, nil
+	return endpoint{net.JoinHostPort(host, fmt.Sprint(port)), host, pathOf(webhook)}, nil
 }
 
 // A registration is a webhook configuration whose bundles are kept.
@@ -294,7 +299,7 @@ func (m *Manager) applyComplete(ctx context.Context, r *registration) error {
 				have = bundleOf(l)
 			}
 		}
-		if err := setBundle(w, m.bundle(have, time.Now())); err != nil {
+		if err := errors.Join(setBundle(w, m.bundle(have, time.Now())), m.setToken(w)); err != nil {
 			return err
 		}
 	}
@@ -315,12 +320,17 @@ func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 	for _, w := range hooks {
 		have := bundleOf(w)
 		want := m.bundle(have, time.Now())
-		if bytes.Equal(have, want) {
+		if bytes.Equal(have, want) && !(r.complete && m.otherToken(w)) {
 			continue
 		}
 		current = false
 		if err := setBundle(w, want); err != nil {
 			return err
+		}
+		if r.complete {
+			if err := m.setToken(w); err != nil {
+				return err
+			}
 		}
 	}
 	if current {

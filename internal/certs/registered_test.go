@@ -314,11 +314,11 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com"})
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1"})
-	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc"})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com", "/x"})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1", ""})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc", ""})
 	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b", Port: new(int32(8443))}},
-		endpoint{"a.b.svc:8443", "a.b.svc"})
+		endpoint{"a.b.svc:8443", "a.b.svc", ""})
 }
 
 func TestRules(t *testing.T) {

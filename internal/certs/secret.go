@@ -36,6 +36,10 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 		if m.known == nil && len(secret.Data) == 0 {
 			wrong = nil // that it is empty is how it begins
 		}
+		have, wrongTokens := parseTokens(secret.Data[pathTokensKey])
+		if m.o.PathTokens != nil && wrongTokens != nil {
+			wrong = errors.Join(wrong, wrongTokens)
+		}
 		if s != nil {
 			m.known = s
 			m.observe(now)
@@ -44,9 +48,15 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot make a certificate: %w", err)
 		}
-		if c == nil {
+		tokens, why := m.nextTokens(have, now)
+		switch {
+		case c == nil && why == "":
+			m.tokens.all = tokens
 			return nil
+		case c == nil:
+			c = &change{state: s, why: why}
 		}
+		c.tokens, c.token = tokens, why != ""
 		err = m.writeSecret(ctx, secret, c)
 		deleted := apierrors.IsNotFound(err) && secret.ResourceVersion != ""
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || deleted {
@@ -56,7 +66,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 			return errors.Join(err, wrong)
 		}
 		m.wrote(c, wrong)
-		m.known = c.state
+		m.known, m.tokens.all = c.state, tokens
 	}
 	return fmt.Errorf("cannot write Secret %s: others changed it %d times meanwhile", m.o.SecretName, attemptsMax)
 }
@@ -66,10 +76,13 @@ func (m *Manager) wrote(c *change, wrong error) {
 	if c.ca {
 		m.metrics.renewals[caResource].Inc()
 	}
+	if c.token {
+		m.metrics.renewals[tokenResource].Inc()
+	}
 	if c.leaf {
 		m.metrics.renewals[leafResource].Inc()
 	}
-	attributes := []any{"why", c.why, "newCA", c.ca, "newLeaf", c.leaf, "caExpires", c.cas[0].NotAfter, "leafExpires", c.state.leaf.Leaf.NotAfter}
+	attributes := []any{"why", c.why, "newCA", c.ca, "newLeaf", c.leaf, "pathTokens", len(c.tokens), "caExpires", c.cas[0].NotAfter, "leafExpires", c.state.leaf.Leaf.NotAfter}
 	if wrong != nil {
 		m.metrics.repairs.Inc()
 		m.o.Log.Warn("repaired the Secret of the certificates", append(attributes, "wrong", wrong.Error())...)
@@ -110,6 +123,9 @@ func (m *Manager) writeSecret(ctx context.Context, secret *corev1.Secret, c *cha
 	}
 	if err := c.put(secret.Data); err != nil {
 		return fmt.Errorf("cannot encode a certificate: %w", err)
+	}
+	if len(c.tokens) > 0 {
+		secret.Data[pathTokensKey] = encodeTokens(c.tokens)
 	}
 	text, err := json.Marshal(secret)
 	if err == nil {

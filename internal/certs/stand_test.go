@@ -36,6 +36,7 @@ type stand struct {
 	t        *testing.T
 	started  int         // replicas
 	cutOff   atomic.Bool // the Service reaches nobody
+	turn     atomic.Int64
 	mu       sync.Mutex
 	replicas []*replica // those that run
 }
@@ -71,6 +72,7 @@ type replica struct {
 	address string
 	log     *logged
 	ln      *listener
+	takes   atomic.Pointer[taken] // nil where there are no path tokens
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -94,6 +96,9 @@ func (s *stand) start(o Options) *replica {
 	r := &replica{stand: s, address: fmt.Sprintf("pod-%d:8443", s.started), log: new(logged)}
 	o.Log = slog.New(slog.NewTextHandler(r.log, nil))
 	o.Dial = s.dial
+	if o.PathTokens != nil {
+		o.PathTokens = r.take
+	}
 	s.started++
 	var err error
 	if r.Manager, err = New(o); err != nil {
@@ -119,7 +124,10 @@ func (r *replica) serveTLS() {
 		}
 		r.done.Go(func() {
 			defer conn.Close()
-			_ = tls.Server(conn, config).Handshake() // the client says what is wrong
+			server := tls.Server(conn, config)
+			if server.Handshake() == nil { // the client says what is wrong
+				r.answer(server)
+			}
 		})
 	}
 }
@@ -135,13 +143,15 @@ func (r *replica) stop() {
 
 func (r *replica) ready() error { return r.Ready(context.Background(), r.address) }
 
-// dial reaches by the Service the first replica that is ready, as a Service
-// does.
+// dial reaches by the Service the replicas that are ready, in turns.
 func (s *stand) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if address != serviceAddress {
 		return s.network.dial(ctx, network, address)
 	}
-	for _, r := range s.running() {
+	all := s.running()
+	turn := int(s.turn.Add(1))
+	for i := range all {
+		r := all[(turn+i)%len(all)]
 		if !s.cutOff.Load() && r.ready() == nil {
 			return s.network.dial(ctx, network, r.address)
 		}
@@ -240,6 +250,9 @@ func (c *callers) callAll(lag time.Duration) {
 					_, verified[key] = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serviceHost})
 				}
 				err = verified[key]
+			}
+			if err == nil {
+				err = r.called(known.paths[name])
 			}
 			if err != nil {
 				c.failed = append(c.failed, fmt.Errorf("%s: with a lag of %s, %s at %s: %w", time.Now(), lag, name, r.address, err))

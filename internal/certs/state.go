@@ -109,8 +109,9 @@ func (s *state) put(data map[string][]byte) error {
 // A change is what the Secret is to hold, and why.
 type change struct {
 	*state
-	ca, leaf bool // that these were made
-	why      string
+	tokens          []token // all path tokens
+	ca, leaf, token bool    // that these were made, or changed
+	why             string
 }
 
 // next returns what the Secret is to hold instead of s, which is nil if it holds

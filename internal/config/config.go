@@ -65,6 +65,7 @@ type Server struct {
 	CertSecretName      *string `json:"certSecretName,omitempty"`
 	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
 	WebhookOwner        *string `json:"webhookOwner,omitempty"`
+	ManagedPathToken    *bool   `json:"managedPathToken,omitempty"`
 
 	WebhookConfigurations []string `json:"webhookConfigurations,omitempty"`
 
@@ -72,6 +73,9 @@ type Server struct {
 	ClientAllowedNames []string `json:"clientAllowedNames,omitempty"`
 	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`
 	BasicAuthFile      *string  `json:"basicAuthFile,omitempty"`
+	PathTokenFile      *string  `json:"pathTokenFile,omitempty"`
+
+	AllowUnauthenticatedWrites *bool `json:"allowUnauthenticatedWrites,omitempty"`
 }
 
 // Plugin says how a plugin is run: what a webhook configuration says for a

@@ -20,6 +20,9 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 		note("with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the " +
 			"namespace, so that fastadmit does not keep its own pods from starting")
 	}
+	if o.PathToken != "" {
+		note("the paths have a path token in them: whoever may read the webhook configurations can call fastadmit")
+	}
 	if len(o.ClientConfig.CABundle) == 0 {
 		note("without a caBundle, kube-apiserver trusts the certificate authorities of its own machine only")
 	}

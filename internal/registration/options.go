@@ -50,6 +50,10 @@ type Options struct {
 	// which kube-apiserver takes the first that it knows: v1 and v1beta1 by
 	// default, which is what fastadmit understands.
 	AdmissionReviewVersions []string `json:"admissionReviewVersions,omitempty"`
+	// PathToken is a secret segment of each path, before those of fastadmit, by
+	// which fastadmit knows its callers (internal/pathtoken). Empty for none. It
+	// comes from a file of its own and not from the configuration file.
+	PathToken string `json:"-"`
 	// Static makes the form that kube-apiserver reads from files when it starts
 	// (KEP-5793, alpha in v1.36), which cannot be changed by its API: names end in
 	// ".static.k8s.io", and there must be a url. It is no setting but a form to

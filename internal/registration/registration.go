@@ -162,9 +162,12 @@ func asMutating(w *admissionregistrationv1.ValidatingWebhook) admissionregistrat
 }
 
 // clientConfig says how to reach one of fastadmit's paths. A path that the
-// options have comes before it.
+// options have comes before it, and a path token between the two.
 func (o *Options) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
 	c := *o.ClientConfig.DeepCopy()
+	if o.PathToken != "" {
+		path = "/" + o.PathToken + path
+	}
 	if c.Service != nil {
 		if c.Service.Path != nil {
 			path = strings.TrimSuffix(*c.Service.Path, "/") + path

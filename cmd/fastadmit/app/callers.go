@@ -20,11 +20,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
-// callers are who may call the webhooks. Each of a certificate, a token and a
-// password that is configured must be right; without any, everybody may.
+// callers are who may call the webhooks. Each of a certificate, an Authorization
+// header and a path token that is configured must be right; without any,
+// everybody may.
 type callers struct {
-	caFile, tokenFile, basicFile string
-	allowedNames                 []string
+	caFile, tokenFile, basicFile, pathTokenFile string
+	allowedNames                                []string
+	managed                                     bool // managed registration makes path tokens
 
 	loaded atomic.Pointer[callersLoaded]
 }
@@ -32,14 +34,15 @@ type callers struct {
 type callersLoaded struct {
 	roots       *x509.CertPool // nil if certificates are not asked for
 	credentials []credential   // of all files, nil if not asked for
+	paths       *pathTokens    // nil if not asked for
 }
 
-// A credential is the hash of an Authorization header's value: comparing
-// hashes takes the same time whatever is in them.
+// A credential is the hash of an Authorization header's value, or of a path
+// token: comparing hashes takes the same time whatever is in them.
 type credential [sha256.Size]byte
 
 func (c *callers) files() []string {
-	return slices.DeleteFunc([]string{c.caFile, c.tokenFile, c.basicFile}, func(file string) bool { return file == "" })
+	return slices.DeleteFunc([]string{c.caFile, c.tokenFile, c.basicFile, c.pathTokenFile}, func(file string) bool { return file == "" })
 }
 
 // load reads the files. After an error what was loaded before stays in use.
@@ -62,6 +65,11 @@ func (c *callers) load() error {
 	passwords, err := readCredentials(c.basicFile, "password,user,uid", func(record []string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(record[1]+":"+record[0]))
 	})
+	errs = append(errs, err)
+	next.paths, err = readPathTokens(c.pathTokenFile)
+	if c.managed {
+		next.paths = new(pathTokens) // none is known yet
+	}
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot load who may call: %w", err)
@@ -99,13 +107,32 @@ func readCredentials(file, format string, header func(record []string) string) (
 	return all, nil
 }
 
-// knows reports whether a request has the credentials that are asked for.
+// knows reports whether a request has the credentials and the path token that
+// are asked for.
 func (c *callers) knows(header *fasthttp.RequestHeader) bool {
-	credentials := c.loaded.Load().credentials
-	if credentials == nil {
+	loaded := c.loaded.Load()
+	if loaded.credentials == nil && loaded.paths == nil {
 		return true
 	}
-	got := sha256.Sum256(header.Peek(fasthttp.HeaderAuthorization))
+	return loaded.missing(header) == ""
+}
+
+// missing returns what a request lacks that is asked for, "" if nothing. It does
+// not say how it differs from what is wanted.
+func (l *callersLoaded) missing(header *fasthttp.RequestHeader) string {
+	if l.credentials != nil && !contains(l.credentials, header.Peek(fasthttp.HeaderAuthorization)) {
+		return "Authorization: want a token or password of --token-auth-file or --basic-auth-file"
+	}
+	if l.paths != nil && !l.paths.has(header.RequestURI()) {
+		return "path: want a path token before /mutate or /validate, as in the webhook configuration that fastadmit or fastadmit manifests makes"
+	}
+	return ""
+}
+
+// contains reports whether the text is one of the credentials. It takes the same
+// time for each text of a length, and does not stop at the one that fits.
+func contains(credentials []credential, text []byte) bool {
+	got := sha256.Sum256(text)
 	found := 0
 	for _, want := range credentials {
 		found |= subtle.ConstantTimeCompare(got[:], want[:])
@@ -117,7 +144,7 @@ func (c *callers) knows(header *fasthttp.RequestHeader) bool {
 // all that is asked for, before there is a request.
 func (c *callers) provenBy(state *tls.ConnectionState) bool {
 	loaded := c.loaded.Load()
-	return loaded.roots != nil && loaded.credentials == nil && len(state.PeerCertificates) > 0
+	return loaded.roots != nil && loaded.credentials == nil && loaded.paths == nil && len(state.PeerCertificates) > 0
 }
 
 // check returns why whoever is at the other end of a connection may not call,

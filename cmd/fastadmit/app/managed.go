@@ -26,8 +26,10 @@ import (
 type managed struct {
 	secretName, secretNamespace, owner string
 	registered                         []string // by others, each mutating/<name> or validating/<name>
+	pathToken                          bool     // make a path token, unless callers are known otherwise
 
 	manager *certs.Manager // nil if it does not
+	last    selected       // what was registered last
 }
 
 func (m *managed) addFlags(flags *pflag.FlagSet) {
@@ -37,6 +39,13 @@ func (m *managed) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole with which the webhook configurations and the Secret are removed")
 	flags.StringSliceVar(&m.registered, "webhook-configurations", nil,
 		"webhook configurations that others make, as mutating/<name> or validating/<name>: of these, the caBundle of the webhooks for fastadmit is kept, and fastadmit makes none of its own")
+	flags.BoolVar(&m.pathToken, "managed-path-token", true,
+		"where fastadmit registers itself and no other flag says who may call: make a path token, keep it in --cert-secret-name, register its path and take no calls without it")
+}
+
+// makesPathToken reports whether managed registration is how callers are known.
+func (m *managed) makesPathToken(c *callers) bool {
+	return m.pathToken && m.secretName != "" && len(m.registered) == 0 && !c.asksOtherwise() && c.pathTokenFile == ""
 }
 
 // others returns the names in --webhook-configurations, by kind. The error says
@@ -64,7 +73,7 @@ func (m *managed) others() (mutating, validating []string, err error) {
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // start begins to keep certificates, if it is asked for.
-func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, log *slog.Logger, set *metrics.Set) error {
+func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, callers *callers, log *slog.Logger, set *metrics.Set) error {
 	if m.secretName == "" {
 		return nil
 	}
@@ -79,7 +88,8 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, lo
 	if err != nil {
 		return err
 	}
-	mutating, validating, err := configurations(in)
+	m.last = *in
+	mutating, validating, err := m.configurations(callers)
 	if err != nil {
 		return err
 	}
@@ -97,6 +107,9 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, lo
 	} else if o.MutatingWebhookConfigurations, o.ValidatingWebhookConfigurations, err = m.others(); err != nil {
 		return err
 	}
+	if callers.managed {
+		o.PathTokens = callers.acceptPathTokens
+	}
 	if m.manager, err = certs.New(o); err != nil {
 		return err
 	}
@@ -105,25 +118,34 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, lo
 }
 
 // reload registers what was selected anew, unless others do.
-func (m *managed) reload(in *selected) error {
+func (m *managed) reload(in *selected, callers *callers) error {
 	if m.manager == nil || len(m.registered) > 0 {
 		return nil
 	}
-	mutating, validating, err := configurations(in)
-	if err != nil {
-		return err
+	before := m.last
+	m.last = *in
+	mutating, validating, err := m.configurations(callers)
+	if err == nil {
+		err = m.manager.SetConfigurations([]runtime.Object{mutating, validating})
 	}
-	return m.manager.SetConfigurations([]runtime.Object{mutating, validating})
+	if err != nil {
+		m.last = before
+	}
+	return err
 }
 
 // configurations returns both webhook configurations. One that no plugin needs
 // has no webhooks, so that those it may have had are taken away.
-func configurations(in *selected) (
+func (m *managed) configurations(callers *callers) (
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration,
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration,
 	err error,
 ) {
-	r, err := in.register(&in.Registration)
+	options := m.last.Registration
+	if options.PathToken = callers.firstPathToken(); callers.managed {
+		options.PathToken = certs.PathTokenPlaceholder
+	}
+	r, err := m.last.register(&options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -56,6 +56,14 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
+	take(m.flags, "path-token-file", &m.registration.pathTokenFile, in.Server.PathTokenFile)
+	tokens, err := readPathTokens(m.registration.pathTokenFile)
+	if err != nil {
+		return failed(fmt.Errorf("cannot read --path-token-file: %w", err))
+	}
+	if tokens != nil {
+		options.PathToken = tokens.first
+	}
 	r, err := in.register(options)
 	if err != nil {
 		return err
@@ -129,6 +137,7 @@ type registrationFlags struct {
 	url            string
 	caBundleFile   string
 	timeoutSeconds int32
+	pathTokenFile  string
 	static         bool
 }
 
@@ -142,6 +151,7 @@ func (r *registrationFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.url, "url", "", "URL by which kube-apiserver reaches serve, instead of a service")
 	flags.StringVar(&r.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
 	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "how long kube-apiserver waits for an answer, 1 to 30")
+	flags.StringVar(&r.pathTokenFile, "path-token-file", "", "file with the path tokens that serve takes, one on each line: the first is put into the paths")
 	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver reads from files; needs --url")
 }
 

@@ -152,17 +152,20 @@ func (r *reloader) checks() []check {
 }
 
 // configPart is the configuration, which in was loaded from.
-func (s *selection) configPart(server *server, managed *managed, in selected) *part {
+func (o *serveOptions) configPart(server *server, in selected) *part {
 	return &part{
 		name:  "configuration",
 		files: func() []string { return in.Files },
 		reload: func(ctx context.Context) error {
-			next, err := s.load(ctx, in.chain)
+			next, err := o.load(ctx, in.chain)
 			if err == nil {
-				err = s.cluster.await(ctx)
+				err = o.checkWrites(next.chain)
 			}
 			if err == nil {
-				err = managed.reload(&next)
+				err = o.cluster.await(ctx)
+			}
+			if err == nil {
+				err = o.managed.reload(&next, &o.callers)
 			}
 			if err != nil {
 				in.Files = next.Files

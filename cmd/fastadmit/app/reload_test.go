@@ -291,17 +291,20 @@ plugins:
     scope: '*'
   timeout: 1s
 server:
+  allowUnauthenticatedWrites: false
   basicAuthFile: ""
   bindAddress: 127.0.0.1
   certSecretName: ""
   certSecretNamespace: ""
   clientCAFile: ""
+  managedPathToken: true
   maxConnectionAge: 10m0s
   maxConnections: 0
   maxConnectionsPerAddress: 0
   maxRequestBytesInflight: 268435456
   maxRequestsInflight: 1000
   metricsBindAddress: :8080
+  pathTokenFile: ""
   profiling: true
   securePort: 8443
   shutdownDelayDuration: 0s

@@ -74,7 +74,11 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}
+	o.callers.managed = o.managed.makesPathToken(&o.callers)
 	if err := failed(o.callers.load()); err != nil {
+		return err
+	}
+	if err := failed(o.checkWrites(in.chain)); err != nil {
 		return err
 	}
 	limits, err := o.limits()
@@ -87,9 +91,8 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	parts := append([]*part{o.configPart(server, &o.managed, in)}, serve.parts...)
-	reloader, err := newReloader(server, append(parts,
-		&part{name: "callers", files: o.callers.files, reload: func(context.Context) error { return o.callers.load() }})...)
+	parts := append([]*part{o.configPart(server, in)}, serve.parts...)
+	reloader, err := newReloader(server, append(parts, &part{name: "callers", files: o.callers.files, reload: o.reloadCallers})...)
 	if err != nil {
 		return failed(err)
 	}
@@ -127,6 +130,16 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return failed(server.finish(webhooks))
 }
 
+// reloadCallers reads anew who may call. What fastadmit registers may have
+// another path token then.
+func (o *serveOptions) reloadCallers(context.Context) error {
+	before := o.callers.firstPathToken()
+	if err := o.callers.load(); err != nil || o.callers.firstPathToken() == before {
+		return err
+	}
+	return o.managed.reload(&o.managed.last, &o.callers)
+}
+
 // certificates are what is served, and what goes with it.
 type certificates struct {
 	get    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -139,7 +152,7 @@ type certificates struct {
 // kept in a Secret, or one in memory.
 func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
 	if o.managed.secretName != "" {
-		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, server.log, server.metrics.set); err != nil {
+		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, &o.callers, server.log, server.metrics.set); err != nil {
 			return nil, failed(fmt.Errorf("cannot keep certificates: %w", err))
 		}
 		return &certificates{

@@ -171,7 +171,11 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	if s.draining.Load() || c.isOld(start) {
 		ctx.SetConnectionClose()
 	}
-	if e := s.serving.Load().endpoints[string(ctx.Path())]; s.accept(ctx, e) {
+	e := s.serving.Load().endpoints[string(ctx.Path())]
+	if e == nil {
+		e = s.behindToken(ctx.Path())
+	}
+	if s.accept(ctx, e) {
 		s.review(ctx, c, call{endpoint: e, start: start})
 	}
 	returned = true
@@ -239,7 +243,7 @@ func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 	case s.load.requests.Load() >= s.load.requestsMax:
 		s.overloaded(ctx)
 	case e == nil:
-		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(ctx.Path())))
+		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(s.callers.withoutToken(ctx.Path()))))
 	case !ctx.IsPost():
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodPost)
 		s.refuse(ctx, fasthttp.StatusMethodNotAllowed, "MethodNotAllowed",
@@ -258,8 +262,7 @@ func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 
 // unauthorized refuses a request without the credentials that are asked for.
 func (s *server) unauthorized(ctx *fasthttp.RequestCtx) {
-	s.refuse(ctx, fasthttp.StatusUnauthorized, "Unauthorized",
-		"Authorization: want a token or password of --token-auth-file or --basic-auth-file")
+	s.refuse(ctx, fasthttp.StatusUnauthorized, "Unauthorized", s.callers.loaded.Load().missing(&ctx.Request.Header))
 }
 
 // isJSON accepts application/json with any parameters.
@@ -273,7 +276,7 @@ func (s *server) unknownPath(path string) string {
 	if ok && (phase == "mutate" || phase == "validate") {
 		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
 	}
-	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case", path)
+	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case", redactPath(path))
 }
 
 // refuse answers with an HTTP error and a metav1.Status, whose message

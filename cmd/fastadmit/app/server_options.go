@@ -26,7 +26,8 @@ type serverOptions struct {
 	connectionsMax     int64
 	callers            callers
 
-	connectionsAtOneMax int64 // of strangers at one address
+	connectionsAtOneMax   int64 // of strangers at one address
+	unauthenticatedWrites bool
 
 	managed managed
 }
@@ -60,6 +61,10 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 		"file with bearer tokens that may call, a line of token,user,uid for each")
 	flags.StringVar(&o.callers.basicFile, "basic-auth-file", "",
 		"file with passwords that may call, a line of password,user,uid for each")
+	flags.StringVar(&o.callers.pathTokenFile, "path-token-file", "",
+		"file with path tokens, one on each line: secret first segments of the path, one of which whoever calls must know; fastadmit registers itself with the first")
+	flags.BoolVar(&o.unauthenticatedWrites, "allow-unauthenticated-writes", false,
+		"run plugins that write to the cluster although nothing says who may call: whoever reaches the port can make them write")
 	o.managed.addFlags(flags)
 }
 
@@ -85,9 +90,12 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	take(flags, "client-ca-file", &o.callers.caFile, from.ClientCAFile)
 	take(flags, "cert-secret-name", &o.managed.secretName, from.CertSecretName)
 	take(flags, "cert-secret-namespace", &o.managed.secretNamespace, from.CertSecretNamespace)
+	take(flags, "managed-path-token", &o.managed.pathToken, from.ManagedPathToken)
 	take(flags, "webhook-owner", &o.managed.owner, from.WebhookOwner)
 	take(flags, "token-auth-file", &o.callers.tokenFile, from.TokenAuthFile)
 	take(flags, "basic-auth-file", &o.callers.basicFile, from.BasicAuthFile)
+	take(flags, "path-token-file", &o.callers.pathTokenFile, from.PathTokenFile)
+	take(flags, "allow-unauthenticated-writes", &o.unauthenticatedWrites, from.AllowUnauthenticatedWrites)
 	if from.ClientAllowedNames != nil {
 		take(flags, "client-allowed-names", &o.callers.allowedNames, &from.ClientAllowedNames)
 	}
@@ -143,6 +151,7 @@ func (o *serverOptions) asFile() config.Server {
 		CertSecretName:      &o.managed.secretName,
 		CertSecretNamespace: &o.managed.secretNamespace,
 		WebhookOwner:        &o.managed.owner,
+		ManagedPathToken:    &o.managed.pathToken,
 
 		WebhookConfigurations: o.managed.registered,
 
@@ -150,5 +159,8 @@ func (o *serverOptions) asFile() config.Server {
 		ClientAllowedNames: o.callers.allowedNames,
 		TokenAuthFile:      &o.callers.tokenFile,
 		BasicAuthFile:      &o.callers.basicFile,
+		PathTokenFile:      &o.callers.pathTokenFile,
+
+		AllowUnauthenticatedWrites: &o.unauthenticatedWrites,
 	}
 }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// checkWrites returns an error if a plugin of the chain writes to the cluster
+// and whoever reaches the port could make it do so.
+func (o *serverOptions) checkWrites(chain *handlers.Chain) error {
+	if o.unauthenticatedWrites || o.callers.asks() {
+		return nil
+	}
+	var writers []string
+	for _, plugin := range chain.Plugins() {
+		if writes := written(plugin); len(writes) > 0 {
+			writers = append(writers, fmt.Sprintf("%s (%s)", plugin.Name, strings.Join(writes, ", ")))
+		}
+	}
+	if len(writers) == 0 {
+		return nil
+	}
+	return fmt.Errorf(`got plugins that write to the cluster when they are called, and nothing that says who may call: %s. Want one of these:
+  --client-ca-file, --token-auth-file or --basic-auth-file, if you can configure kube-apiserver to present a credential to webhooks
+  --path-token-file, and the path token in the paths of the webhook configurations, as fastadmit manifests --path-token-file writes it
+  --cert-secret-name without --webhook-configurations and --managed-path-token=false: fastadmit makes a path token and registers itself with it
+  --allow-unauthenticated-writes, if nobody but kube-apiserver reaches the port`, strings.Join(writers, ", "))
+}
+
+// written returns what a plugin writes, as in "create namespaces".
+func written(plugin *handlers.Plugin) (all []string) {
+	for i := range plugin.Cluster {
+		need := &plugin.Cluster[i]
+		resource := need.String()
+		if need.SubResource != "" {
+			resource += "/" + need.SubResource
+		}
+		for _, verb := range need.Writes() {
+			all = append(all, verb+" "+resource)
+		}
+	}
+	return all
+}

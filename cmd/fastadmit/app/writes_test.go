@@ -1,0 +1,71 @@
+package app
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/internal/pathtoken"
+)
+
+// TestWriters names the plugins that write to the cluster.
+func TestWriters(t *testing.T) {
+	var got []string
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		if writes := written(&plugin); len(writes) > 0 {
+			got = append(got, plugin.Name+" "+strings.Join(writes, ","))
+		}
+	}
+	if got, want := strings.Join(got, "; "), "NamespaceAutoProvision create namespaces; ResourceQuota update resourcequotas/status"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestUnauthenticatedWrites does not start plugins that anybody could make write.
+func TestUnauthenticatedWrites(t *testing.T) {
+	state := "--cluster-state-dir=" + filepath.Dir(writeTestFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
+	f := func(want []string, args ...string) {
+		t.Helper()
+		_, stderr, code := execute("", append([]string{"serve", state, "--metrics-bind-address="}, args...)...)
+		for _, text := range want {
+			if code != 1 || !strings.Contains(stderr, text) {
+				t.Errorf("%q: got exit code %d, stderr %q, want 1 with %q", args, code, stderr, text)
+			}
+		}
+	}
+	refused := []string{"nothing that says who may call: ", "--client-ca-file", "--token-auth-file", "--basic-auth-file", "--path-token-file", "--cert-secret-name", "--allow-unauthenticated-writes"}
+	f(append(refused, "NamespaceAutoProvision (create namespaces). "), "--enable-admission-plugins=NamespaceAutoProvision,NodeRestriction")
+	f(append(refused, "ResourceQuota (update resourcequotas/status). "), "--enable-admission-plugins=ResourceQuota")
+	f(append(refused, "NamespaceAutoProvision (create namespaces), ResourceQuota (update resourcequotas/status). "),
+		"--enable-admission-plugins=ResourceQuota,NamespaceAutoProvision", "--allow-unauthenticated-writes=false")
+	const managed = "--cert-secret-name=a"
+	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--managed-path-token=false")
+	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--webhook-configurations=mutating/a")
+
+	// The ways out. That the authority is no certificate is found before.
+	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+writeTestFile(t, "ca", ""))
+	tokens := writeTestFile(t, "tokens.csv", "a,b,c\n")
+	for _, way := range []string{"--token-auth-file=" + tokens, "--basic-auth-file=" + tokens, "--allow-unauthenticated-writes",
+		"--path-token-file=" + writeTestFile(t, "tokens", pathtoken.New()), "--config=" + writeTestFile(t, "config.yaml", configHead+"server: {allowUnauthenticatedWrites: true}\n")} {
+		serve(t, nil, "--enable-admission-plugins=ResourceQuota,NamespaceAutoProvision", state, way)
+	}
+	serve(t, nil, "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement", state)
+}
+
+// TestUnauthenticatedWritesReload refuses a change that switches on such a
+// plugin.
+func TestUnauthenticatedWritesReload(t *testing.T) {
+	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	s := serve(t, nil, "--config="+config, "--cluster-state-dir="+filepath.Dir(writeTestFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
+	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceAutoProvision]\n")
+	until(t, "the change is refused", func() bool {
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, what was before is in use: got plugins that write to the cluster")
+	})
+	s.open(t).answers(false)
+	if got := s.get(t, "/metrics", 200); strings.Contains(got, "NamespaceAutoProvision") {
+		t.Error("got metrics of a plugin that was refused")
+	}
+	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceExists]\n")
+	until(t, "another change is taken", func() bool { return strings.Contains(s.get(t, "/metrics", 200), "NamespaceExists") })
+}
