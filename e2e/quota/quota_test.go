@@ -49,7 +49,7 @@ func TestQuota(t *testing.T) {
 	s.StartControllerManager(t, "replicaset-controller", "resourcequota-controller")
 	for range 2 {
 		s.replicas = append(s.replicas, cluster.StartFastadmit(t, cluster.Binary, s.authority, "--kubeconfig", s.Kubeconfig(t),
-			"--enable-admission-plugins", "ResourceQuota,AlwaysDeny"))
+			"--enable-admission-plugins", "ResourceQuota,AlwaysDeny", "--allow-unauthenticated-writes"))
 	}
 	for _, replica := range s.replicas {
 		awaitReady(t, replica)

@@ -104,7 +104,7 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
-		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission)
+		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission, "--allow-unauthenticated-writes")
 	return tw
 }
 

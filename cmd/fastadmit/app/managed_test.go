@@ -6,14 +6,18 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
 )
 
 // A registry is as much of an API server as certificates and registrations of
@@ -58,6 +62,10 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		path += "/certificate"
 		r.objects[path] = body
 	case request.Method == http.MethodPatch:
+		if r.objects[path] == nil {
+			r.objects[path] = body
+			break
+		}
 		bundle := regexp.MustCompile(`"caBundle":"[^"]*"`)
 		r.objects[path] = bundle.ReplaceAll(r.objects[path], bundle.Find(body))
 	}
@@ -88,13 +96,19 @@ func serveManaged(t *testing.T, config string) (*running, *registry) {
 	t.Helper()
 	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
 	api.register(nil)
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close) // after fastadmit, which watches
-	kubeconfig := writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
-	return serve(t, nil, "--config="+config, "--kubeconfig="+kubeconfig,
+	return serve(t, nil, "--config="+config, "--kubeconfig="+api.start(t),
 		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit",
 		"--webhook-configurations=mutating/not-yet.example.com,validating/theirs.example.com"), api
+}
+
+// start has the registry answer until the test ends, and returns a kubeconfig
+// file for it.
+func (r *registry) start(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close) // after fastadmit, which watches
+	return writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
 }
 
 // wrote returns the writes that begin so.
@@ -193,4 +207,65 @@ func TestOthersRegisterWrong(t *testing.T) {
 	}
 	f(`: got mutating/a twice`, managed, "--webhook-configurations=mutating/a,validating/a,mutating/a")
 	f(`: got "x", want`, managed, "--config="+writeTestFile(t, "config.yaml", configHead+"server: {webhookConfigurations: [x]}"))
+}
+
+// TestManagedPathToken registers fastadmit with a path token, keeps it in the
+// Secret, and takes no calls without it.
+func TestManagedPathToken(t *testing.T) {
+	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	s, api := serveRegistered(t, config)
+	var token string
+	until(t, "both are registered", func() bool {
+		registered := api.wrote("PATCH /apis/admissionregistration.k8s.io/v1/")
+		for _, w := range registered {
+			match := regexp.MustCompile(`"url":"https://` + s.address + `/([a-z0-9]{26})/(mutate|validate)/fail"`).FindStringSubmatch(w)
+			if match == nil || token != "" && match[1] != token {
+				t.Fatalf("got %s, want one token in all paths", w)
+			}
+			token = match[1]
+		}
+		return len(registered) == 2
+	})
+	call := func(path string) int {
+		response, _ := s.open(t).send(request(path, corpus.MustRead(podCreate)))
+		return response.StatusCode
+	}
+	if got := call("/" + token + "/mutate/fail?timeout=5s"); got != http.StatusOK {
+		t.Errorf("with the token: got %d, want 200", got)
+	}
+	for _, path := range []string{"/mutate/fail", "/validate", "/" + strings.Repeat("a", 26) + "/mutate"} {
+		if got := call(path); got != http.StatusUnauthorized {
+			t.Errorf("%s: got %d, want 401", path, got)
+		}
+	}
+	secret := strings.Join(api.wrote("POST /api/v1/namespaces/fastadmit/secrets "), "")
+	if !strings.Contains(secret, base64.StdEncoding.EncodeToString([]byte(token))[:32]) {
+		t.Errorf("got Secret %s, want the token in it", secret)
+	}
+	for _, text := range []string{s.log.String(), s.get(t, "/metrics", 200), s.get(t, "/readyz?verbose", 200)} {
+		if strings.Contains(text, token) {
+			t.Errorf("got the token in %s", text)
+		}
+	}
+}
+
+// serveRegistered starts a server that registers itself in a registry by its URL,
+// which is ADDRESS in the configuration.
+func serveRegistered(t *testing.T, config string) (*running, *registry) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	ln.Close()
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, config, strings.ReplaceAll(string(text), "ADDRESS", address))
+	_, port, _ := net.SplitHostPort(address)
+	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
+	return serve(t, nil, "--config="+config, "--kubeconfig="+api.start(t), "--secure-port="+port,
+		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"), api
 }

@@ -3,8 +3,8 @@ package app
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
 
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/pathtoken"
 )
 
@@ -23,7 +23,7 @@ func readPathTokens(file string) (*pathTokens, error) {
 	if file == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := files.Read(file)
 	if err != nil {
 		return nil, err
 	}

@@ -164,3 +164,24 @@ func TestPathTokensAllocate(t *testing.T) {
 		t.Errorf("got %v allocations, want 0", n)
 	}
 }
+
+// TestManifestsPathToken puts the first token of the file into the paths, as
+// managed registration does.
+func TestManifestsPathToken(t *testing.T) {
+	token := pathtoken.New()
+	file := writeTestFile(t, "tokens", token+"\n"+pathtoken.New())
+	f := func(want string, args ...string) {
+		t.Helper()
+		stdout, stderr, code := execute("", append([]string{"manifests", "--enable-admission-plugins=AlwaysPullImages"}, args...)...)
+		if code != 0 || !strings.Contains(stdout, want) || !strings.Contains(stderr, "whoever may read the webhook configurations can call fastadmit") {
+			t.Errorf("%q: got exit code %d, %s, %s, want %s", args, code, stdout, stderr, want)
+		}
+	}
+	f("path: /"+token+"/mutate/fail\n", "--path-token-file="+file)
+	f("url: https://a.example.com/p/"+token+"/mutate/fail\n", "--path-token-file="+file, "--url=https://a.example.com/p/")
+	f("path: /"+token+"/validate/fail\n", "--config="+writeTestFile(t, "config.yaml", configHead+"server: {pathTokenFile: "+file+"}\n"))
+	_, stderr, code := execute("", "manifests", "--enable-admission-plugins=AlwaysPullImages", "--path-token-file="+writeTestFile(t, "tokens", "x"))
+	if code != 1 || !strings.Contains(stderr, "cannot read --path-token-file: ") {
+		t.Errorf("got exit code %d, %s, want that the file is wrong", code, stderr)
+	}
+}
