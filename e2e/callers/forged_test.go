@@ -28,7 +28,7 @@ import (
 func TestForged(t *testing.T) {
 	s := cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{})
 	address := cluster.FreeAddress(t)
-	_, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,14 +38,15 @@ enableAdmissionPlugins: [NamespaceAutoProvision, ResourceQuota]
 registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 `, address))
 	ctx := context.Background()
-	if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fastadmit"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"fastadmit", "made"} {
+		if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	f := cluster.RunFastadmit(t, cluster.Binary, "serve", "--bind-address", "127.0.0.1", "--secure-port", port, "--metrics-bind-address", "127.0.0.1:0",
+	f := cluster.RunFastadmit(t, cluster.Binary, "serve", "--bind-address", host, "--secure-port", port, "--metrics-bind-address", "127.0.0.1:0",
 		"--kubeconfig", s.Kubeconfig(t), "--config", config, "--cert-secret-name", "certificate", "--cert-secret-namespace", "fastadmit")
 
-	// What the API server sends is taken: a namespace is made, a quota is charged.
-	cluster.Await(t, "the namespace to be made", func() error { return create(s, "made") })
+	// What the API server sends is taken: a quota is charged.
 	quota, err := s.Client.CoreV1().ResourceQuotas("made").Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": resource.MustParse("100")}}}, metav1.CreateOptions{})
 	if err == nil {
