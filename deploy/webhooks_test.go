@@ -149,7 +149,9 @@ type handled struct {
 	Everything  bool   `json:"everything,omitempty"`
 	SideEffects string `json:"sideEffects,omitempty"`
 	// Cluster is what the plugin must be allowed to do in the cluster.
-	Cluster  []rbacv1.PolicyRule                          `json:"cluster,omitempty"`
+	Cluster []rbacv1.PolicyRule `json:"cluster,omitempty"`
+	// Writes says that the plugin writes to the cluster, and must know who calls.
+	Writes   bool                                         `json:"writes,omitempty"`
 	Mutate   []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
 	Validate []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`
 }
@@ -209,6 +211,9 @@ func table(t *testing.T) map[string]handled {
 		printed := webhooks(t, parse(t, run(t, binary, "manifests", "--enable-admission-plugins="+name,
 			"--admission-control-config-file="+writeFile(t, "admission.yaml", admission))))
 		h := handled{Cluster: cluster.Rules(needs(name)...)}
+		for _, need := range needs(name) {
+			h.Writes = h.Writes || len(need.Writes()) > 0
+		}
 		for _, w := range printed {
 			phase := &h.Validate
 			if strings.HasPrefix(w.Name, "mutate-") {

@@ -128,9 +128,8 @@ func TestPathTokens(t *testing.T) {
 	}
 	c := startCallers(servers)
 	defer c.stop()
-	changed := func(what string) {
+	changed := func(what, old string) {
 		t.Helper()
-		old := tokens()[0]
 		cluster.Await(t, what, func() error {
 			now := tokens()
 			if len(now) != 1 || now[0] == old {
@@ -147,12 +146,13 @@ func TestPathTokens(t *testing.T) {
 			return nil
 		})
 	}
-	changed("a new token")
+	changed("a new token", tokens()[0])
+	old := tokens()[0]
 	if _, err := secrets.Patch(context.Background(), secretName, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/data/path-tokens"}]`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	changed("the new token that was asked for")
+	changed("the new token that was asked for", old)
 	c.stop()
 	for _, err := range c.errs {
 		t.Error(err)

@@ -45,6 +45,34 @@
 // Certificates are valid from an hour before they are made, for clocks that are
 // behind.
 //
+// # Path tokens
+//
+// With Options.PathTokens, the paths of Options.Configurations have a secret
+// segment (internal/pathtoken), by which the server knows its callers. path-tokens
+// in the Secret has a token on each line and when it was made, the newest first.
+// A new one is made when the newest is older than Options.PathTokenLife, or when
+// the key is missing or unusable: removing the key asks for a new token. A change
+// takes its time here, too:
+//
+//  1. A new token comes first in the Secret. Replicas take calls with it and with
+//     the old one.
+//  2. It is registered when all replicas take it: for Propagation, every request
+//     that was sent through the Service was answered by a replica that does. One
+//     that runs an older version, or does not reach the API server, does not; as
+//     long as it runs, the old token stays registered.
+//  3. When all webhooks have been called with the new one for twice Propagation, for
+//     API servers that work from a cache and for calls that had begun, the old one
+//     leaves the Secret. Replicas take it for twice Propagation more.
+//
+// What is registered is taken, whoever registered it: also calls without a token,
+// as long as a webhook has a path without one. So registrations of versions that
+// know no tokens go on working until they can be replaced. A process that begins
+// while all webhooks have a token never takes calls without one. If nothing is
+// registered, the newest token is registered at once.
+//
+// Without the key readable and all configurations read once, no certificate is
+// served. Logs, errors and metrics show no token.
+//
 // # Registration
 //
 // A webhook that kube-apiserver knows and cannot call fails requests. An empty

@@ -51,6 +51,18 @@ mutatingwebhookconfigurations,validatingwebhookconfigurations {{ include "fastad
 {{- end -}}
 {{- end }}
 
+{{- /* "true" if fastadmit makes a path token and registers itself with it. */ -}}
+{{- define "fastadmit.managedPathToken" -}}
+{{- if and (eq .Values.certificates.mode "managed") (not .Values.certificates.webhookConfigurations) (ne (toString .Values.callers.pathToken) "false") }}true{{ end -}}
+{{- end }}
+
+{{- /* "true" if something says who may call. */ -}}
+{{- define "fastadmit.callersKnown" -}}
+{{- with .Values.callers }}
+{{- if or .clientCAKey .tokensKey .passwordsKey .pathTokensKey (include "fastadmit.managedPathToken" $) }}true{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* "true" if a plugin has a namespaceSelector, for which fastadmit must know the labels of namespaces. An empty one selects
 all without asking. */ -}}
 {{- define "fastadmit.needsNamespaces" -}}

@@ -1,0 +1,84 @@
+package deploy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// TestWriters does not render plugins that anybody could make write to the
+// cluster, and renders the ways out.
+func TestWriters(t *testing.T) {
+	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}\n"
+	flags := func(values, preset string) []string {
+		t.Helper()
+		return one[appsv1.Deployment](t, render(t, plugins+values, preset), "Deployment").Spec.Template.Spec.Containers[0].Args
+	}
+	// By default, with what fastadmit does without a flag.
+	if got := flags("", ""); slices.ContainsFunc(got, func(a string) bool {
+		return strings.Contains(a, "path-token") || strings.Contains(a, "unauthenticated")
+	}) {
+		t.Errorf("got %q, want the default of managed registration", got)
+	}
+	refused := func(values, preset string) {
+		t.Helper()
+		_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", plugins+values, preset)...)
+		if err == nil || !strings.Contains(stderr, "writes to the cluster, and nothing says who may call") {
+			t.Errorf("%s: got %v %s, want it refused", values, err, stderr)
+		}
+	}
+	refused("", "cert-manager.yaml")
+	refused("callers: {pathToken: false}", "")
+	refused("certificates: {webhookConfigurations: [mutating/a]}", "")
+	taken := func(flag, values, preset string) {
+		t.Helper()
+		if got := flags(values, preset); flag != "" && !slices.Contains(got, flag) {
+			t.Errorf("%s: got %q, want %s", values, got, flag)
+		}
+	}
+	taken("--client-ca-file=/etc/fastadmit/callers/ca", "callers: {secretName: a, clientCAKey: ca}", "cert-manager.yaml")
+	taken("--token-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, tokensKey: b}", "cert-manager.yaml")
+	taken("--basic-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, passwordsKey: b}", "cert-manager.yaml")
+	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}\nwebhooks: {create: false}", "cert-manager.yaml")
+	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}", "")
+	taken("--allow-unauthenticated-writes", "callers: {allowUnauthenticatedWrites: true}", "cert-manager.yaml")
+	taken("--managed-path-token=false", "callers: {pathToken: false, allowUnauthenticatedWrites: true}", "")
+}
+
+// TestPathToken has the release's webhooks be called with the token that is
+// named.
+func TestPathToken(t *testing.T) {
+	token := strings.Repeat("a", 32)
+	r := render(t, somePlugins+"callers: {secretName: a, pathTokensKey: b}\nwebhooks: {pathToken: "+token+"}\n"+ownCertificate(t), "")
+	all := webhooks(t, r)
+	if len(all) == 0 {
+		t.Fatal("got no webhooks")
+	}
+	want := webhooks(t, parse(t, run(t, binary, append([]string{"manifests", "--path-token-file=" + writeFile(t, "tokens", token)}, files(t, r)...)...)))
+	for name, w := range all {
+		if got := *w.ClientConfig.Service.Path; got != *want[name].ClientConfig.Service.Path || !strings.HasPrefix(got, "/"+token+"/") {
+			t.Errorf("%s: got path %s, want %s", name, got, *want[name].ClientConfig.Service.Path)
+		}
+	}
+	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+ownCertificate(t), "")...)
+	if err == nil || !strings.Contains(stderr, "webhooks.pathToken: got none, want the first path token") {
+		t.Errorf("got %v %s, want the token to be asked for", err, stderr)
+	}
+}
+
+// TestNetworkPolicy is on as soon as it is known where kube-apiserver is.
+func TestNetworkPolicy(t *testing.T) {
+	f := func(values string, want int) {
+		t.Helper()
+		if got := only[networkingv1.NetworkPolicy](t, render(t, somePlugins+values, ""), "NetworkPolicy"); len(got) != want {
+			t.Errorf("%s: got %d, want %d", values, len(got), want)
+		}
+	}
+	f("", 0)
+	f("networkPolicy: {apiServerCIDRs: [10.0.0.1/32]}", 1)
+	f("networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.1/32]}", 1)
+	f("networkPolicy: {enabled: false, apiServerCIDRs: [10.0.0.1/32]}", 0)
+}
