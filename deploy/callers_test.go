@@ -9,6 +9,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
+// writesAllowed are values with which plugins that write need not know who calls.
+const writesAllowed = "callers: {allowUnauthenticatedWrites: true}\n"
+
 // TestWriters does not render plugins that anybody could make write to the
 // cluster, and renders the ways out.
 func TestWriters(t *testing.T) {

@@ -276,7 +276,7 @@ func TestRBAC(t *testing.T) {
 // plugin declares.
 func TestPluginRBAC(t *testing.T) {
 	for name, h := range table(t) {
-		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate(t), "")
+		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate(t)+writesAllowed, "")
 		var got []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
 			got = append(got, role.Rules...)

@@ -32,7 +32,7 @@ func manifests(t *testing.T, r release) release {
 func TestWebhooks(t *testing.T) {
 	f := func(name, values string, narrower bool) {
 		t.Run(name, func(t *testing.T) {
-			r := render(t, values+ownCertificate(t), "")
+			r := render(t, values+ownCertificate(t)+writesAllowed, "")
 			got, want := webhooks(t, r), webhooks(t, manifests(t, r))
 			if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
 				t.Fatalf("got %q, want %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
