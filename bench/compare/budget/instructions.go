@@ -127,7 +127,7 @@ type stepper struct {
 func (s *stepper) end() {
 	s.ending.Store(true)
 	if unix.Tgkill(s.process, s.thread, unix.SIGSTOP) == nil {
-		<-s.failed
+		_ = <-s.failed // the process may have ended by itself
 	}
 }
 
