@@ -127,7 +127,8 @@ type stepper struct {
 func (s *stepper) end() {
 	s.ending.Store(true)
 	if unix.Tgkill(s.process, s.thread, unix.SIGSTOP) == nil {
-		_ = <-s.failed // the process may have ended by itself
+		err := <-s.failed
+		s.failed <- err // for settle
 	}
 }
 
