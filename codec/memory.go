@@ -1,6 +1,9 @@
 package codec
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // MemoryMax is how many bytes an Object may take beside its text: its nodes and
 // their copy at the checkpoint, the text of edits, strings with their escapes
@@ -41,6 +44,31 @@ func (o *Object) Fits(n int) bool {
 		o.err = &SizeError{What: "bytes of memory for what is read and changed of the object", Max: MemoryMax}
 	}
 	return o.err == nil
+}
+
+// What decoding takes for each byte, object and element of a text, while slices
+// grow: the largest of Kubernetes' types that stand in lists, a Container, has
+// some 500 bytes, and strings and names have 16.
+const (
+	decodedByte    = 2
+	decodedObject  = 1 << 10
+	decodedElement = 40
+)
+
+// decodedFreely is how long a document may be for its parts to be decoded
+// without a look: one object takes two bytes at least.
+const decodedFreely = MemoryMax / (decodedByte + (decodedObject+decodedElement)/2)
+
+// FitsDecoded reports what Fits does for the memory that the value takes when it
+// is decoded into Go types, as far as it is known before: what looks like an
+// object within a string counts as one. Plugins ask before they decode, or make
+// as much of each element of a list themselves.
+func (v Value) FitsDecoded() bool {
+	if v.at == 0 || len(v.object.text) <= decodedFreely {
+		return true
+	}
+	text := v.source()
+	return v.object.Fits(decodedByte*len(text) + decodedObject*strings.Count(text, "{") + decodedElement*strings.Count(text, ","))
 }
 
 // memory returns how many bytes o has taken beside its text.

@@ -171,3 +171,30 @@ func TestMemoryMaxIsEnough(t *testing.T) {
 	}
 	t.Logf("takes %d bytes", o.memory())
 }
+
+// TestFitsDecoded asks for the largest value that can be decoded, one with an
+// element less and one with an element more.
+func TestFitsDecoded(t *testing.T) {
+	const before = `{"a":[`
+	each := decodedByte*len("{},") + decodedObject + decodedElement
+	most := (MemoryMax - 4096) / each
+	var o Object
+	for _, n := range []int{1, decodedFreely / len("{},"), most - 10, most + 10} {
+		o.Reset([]byte(before + strings.Repeat("{},", n-1) + "{}]}"))
+		if got := o.Get("a").FitsDecoded(); got != (n <= most) || got != (o.Err() == nil) {
+			t.Errorf("%d objects: got %v, %v", n, got, o.Err())
+		}
+	}
+	for _, more := range []int{-1, 0, 1} { // all that is left, less the text
+		o.Reset([]byte(before + strings.Repeat("0,", 2*decodedFreely) + "0]}"))
+		list := o.Get("a")
+		list.source()
+		o.arena = make([]byte, 0, MemoryMax-o.memory()-decodedByte*len(list.source())-decodedElement*2*decodedFreely+more)
+		if got := list.FitsDecoded(); got != (more <= 0) {
+			t.Errorf("%+d bytes: got %v", more, got)
+		}
+	}
+	if o.Reset([]byte(`{}`)); !o.Get("a").FitsDecoded() {
+		t.Error("a missing value does not fit")
+	}
+}

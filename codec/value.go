@@ -192,10 +192,10 @@ func (v Value) items() items {
 	return items{cursor: v.object.enter(text, opens), base: base, opens: opens}
 }
 
-// next moves to the next one. It returns false at the end, or at a syntax
-// error.
+// next moves to the next one. It returns false at the end, and after a fault:
+// nobody goes on through a million elements when there is an answer.
 func (it *items) next() (ok bool) {
-	if it.object == nil {
+	if it.object == nil || it.object.err != nil {
 		return false
 	}
 	if it.start != 0 {

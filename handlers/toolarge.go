@@ -9,6 +9,12 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
+// MessagesBytesMax is after how many bytes a plugin adds no more messages about
+// parts of an object to a denial, which is truncated to codec.MessageBytesMax
+// anyway: a message for each container of the largest Pod that can be stored, and
+// little beside codec.MemoryMax.
+const MessagesBytesMax = 4 << 20
+
 // tooLarge returns the denial that a fault of a review amounts to if that is a
 // *codec.SizeError, otherwise nil. It is a denial whatever the failure policies
 // and enforcements are, or who sends an object could switch plugins off by its
@@ -22,6 +28,6 @@ func tooLarge(fault error) *codec.Status {
 		Code:   http.StatusRequestEntityTooLarge,
 		Reason: string(metav1.StatusReasonRequestEntityTooLarge),
 		Message: "the object is too large for admission: " + size.Error() +
-			"; no API server can store an object that needs as much: send one with fewer or shorter lists in it",
+			"; send one with fewer or shorter lists in it",
 	}
 }

@@ -13,6 +13,9 @@ import (
 // SubjectAccessReviewSpec returns the question whether the user of a review may
 // do what the attributes say. Nothing of the review is kept in it.
 func SubjectAccessReviewSpec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) (*authorizationv1.SubjectAccessReviewSpec, error) {
+	if !review.UserInfo().FitsDecoded() {
+		return nil, review.Err()
+	}
 	var user authenticationv1.UserInfo
 	if err := json.Unmarshal([]byte(review.UserInfo().JSON()), &user); err != nil {
 		return nil, fmt.Errorf("cannot decode userInfo: %w", err)

@@ -59,11 +59,13 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 		return handlers.Allowed()
 	}
 	var denials []string
+	length := 0
 	check := func(policy codec.Value, at func() *field.Path) {
-		if !policy.EqualString(pullAlways) {
+		if !policy.EqualString(pullAlways) && length <= handlers.MessagesBytesMax {
 			// The type makes the error show control characters as upstream's does.
 			denials = append(denials, handlers.Forbidden(review,
 				field.NotSupported(at(), corev1.PullPolicy(policy.String()), []string{pullAlways})).Error())
+			length += len(denials[len(denials)-1])
 		}
 	}
 	for container := range handlers.Containers(review.Object.Get("spec")) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // violations are what is wrong with an object, each message once. They are an
@@ -17,6 +18,7 @@ import (
 type violations struct {
 	messages []string
 	known    map[string]bool
+	length   int // of all messages
 }
 
 // Error implements error.
@@ -40,6 +42,7 @@ func (v *violations) add(messages []string) {
 		}
 		v.known[message] = true
 		v.messages = append(v.messages, message)
+		v.length += len(message)
 	}
 }
 
@@ -104,6 +107,9 @@ type rule func(name string, enforced resource.Quantity, request, limit amount) s
 // check checks the amounts of the resources that a limit names, and reads no
 // others.
 func (v *violations) check(limits corev1.ResourceList, from source, wrong rule) error {
+	if v.length > handlers.MessagesBytesMax {
+		return nil
+	}
 	var messages []string
 	for name, enforced := range limits {
 		request, limit, err := from(string(name))

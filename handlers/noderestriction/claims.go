@@ -35,6 +35,9 @@ func checkClaimStatus(r *request) error {
 // claimOf returns a claim less what a kubelet may write.
 func claimOf(object *codec.Object) (*corev1.PersistentVolumeClaim, error) {
 	claim := new(corev1.PersistentVolumeClaim)
+	if !object.Root().FitsDecoded() {
+		return nil, object.Err()
+	}
 	if err := json.Unmarshal([]byte(object.Root().JSON()), claim); err != nil {
 		return nil, &failureError{fmt.Errorf("cannot read the claim: %w", err)}
 	}

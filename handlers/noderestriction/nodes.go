@@ -70,7 +70,7 @@ func isSame[T any](r *request, path ...string) (bool, error) {
 		value codec.Value
 		into  *T
 	}{{now, &a}, {was, &b}} {
-		if !side.value.IsSet() {
+		if !side.value.IsSet() || !side.value.FitsDecoded() {
 			continue
 		}
 		if err := json.Unmarshal([]byte(side.value.JSON()), side.into); err != nil {

@@ -32,11 +32,12 @@ var unread = map[string]bool{
 	"args": true, "command": true, "env": true, "envFrom": true, "resources": true, "volumeMounts": true,
 }
 
-// specOf decodes the spec of a Pod or of a template, but for what is unread.
+// specOf decodes the spec of a Pod or of a template, but for what is unread. Of
+// one that is too large it decodes nothing: then the review is denied.
 func specOf(pod codec.Value) (*corev1.PodSpec, error) {
 	spec := new(corev1.PodSpec)
 	value := pod.Get("spec")
-	if !value.IsSet() {
+	if !value.IsSet() || !value.FitsDecoded() {
 		return spec, nil
 	}
 	return spec, json.UnmarshalCaseSensitivePreserveInts(appendRead(nil, value), spec)
@@ -91,6 +92,9 @@ func metaOf(pod codec.Value) *metav1.ObjectMeta {
 // at, as upstream's isSignificantPodUpdate does: images, and how many containers
 // there are.
 func changesImages(spec, was codec.Value) bool {
+	if !spec.FitsDecoded() || !was.FitsDecoded() {
+		return true // the review is denied
+	}
 	for _, list := range [...]string{"containers", "initContainers"} {
 		if !slices.Equal(imagesOf(spec.Get(list)), imagesOf(was.Get(list))) {
 			return true

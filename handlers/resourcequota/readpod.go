@@ -14,6 +14,9 @@ import (
 // readPod reads the fields that quotas are about. What it returns is a copy.
 func readPod(object codec.Value) (*pod, error) {
 	p, spec, status := new(pod), object.Get("spec"), object.Get("status")
+	if !spec.FitsDecoded() || !status.FitsDecoded() {
+		return p, nil // review.Err says so
+	}
 	var err error
 	if p.DeletionTimestamp, err = readTime(object.Get("metadata", "deletionTimestamp")); err != nil {
 		return nil, fmt.Errorf("metadata.deletionTimestamp: %w", err)

@@ -57,6 +57,7 @@ type Server struct {
 
 	MaxRequestsInflight     *int64           `json:"maxRequestsInflight,omitempty"`
 	MaxRequestBytesInflight *int64           `json:"maxRequestBytesInflight,omitempty"`
+	MaxReviewMemoryBytes    *int64           `json:"maxReviewMemoryBytes,omitempty"`
 	MaxConnectionAge        *metav1.Duration `json:"maxConnectionAge,omitempty"`
 
 	MaxConnections           *int64 `json:"maxConnections,omitempty"`

@@ -47,8 +47,8 @@ const (
 	requestsInFlightMax = 1000
 
 	// bytesInFlightMax is how many bytes of requests may be in flight by
-	// default: eight of the largest, and a thousand Pods of 250 KB.
-	bytesInFlightMax = 8 * bodyBytesMax
+	// default: four of the largest, a quarter of the chart's memory limit.
+	bytesInFlightMax = 4 * bodyBytesMax
 
 	// cheapBytes is how large a body may be to be read although the answer is
 	// known: less than closing the connection costs, which makes kube-apiserver

@@ -42,6 +42,8 @@ type serverMetrics struct {
 	responseBytes *metrics.Counter
 	refusals      [len(refusalCodes)]*metrics.Counter
 
+	noMemory, tooLarge *metrics.Counter // reviews
+
 	handshakeErrors *metrics.Counter
 	reloads         reloadMetrics
 
@@ -102,6 +104,8 @@ func newServerMetrics(load *load) *serverMetrics {
 	m.webhooks, m.ops = m.port("webhooks"), m.port("ops")
 	m.requestBytes = m.set.NewCounter("fastadmit_request_bytes_total")
 	m.responseBytes = m.set.NewCounter("fastadmit_response_bytes_total")
+	m.noMemory = m.set.NewCounter("fastadmit_review_memory_refusals_total")
+	m.tooLarge = m.set.NewCounter("fastadmit_too_large_objects_total")
 	m.handshakeErrors = m.set.NewCounter("fastadmit_tls_handshake_errors_total")
 	for i, code := range refusalCodes {
 		m.refusals[i] = m.set.NewCounter(fmt.Sprintf(`fastadmit_refused_requests_total{code="%d"}`, code))

@@ -43,6 +43,10 @@ var help = map[string]string{
 
 	"fastadmit_stuck_requests": "Calls whose plugin did not return in time; they were answered with an error.",
 
+	"fastadmit_review_memory_refusals_total": "Large reviews refused with 429 because others had taken the memory for them.",
+	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews may take just now.",
+	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because of what plugins would make of their objects.",
+
 	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",
 	"fastadmit_tls_handshake_errors_total":                   "Connections that failed before their first request.",
 }

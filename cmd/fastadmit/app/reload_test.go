@@ -301,8 +301,9 @@ server:
   maxConnectionAge: 10m0s
   maxConnections: 0
   maxConnectionsPerAddress: 0
-  maxRequestBytesInflight: 268435456
+  maxRequestBytesInflight: 134217728
   maxRequestsInflight: 1000
+  maxReviewMemoryBytes: 0
   metricsBindAddress: :8080
   pathTokenFile: ""
   profiling: true

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,6 +87,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
+	server.memory = newMemory(cmp.Or(o.reviewMemoryMax, reviewMemory()))
 	server.timeouts.maxAge = o.connectionAgeMax
 	serve, err := o.certificates(ctx, &in, server)
 	if err != nil {

@@ -47,6 +47,7 @@ type server struct {
 	log      *slog.Logger
 	timeouts timeouts
 	load     load
+	memory   *memory
 	callers  *callers
 
 	// stuck is how many calls were answered because their plugin did not return,
@@ -70,8 +71,10 @@ type serving struct {
 func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
 	s := &server{callers: callers, log: log, timeouts: defaultTimeouts}
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = requestsInFlightMax, bytesInFlightMax, arrivalGrace, arrivalPace
+	s.memory = newMemory(reviewMemoryDefault)
 	s.metrics = newServerMetrics(&s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
+	s.metrics.set.NewGauge("fastadmit_review_memory_reserved_bytes", func() float64 { return float64(s.memory.reserved.Load()) })
 	s.use(chain)
 	return s
 }
@@ -165,6 +168,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		if v := recover(); !returned {
 			s.contain(ctx, c, v)
 		}
+		dropBody(ctx)
 		s.load.forget(c)
 	}()
 	start := ctx.Time()
@@ -201,6 +205,14 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.overloaded(ctx)
 		return
 	}
+	reserved, ok := s.memory.reserve(budget, body)
+	if !ok {
+		if s.end(c) {
+			s.noMemory(ctx, reserved)
+		}
+		return
+	}
+	defer reserved.release()
 	e := call.endpoint
 	outcome, err := e.chain.Review(budget, review, e.phase)
 	if !s.end(c) {
@@ -215,22 +227,15 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
 	}
-	s.answer(ctx, review)
+	s.answer(ctx, review, &reserved)
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
+	if outcome == handlers.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
+		s.metrics.tooLarge.Inc()
+	}
 	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
 	}
-}
-
-// answer encodes the review's response into the HTTP response's own buffer:
-// nothing pooled may be handed to fasthttp, which writes after this returns.
-func (s *server) answer(ctx *fasthttp.RequestCtx, review *codec.Review) {
-	buffer := ctx.Response.SwapBody(nil)
-	buffer = review.AppendResponse(buffer[:0])
-	s.metrics.responseBytes.Add(len(buffer))
-	ctx.Response.SwapBody(buffer)
-	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
 }
 
 var contentTypeJSON = []byte("application/json")

@@ -22,6 +22,7 @@ type serverOptions struct {
 	profiling          bool
 	requestsMax        int64
 	requestBytesMax    int64
+	reviewMemoryMax    int64
 	connectionAgeMax   time.Duration
 	connectionsMax     int64
 	callers            callers
@@ -46,6 +47,9 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 		"how many requests may be in flight; the others get 429 with Retry-After, after which kube-apiserver tries again")
 	flags.Int64Var(&o.requestBytesMax, "max-request-bytes-inflight", bytesInFlightMax,
 		"how many bytes of requests may be in flight, in the same way")
+	flags.Int64Var(&o.reviewMemoryMax, "max-review-memory-bytes", 0,
+		"how much memory reviews of more than 64 KiB may take beside their bodies; the others wait, then get 429;\n"+
+			"0 for three eighths of what the container has")
 	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
 		"after about how long an answer closes its connection, so that calls spread over replicas; 0 for never")
 	flags.Int64Var(&o.connectionsMax, "max-connections", 0,
@@ -87,6 +91,7 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	take(flags, "max-request-bytes-inflight", &o.requestBytesMax, from.MaxRequestBytesInflight)
 	take(flags, "max-connections", &o.connectionsMax, from.MaxConnections)
 	take(flags, "max-connections-per-address", &o.connectionsAtOneMax, from.MaxConnectionsPerAddress)
+	take(flags, "max-review-memory-bytes", &o.reviewMemoryMax, from.MaxReviewMemoryBytes)
 	take(flags, "client-ca-file", &o.callers.caFile, from.ClientCAFile)
 	take(flags, "cert-secret-name", &o.managed.secretName, from.CertSecretName)
 	take(flags, "cert-secret-namespace", &o.managed.secretNamespace, from.CertSecretNamespace)
@@ -113,6 +118,8 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 		return fmt.Errorf("--max-connection-age: got %s, want 0s or more", o.connectionAgeMax)
 	case o.requestsMax < 1:
 		return fmt.Errorf("--max-requests-inflight: got %d, want 1 or more", o.requestsMax)
+	case o.reviewMemoryMax < 0:
+		return fmt.Errorf("--max-review-memory-bytes: got %d, want 0 or more", o.reviewMemoryMax)
 	case o.requestBytesMax < 1:
 		return fmt.Errorf("--max-request-bytes-inflight: got %d, want 1 or more", o.requestBytesMax)
 	case o.connectionsMax < 0:
@@ -143,6 +150,7 @@ func (o *serverOptions) asFile() config.Server {
 
 		MaxRequestsInflight:     &o.requestsMax,
 		MaxRequestBytesInflight: &o.requestBytesMax,
+		MaxReviewMemoryBytes:    &o.reviewMemoryMax,
 		MaxConnectionAge:        &metav1.Duration{Duration: o.connectionAgeMax},
 
 		MaxConnections:           &o.connectionsMax,

@@ -1,0 +1,159 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const (
+	// reviewMemoryMax is how much memory a review takes at most beside its body:
+	// codec.MemoryMax, half of it once more while it grows, and the patch and the
+	// answer or what a plugin makes. 150 MB were seen.
+	reviewMemoryMax = 160 << 20
+
+	// reviewMemoryShare is the part of the memory that Go may take which large
+	// reviews may in all: 172 MiB of 460 MiB in a container with 512 MiB. Bodies
+	// take 128 MiB, connections 115 MiB, all else some 40 MiB.
+	reviewMemoryShare = 3.0 / 8
+
+	// reviewMemoryDefault is for a machine without a limit.
+	reviewMemoryDefault = 1 << 30
+
+	// What a large review takes for each byte, object and element of its body,
+	// strings with braces and commas in them included. Containers of two bytes
+	// that two plugins change take 900 bytes each; elements that are looked up by
+	// their index take a node, and half of one while nodes grow.
+	memoryOfByte    = 2
+	memoryOfObject  = 1 << 10
+	memoryOfElement = 96
+)
+
+// memory bounds what large reviews take in all beside their bodies. Those for
+// which there is no room wait, the first one first: they are rare, and what one
+// of them takes is free again within a second. Small ones, up to cheapBytes, are
+// not counted: what one of them takes is less than waiting costs.
+type memory struct {
+	max      int64
+	room     *semaphore.Weighted
+	reserved atomic.Int64
+}
+
+func newMemory(most int64) *memory {
+	return &memory{max: most, room: semaphore.NewWeighted(most)}
+}
+
+// reviewMemory returns how much memory large reviews may take, of what the Go
+// runtime may.
+func reviewMemory() int64 {
+	limit := debug.SetMemoryLimit(-1) // which only asks
+	if limit == math.MaxInt64 {
+		return reviewMemoryDefault
+	}
+	return int64(float64(limit) * reviewMemoryShare)
+}
+
+// A reservation is memory that a review may take, 0 bytes for a small one.
+type reservation struct {
+	memory *memory
+	bytes  int64
+}
+
+// reserve waits until there is room for what the review in body may take, for
+// half of the time that ctx has: whoever is refused then can try again in the
+// other half. The reservation is to be released if ok.
+func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
+	if len(body) <= cheapBytes {
+		return r, true
+	}
+	r = reservation{m, m.needs(body)}
+	if !m.room.TryAcquire(r.bytes) {
+		if deadline, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+			defer cancel()
+		}
+		if m.room.Acquire(ctx, r.bytes) != nil {
+			return r, false
+		}
+	}
+	m.reserved.Add(r.bytes)
+	return r, true
+}
+
+// needs returns how much memory a large review may take.
+func (m *memory) needs(body []byte) int64 {
+	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
+	return min(int64(sum), reviewMemoryMax, m.max)
+}
+
+// split takes up to so many bytes out of r, for who releases them later.
+func (r *reservation) split(bytes int64) reservation {
+	part := reservation{r.memory, min(bytes, r.bytes)}
+	r.bytes -= part.bytes
+	return part
+}
+
+func (r *reservation) release() {
+	if r.bytes > 0 {
+		r.memory.reserved.Add(-r.bytes)
+		r.memory.room.Release(r.bytes)
+		r.bytes = 0
+	}
+}
+
+// noMemory refuses a review that there is no memory for just now.
+func (s *server) noMemory(ctx *fasthttp.RequestCtx, r reservation) {
+	s.metrics.noMemory.Inc()
+	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
+	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
+		fmt.Sprintf("no memory for a review that may take %d bytes: others may take %d, want at most %d in all",
+			r.bytes, r.memory.reserved.Load(), r.memory.max))
+}
+
+// A largeAnswer is the body of an answer whose memory is not kept for the next
+// one, but given back when it is written or never will be.
+type largeAnswer struct {
+	bytes.Reader
+	reservation
+}
+
+// Close implements io.Closer, for fasthttp.
+func (a *largeAnswer) Close() error {
+	a.release()
+	return nil
+}
+
+// answer encodes the review's response into the HTTP response's own buffer:
+// nothing pooled may be handed to fasthttp, which writes after this returns. A
+// large one has memory of its own, of what was reserved for the review.
+func (s *server) answer(ctx *fasthttp.RequestCtx, review *codec.Review, r *reservation) {
+	buffer := ctx.Response.SwapBody(nil)
+	buffer = review.AppendResponse(buffer[:0])
+	s.metrics.responseBytes.Add(len(buffer))
+	if len(buffer) <= cheapBytes {
+		ctx.Response.SwapBody(buffer)
+	} else {
+		large := &largeAnswer{reservation: r.split(int64(cap(buffer)))}
+		large.Reset(buffer)
+		ctx.Response.SetBodyStream(large, len(buffer))
+	}
+	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+}
+
+// dropBody lets go of a large body that nobody reads any more: fasthttp would
+// keep it with the connection.
+func dropBody(ctx *fasthttp.RequestCtx) {
+	if len(ctx.Request.Body()) > cheapBytes {
+		ctx.Request.SwapBody(nil)
+	}
+}

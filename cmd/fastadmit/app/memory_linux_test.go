@@ -1,0 +1,239 @@
+//go:build !race && !poison
+
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+// chartMemory is the memory limit of a pod in the chart.
+const chartMemory = 512 << 20
+
+// TestProcess is the process that TestFourLargestReviews starts.
+func TestProcess(t *testing.T) {
+	args := os.Getenv("FASTADMIT_TEST_ARGS")
+	if args == "" {
+		t.Skip("it is for other tests to start")
+	}
+	cmd := NewCommand()
+	cmd.SetArgs(strings.Fields(args))
+	os.Exit(Execute(cmd))
+}
+
+// memoryCgroup makes a control group with the chart's memory limit, and returns
+// the file that takes processes into it, and one that says how often there was
+// not enough memory.
+func memoryCgroup(t *testing.T) (procs string, failed func() string, err error) {
+	const v1, v2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+	name := "fastadmit-test-" + strconv.Itoa(os.Getpid())
+	dir, limit, swap := filepath.Join(v2, name), "memory.max", "memory.swap.max"
+	if _, err := os.Stat(filepath.Join(v2, "cgroup.controllers")); err != nil {
+		dir, limit, swap = filepath.Join(v1, name), "memory.limit_in_bytes", ""
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	t.Cleanup(func() {
+		for range 100 {
+			if os.Remove(dir) == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("cannot remove %s", dir)
+	})
+	if err := os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(chartMemory)), 0o600); err != nil {
+		return "", nil, err
+	}
+	if swap != "" {
+		_ = os.WriteFile(filepath.Join(dir, swap), []byte("0"), 0o600) // there may be no swap
+	}
+	return filepath.Join(dir, "cgroup.procs"), func() string {
+		events, err := os.ReadFile(filepath.Join(dir, "memory.events"))
+		if errors.Is(err, os.ErrNotExist) {
+			events, err = os.ReadFile(filepath.Join(dir, "memory.oom_control"))
+		}
+		return fmt.Sprint(string(events), err)
+	}, nil
+}
+
+// A process is fastadmit serve in a process of its own.
+type process struct {
+	cmd     *exec.Cmd
+	address string
+}
+
+// start starts the server, in the control group that procs is of, "" for none.
+func start(t *testing.T, procs string, args ...string) *process {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", `[ -z "$0" ] || echo $$ > "$0"; exec "$@"`, procs, os.Args[0], "-test.run=^TestProcess$")
+	cmd.Env = append(os.Environ(), "FASTADMIT_TEST_ARGS="+strings.Join(append([]string{
+		"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0"}, args...), " "),
+		// What limitMemory finds in a container, whose control group is the root of what it sees.
+		"GOMEMLIMIT="+strconv.Itoa(chartMemory*9/10))
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	match := ready.FindStringSubmatch(line)
+	if match == nil {
+		t.Fatalf("got ready line %q, %v", line, err)
+	}
+	return &process{cmd, match[1]}
+}
+
+// peak returns the most memory that the process had in use, in bytes.
+func (p *process) peak(t *testing.T) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	_, text, _ := strings.Cut(string(status), "VmHWM:")
+	var kilobytes int64
+	if _, scanErr := fmt.Sscan(text, &kilobytes); scanErr != nil {
+		t.Fatalf("the process has no peak: %v, %v", scanErr, err)
+	}
+	return kilobytes << 10
+}
+
+const attackedState = `
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: attacked
+  labels: {pod-security.kubernetes.io/enforce: restricted, pod-security.kubernetes.io/warn: restricted, pod-security.kubernetes.io/audit: baseline}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: attacked}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: some, namespace: attacked}
+spec: {hard: {pods: "10", requests.cpu: "10"}}
+status: {hard: {pods: "10", requests.cpu: "10"}, used: {pods: "1", requests.cpu: "0"}}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults, namespace: attacked}
+spec:
+  limits:
+  - type: Container
+    default: {cpu: 500m, memory: 512Mi}
+    defaultRequest: {cpu: 100m, memory: 128Mi}
+    max: {cpu: "1"}
+`
+
+// TestFourLargestReviews sends four reviews at once, of which each is the worst for
+// a plugin, in a control group with the chart's memory limit where one can be
+// made. All are answered, and the process stays below the limit. Several of them
+// would take more than that alone if nothing bounded it.
+func TestFourLargestReviews(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "state.yaml"), []byte(attackedState), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var enabled []string
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		switch plugin.Name {
+		case "AlwaysDeny", "EventRateLimit", "OwnerReferencesPermissionEnforcement": // deny all, need a configuration, ask an API server
+		default:
+			enabled = append(enabled, plugin.Name)
+		}
+	}
+	procs, failed, noCgroup := memoryCgroup(t)
+	if noCgroup != nil {
+		procs = ""
+	}
+	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir)
+
+	const most = bodyBytesMax - 1000
+	list := func(size int, format, element string) string {
+		return fmt.Sprintf(format, strings.TrimSuffix(strings.Repeat(element+",", (size-len(format))/(len(element)+1)), ","))
+	}
+	containers := list(15_000_000, `{"spec":{"containers":[%s]}}`, `{"name":"a","image":"b","resources":{},"imagePullPolicy":"Never"}`)
+	empty := list(most, `{"spec":{"initContainers":[%s]}}`, `{}`)
+	aliases := list(most, `{"spec":{"hostAliases":[%s]}}`, `{}`)
+	update := list(most/2, `{"spec":{"containers":[%s]}}`, `0`)
+	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`, `{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
+		`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
+	for _, round := range [][4][3]string{
+		{{"/mutate", containers}, {"/mutate", storable}, {"/mutate/AlwaysPullImages", update, update}, {"/validate/ResourceQuota", empty}},
+		{{"/mutate", empty}, {"/validate/PodSecurity", empty}, {"/validate/AlwaysPullImages", empty}, {"/validate/PodSecurity", aliases}},
+	} {
+		var group sync.WaitGroup
+		for _, sent := range round {
+			group.Go(func() { p.review(t, sent[0], sent[1], sent[2]) })
+		}
+		group.Wait()
+	}
+	peak := p.peak(t)
+	t.Logf("at most %d MiB were in use", peak>>20)
+	if peak > chartMemory {
+		t.Errorf("%d bytes were in use, want at most %d", peak, chartMemory)
+	}
+	t.Run("cgroup", func(t *testing.T) {
+		if noCgroup != nil {
+			t.Skipf("cannot make a control group: %v", noCgroup)
+		}
+		if events := failed(); !strings.Contains(events, "oom_kill 0") {
+			t.Errorf("the control group says %s", events)
+		}
+	})
+}
+
+// review sends a review, for as long as it is told to come again.
+func (p *process) review(t *testing.T, path, object, old string) {
+	operation := "UPDATE"
+	if old == "" {
+		operation, old = "CREATE", "null"
+	}
+	body := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},` +
+		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"attacked","operation":"` + operation + `",` +
+		`"userInfo":{"username":"a"},"object":` + object + `,"oldObject":` + old + `}}`)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS.Clone()}, Timeout: 2 * time.Minute}
+	defer client.CloseIdleConnections()
+	for range 30 {
+		response, err := client.Post("https://"+p.address+path+"?timeout=30s", "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			return
+		}
+		answer, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode == http.StatusTooManyRequests {
+			time.Sleep(time.Second)
+			continue
+		}
+		if response.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("%s: got %s, %v, %.300s", path, response.Status, err, answer)
+		}
+		return
+	}
+	t.Errorf("%s: got no answer", path)
+}

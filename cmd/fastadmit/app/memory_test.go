@@ -1,0 +1,192 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// TestReviewMemoryNeeds states what is reserved for a body.
+func TestReviewMemoryNeeds(t *testing.T) {
+	m := newMemory(1 << 30)
+	f := func(body string, want int64) {
+		t.Helper()
+		r, ok := m.reserve(t.Context(), []byte(body))
+		if !ok || r.bytes != want || m.reserved.Load() != want {
+			t.Errorf("%d bytes: reserved %d, %d in all, want %d", len(body), r.bytes, m.reserved.Load(), want)
+		}
+		if r.release(); m.reserved.Load() != 0 {
+			t.Errorf("%d bytes: %d are still reserved", len(body), m.reserved.Load())
+		}
+	}
+	f(strings.Repeat("{", cheapBytes-1), 0)
+	f(strings.Repeat("{", cheapBytes), 0)
+	f(strings.Repeat(" ", cheapBytes+1), memoryOfByte*(cheapBytes+1))
+	f(strings.Repeat(" ", cheapBytes)+"{,,", memoryOfByte*(cheapBytes+3)+memoryOfObject+2*memoryOfElement)
+	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)), reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
+	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
+	m = newMemory(1000)
+	f(strings.Repeat("{", cheapBytes+1), 1000)
+}
+
+// TestReviewMemoryIsBounded reserves as much as there is, less and more.
+func TestReviewMemoryIsBounded(t *testing.T) {
+	first := bytes.Repeat([]byte(" "), 2*cheapBytes)
+	second := bytes.Repeat([]byte(" "), cheapBytes+1)
+	both := int64(memoryOfByte * (len(first) + len(second)))
+	for _, most := range []int64{both - 1, both, both + 1} {
+		m := newMemory(most)
+		held, _ := m.reserve(t.Context(), first)
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		r, ok := m.reserve(short, second)
+		cancel()
+		if ok != (most >= both) {
+			t.Errorf("%d of %d bytes: got %v", both, most, ok)
+		}
+		if ok {
+			r.release()
+			continue
+		}
+		if m.reserved.Load() != held.bytes {
+			t.Errorf("%d bytes are reserved, want %d", m.reserved.Load(), held.bytes)
+		}
+		time.AfterFunc(10*time.Millisecond, held.release)
+		if r, ok = m.reserve(t.Context(), second); !ok { // waits
+			t.Error("does not wait")
+		}
+		r.release()
+	}
+}
+
+// TestReviewMemoryRefuses has a large review take the memory for all. Another one
+// is told to come again, on a connection that stays, and small ones are answered.
+func TestReviewMemoryRefuses(t *testing.T) {
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes=1000000")
+	large := padded(1_000_000)
+	busy, x := s.open(t), s.open(t)
+	if _, err := busy.conn.Write(request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	for range 2 {
+		response, body := x.send(request("/mutate?timeout=1s", large))
+		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
+			!strings.Contains(string(body), "no memory for a review that may take 1000000 bytes") {
+			t.Errorf("got %s %v %s", response.Status, response.Header, body)
+		}
+	}
+	x.answers(false)
+	metrics := s.get(t, "/metrics", 200)
+	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 1000000"} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in %s", line, metrics)
+		}
+	}
+	if _, err := x.conn.Write(request("/mutate?timeout=20s", large)); err != nil { // waits
+		t.Fatal(err)
+	}
+	close(goOn)
+	if response, _ := busy.receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the one that had it: got %s", response.Status)
+	}
+	if response, _ := x.receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the one that waited: got %s", response.Status)
+	}
+	until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// manyContainers is the creation of a Pod with n containers.
+func manyContainers(n int, container string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` +
+		podReview(`{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(container+",", n), ",")+`]}}`) + `}`)
+}
+
+// TestLargeAnswer takes a large patch, over a connection that goes on, and leaves
+// one behind, over a connection that ends before it is sent.
+func TestLargeAnswer(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	const n = 100_000
+	body := manyContainers(n, `{"name":"a"}`)
+	x := s.open(t)
+	for range 2 {
+		response, answer := x.send(request("/mutate", body))
+		var review struct{ Response struct{ Patch []byte } }
+		if err := json.Unmarshal(answer, &review); err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(review.Response.Patch, []byte(`{"op":"add"`)); response.StatusCode != http.StatusOK || got != n {
+			t.Errorf("got %s with %d operations, want %d", response.Status, got, n)
+		}
+		x.answers(false)
+	}
+	const patched = 2 + 2 + 1 // x.answers has a patch as well
+	gone := s.open(t)
+	if _, err := gone.conn.Write(request("/mutate", body)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the answer is on its way", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
+	})
+	gone.conn.Close()
+	until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// TestTooLargeObject is denied, and counted.
+func TestTooLargeObject(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	_, answer := s.open(t).send(request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
+	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists in it"} {
+		if !strings.Contains(string(answer), part) {
+			t.Errorf("no %s in %.1000s", part, answer)
+		}
+	}
+	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_too_large_objects_total 1\n") {
+		t.Errorf("not counted: %s", metrics)
+	}
+}
+
+// TestIdleConnectionsKeepNothing sends large reviews over many connections, which
+// stay open, and gets large answers.
+func TestIdleConnectionsKeepNothing(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	raw := request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
+	live := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools keep what they have for one
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := live()
+	const connections = 6
+	var open []*exchange
+	for range connections {
+		x := s.open(t)
+		if response, answer := x.send(raw); response.StatusCode != http.StatusOK || len(answer) < 10_000_000 {
+			t.Fatalf("got %s, %d bytes", response.Status, len(answer))
+		}
+		open = append(open, x)
+	}
+	var after int64
+	until(t, "large buffers are gone", func() bool {
+		after = live()
+		return after-before < int64(len(raw))
+	})
+	for _, x := range open {
+		x.answers(false)
+	}
+	t.Logf("%d connections keep %d bytes", connections, after-before)
+}
