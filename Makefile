@@ -88,6 +88,13 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
+# How long "make soak" lasts.
+SOAKTIME ?= 1h
+
+.PHONY: soak
+soak: build ## good load and attacks for SOAKTIME in the memory of the chart's pods: nothing wrong, lost or kept (Linux, root)
+	go run ./bench/soak -duration $(SOAKTIME)
+
 .PHONY: bench
 bench: ## measure codec, diff and the plugins
 	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./handlers/... ./cmd/...

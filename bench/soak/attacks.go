@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench/corpus"
+)
+
+const (
+	// held is how many connections a stranger holds: more than a container has
+	// files by default, 1024.
+	held = 1200
+
+	// heldFor is for how long it holds them.
+	heldFor = 20 * time.Second
+
+	// largeEvery is the time between two bursts of large reviews, and largeAtOnce
+	// how many there are in each.
+	largeEvery  = 15 * time.Second
+	largeAtOnce = 4
+
+	// patience is how long an attacker waits for an answer.
+	patience = 35 * time.Second
+)
+
+// attacks are what runs beside the good load.
+type attacks struct {
+	server *server
+	all    []*attackKind
+	group  sync.WaitGroup
+}
+
+// An attackKind is one way to hurt the server.
+type attackKind struct {
+	name  string
+	from  string        // address
+	pause time.Duration // between two of them
+	// once attacks once. It returns the HTTP status that was answered, 0 for none.
+	once func(ctx context.Context, from string, random *rand.Rand) int
+
+	answers [6]atomic.Int64 // by hundreds of the status
+}
+
+// attack begins all attacks, which go on until ctx ends.
+func attack(ctx context.Context, s *server) *attacks {
+	a := &attacks{server: s}
+	a.all = []*attackKind{
+		{name: "connections held without a handshake", from: "127.0.0.2", once: a.hold},
+		{name: "handshakes cut", from: "127.0.0.3", pause: 20 * time.Millisecond, once: a.cutHandshake},
+		{name: "reviews without a token", from: "127.0.0.4", pause: 20 * time.Millisecond, once: a.stranger},
+		{name: "32 MiB declared, a byte at a time, no token", from: "127.0.0.5", once: a.slowly("", 0)},
+		{name: "32 MiB declared, a byte at a time", from: "127.0.0.6", once: a.slowly(token, 0)},
+		{name: "endless chunk extensions, no token", from: "127.0.0.7", once: a.slowly("", -1)},
+		{name: "endless chunk extensions", from: "127.0.0.8", once: a.slowly(token, -1)},
+		{name: "bodies cut, with a reset", from: "127.0.0.9", pause: 20 * time.Millisecond, once: a.cutBody},
+		{name: "answers not read", from: "127.0.0.10", pause: 20 * time.Millisecond, once: a.leave},
+		{name: "reviews with bytes altered", from: "127.0.0.11", pause: 5 * time.Millisecond, once: a.altered},
+		{name: "names of 1 MB", from: "127.0.0.12", pause: time.Second, once: a.longName},
+		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
+	}
+	for i, kind := range a.all {
+		a.group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			for ctx.Err() == nil {
+				status := kind.once(ctx, kind.from, random)
+				kind.answers[min(5, status/100)].Add(1)
+				select {
+				case <-ctx.Done():
+				case <-time.After(kind.pause):
+				}
+			}
+		})
+	}
+	return a
+}
+
+func (a *attacks) wait() { a.group.Wait() }
+
+// print says what was answered.
+func (a *attacks) print() {
+	for _, kind := range a.all {
+		var parts []string
+		for i := range kind.answers {
+			if n := kind.answers[i].Load(); n > 0 {
+				what := fmt.Sprintf("%dxx", i)
+				if i == 0 {
+					what = "no answer"
+				}
+				parts = append(parts, fmt.Sprintf("%s %d", what, n))
+			}
+		}
+		fmt.Printf("attack: %s: %s\n", kind.name, strings.Join(parts, ", "))
+	}
+}
+
+// dial opens a TCP connection from an address of the loopback network.
+func (a *attacks) dial(ctx context.Context, from string) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	return dialer.DialContext(ctx, "tcp", a.server.address)
+}
+
+func (a *attacks) dialTLS(ctx context.Context, from string) (*tls.Conn, error) {
+	raw, err := a.dial(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	_ = raw.SetDeadline(time.Now().Add(patience))
+	conn := tls.Client(raw, a.server.target.TLS)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return conn, nil
+}
+
+// post sends a review and returns the status of the answer.
+func (a *attacks) post(ctx context.Context, from, token string, body []byte) int {
+	transport := &http.Transport{
+		TLSClientConfig: a.server.target.TLS, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, from) },
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.target.URL+"?timeout=10s", bytes.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return 0
+	}
+	return response.StatusCode
+}
+
+func (a *attacks) hold(ctx context.Context, from string, _ *rand.Rand) int {
+	var conns []net.Conn
+	for range held {
+		if conn, err := a.dial(ctx, from); err == nil {
+			conns = append(conns, conn)
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(heldFor):
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	return 0
+}
+
+func (a *attacks) cutHandshake(ctx context.Context, from string, random *rand.Rand) int {
+	conn, err := a.dial(ctx, from)
+	if err != nil {
+		return 0
+	}
+	hello := []byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3} // the beginning of a ClientHello
+	_, _ = conn.Write(hello[:random.IntN(len(hello)+1)])
+	_ = conn.Close()
+	return 0
+}
+
+func (a *attacks) stranger(ctx context.Context, from string, random *rand.Rand) int {
+	return a.post(ctx, from, "", recording(random))
+}
+
+// recording returns any of the recordings.
+func recording(random *rand.Rand) []byte {
+	names := corpus.Names()
+	return corpus.MustRead(names[random.IntN(len(names))])
+}
+
+// head is the header block of a request. A negative length means chunks.
+func head(token string, length int) string {
+	var b strings.Builder
+	b.WriteString("POST /mutate?timeout=10s HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\n")
+	if token != "" {
+		b.WriteString("Authorization: Bearer " + token + "\r\n")
+	}
+	if length < 0 {
+		b.WriteString("Transfer-Encoding: chunked\r\n\r\n1;")
+	} else {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", length)
+	}
+	return b.String()
+}
+
+// slowly sends a request that does not end until the server has had enough: a
+// body byte for byte, or with chunked -1 a chunk extension at full speed.
+func (a *attacks) slowly(token string, chunked int) func(context.Context, string, *rand.Rand) int {
+	return func(ctx context.Context, from string, _ *rand.Rand) int {
+		conn, err := a.dialTLS(ctx, from)
+		if err != nil {
+			return 0
+		}
+		defer conn.Close()
+		length, piece, pause := 32<<20, []byte(" "), 100*time.Millisecond
+		if chunked < 0 {
+			length, piece, pause = -1, bytes.Repeat([]byte("x"), 16<<10), 5*time.Millisecond
+		}
+		if _, err := conn.Write([]byte(head(token, length))); err != nil {
+			return 0
+		}
+		answered := make(chan int, 1)
+		go func() {
+			buffer := make([]byte, 16)
+			n, _ := io.ReadFull(conn, buffer)
+			status := 0
+			_, _ = fmt.Sscanf(string(buffer[:n]), "HTTP/1.1 %d", &status)
+			answered <- status
+		}()
+		for ctx.Err() == nil {
+			if _, err := conn.Write(piece); err != nil {
+				break
+			}
+			select {
+			case status := <-answered:
+				return status
+			case <-time.After(pause):
+			}
+		}
+		_ = conn.SetReadDeadline(time.Now())
+		return <-answered
+	}
+}
+
+func (a *attacks) cutBody(ctx context.Context, from string, random *rand.Rand) int {
+	raw, err := a.dial(ctx, from)
+	if err != nil {
+		return 0
+	}
+	defer raw.Close()
+	_ = raw.SetDeadline(time.Now().Add(patience))
+	conn := tls.Client(raw, a.server.target.TLS)
+	body := recording(random)
+	_, _ = conn.Write([]byte(head(token, len(body))))
+	_, _ = conn.Write(body[:random.IntN(len(body))])
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // closing resets
+	}
+	return 0
+}
+
+func (a *attacks) leave(ctx context.Context, from string, random *rand.Rand) int {
+	conn, err := a.dialTLS(ctx, from)
+	if err != nil {
+		return 0
+	}
+	body := recording(random)
+	_, _ = conn.Write([]byte(head(token, len(body))))
+	_, _ = conn.Write(body)
+	_ = conn.Close()
+	return 0
+}
+
+func (a *attacks) altered(ctx context.Context, from string, random *rand.Rand) int {
+	body := bytes.Clone(recording(random))
+	for range 1 + random.IntN(8) {
+		body[random.IntN(len(body))] = byte(random.Uint32())
+	}
+	return a.post(ctx, from, token, body[:len(body)-random.IntN(2)*random.IntN(len(body))])
+}
+
+func (a *attacks) longName(ctx context.Context, from string, _ *rand.Rand) int {
+	review := corpus.MustRead("pods-create-v1-1.json")
+	return a.post(ctx, from, token, bytes.Replace(review, []byte(`"namespace":"`), []byte(`"namespace":"`+strings.Repeat("n", 1<<20)), 1))
+}
+
+// large sends the reviews at once. Three are of Pods with nothing but
+// containers, one of a Pod with tolerations.
+func (a *attacks) large(ctx context.Context, from string, _ *rand.Rand) int {
+	const size = 15 << 20
+	var group sync.WaitGroup
+	worst := make([]int, largeAtOnce)
+	for i := range worst {
+		list, element := `"containers":[`, `{"name":"c","image":"i","resources":{}},`
+		if i == 0 {
+			list, element = `"tolerations":[`, `{"key":"k","operator":"Exists","effect":"NoSchedule"},`
+		}
+		review := corpus.MustRead("pods-create-v1-1.json")
+		body := bytes.Replace(review, []byte(list), []byte(list+strings.Repeat(element, size/len(element))), 1)
+		group.Go(func() { worst[i] = a.post(ctx, from, token, body) })
+	}
+	group.Wait()
+	status := worst[0]
+	for _, s := range worst {
+		if s == 0 || status != 0 && s > status {
+			status = s
+		}
+	}
+	return status
+}

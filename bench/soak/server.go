@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+const (
+	// startMax bounds the wait for the server's ready line.
+	startMax = 20 * time.Second
+
+	// looksEvery is the time between two looks at the process.
+	looksEvery = 10 * time.Second
+
+	// settleMax is how long after the load the process may take to give back its
+	// connections: those without a request are kept for 120 s.
+	settleMax = 150 * time.Second
+
+	// growthMax is how much more memory the process may have in the last quarter
+	// of the time than in the second one: with large reviews coming in all the time the
+	// peaks of both are the same.
+	growthMax = 1.25
+
+	token = "soak-caller"
+)
+
+// admissionConfiguration has limits that no load reaches, for a decision that
+// depends on the time could not be compared.
+const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits:
+    - {type: Server, qps: 1000000, burst: 1000000}
+    - {type: User, qps: 1000000, burst: 1000000, cacheSize: 100}
+`
+
+// A server is the process under test.
+type server struct {
+	cmd     *exec.Cmd
+	target  bench.Target
+	address string
+	ended   chan error
+	log     string // its file
+	group   string // its control group
+}
+
+var readyLine = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+?),`)
+
+// start starts the binary in a control group of its own.
+func start(o *options, dir string) (*server, error) {
+	files := map[string][]byte{
+		"admission.yaml": []byte(admissionConfiguration), "tokens.csv": []byte(token + ",kube-apiserver,1\n"),
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	cluster := filepath.Join(dir, "cluster")
+	if err := os.Mkdir(cluster, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(cluster, "cluster.yaml"), withNamespaces(corpus.Cluster), 0o600); err != nil {
+		return nil, err
+	}
+	group, err := newGroup(o.memory)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a control group for memory: %w", err)
+	}
+	// The shell enters the control group before it becomes fastadmit.
+	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
+		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--cluster-state-dir="+cluster,
+		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"),
+		"--token-auth-file="+filepath.Join(dir, "tokens.csv"))
+	// As fastadmit sets it from the limit of its container, which this is not.
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
+	s := &server{cmd: cmd, ended: make(chan error, 1), log: filepath.Join(dir, "log"), group: group}
+	log, err := os.Create(s.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	timer := time.AfterFunc(startMax, s.kill)
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	timer.Stop()
+	go func() { s.ended <- cmd.Wait() }()
+	ready := readyLine.FindStringSubmatch(line)
+	if ready == nil {
+		said, _ := os.ReadFile(s.log)
+		return nil, fmt.Errorf("%s did not start: got %q, want a line that says where it serves; it said %s", o.binary, line, said)
+	}
+	_, port, _ := strings.Cut(ready[1][strings.LastIndexByte(ready[1], ']')+1:], ":")
+	s.address = "127.0.0.1:" + port
+	s.target = bench.Target{
+		Name: "fastadmit", URL: "https://" + s.address + "/mutate", Token: token,
+		TLS:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its certificate is in its memory only
+		MetricsURL: ready[2] + "/metrics", PID: cmd.Process.Pid,
+	}
+	return s, nil
+}
+
+// enabled are all plugins but the one that denies everything.
+func enabled() []string {
+	var names []string
+	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+		if plugin.Name != "AlwaysDeny" {
+			names = append(names, plugin.Name)
+		}
+	}
+	return names
+}
+
+var namespaceField = regexp.MustCompile(`"namespace":"([a-z0-9-]+)"`)
+
+// withNamespaces adds the namespaces of the recordings. Otherwise decisions would
+// depend on which of them NamespaceAutoProvision has made already.
+func withNamespaces(cluster []byte) []byte {
+	known := map[string]bool{"shop": true} // is in the file
+	for _, name := range corpus.Names() {
+		for _, match := range namespaceField.FindAllSubmatch(corpus.MustRead(name), -1) {
+			if namespace := string(match[1]); !known[namespace] {
+				known[namespace] = true
+				cluster = fmt.Appendf(cluster, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %q}\n", namespace)
+			}
+		}
+	}
+	return cluster
+}
+
+// newGroup makes a control group with a memory limit. (Linux
+// Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst)
+func newGroup(memory int64) (string, error) {
+	root, limit := "/sys/fs/cgroup", "memory.max"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+	}
+	group := filepath.Join(root, fmt.Sprintf("fastadmit-soak-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return "", err
+	}
+	return group, os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(memory, 10)), 0o600)
+}
+
+// kill ends the process and removes its control group.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill()
+	select {
+	case <-s.ended:
+	case <-time.After(startMax):
+	}
+	_ = os.Remove(s.group)
+}
+
+// A look is what the process has at a time.
+type look struct {
+	resident    int64 // bytes
+	files       int   // open
+	goroutines  int
+	panics      int
+	connections int
+}
+
+func (l look) String() string {
+	return fmt.Sprintf("%d MiB resident, %d goroutines, %d connections, %d open files, %d panics",
+		l.resident>>20, l.goroutines, l.connections, l.files, l.panics)
+}
+
+// look looks at the process.
+func (s *server) look() (look, error) {
+	var l look
+	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		return l, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		return l, err
+	}
+	l.resident = kilobytes << 10
+	files, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		return l, err
+	}
+	l.files = len(files)
+	client := http.Client{Timeout: startMax}
+	response, err := client.Get(s.target.MetricsURL)
+	if err != nil {
+		return l, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return l, err
+	}
+	for line := range bytes.Lines(content) {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		n, err := strconv.ParseFloat(string(value), 64)
+		switch {
+		case err != nil:
+		case string(name) == "go_goroutines":
+			l.goroutines = int(n)
+		case string(name) == `fastadmit_connections{port="webhooks"}`:
+			l.connections = int(n)
+		case bytes.Contains(name, []byte("panic")):
+			l.panics += int(n)
+		}
+	}
+	return l, nil
+}
+
+// A watch is what was seen of the process over time.
+type watch struct {
+	quarters [4]look // the most of each
+	err      error
+}
+
+// watch looks at the process until ctx ends.
+func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
+	w := new(watch)
+	begin := time.Now()
+	ticker := time.NewTicker(min(looksEvery, duration/40))
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-s.ended:
+			w.err = fmt.Errorf("the process ended: %w", errors.Join(err, errors.New("see its log: "+s.tail())))
+			s.ended <- err
+			return w
+		case <-ctx.Done():
+			return w
+		case <-ticker.C:
+		}
+		l, err := s.look()
+		if err != nil {
+			w.err = errors.Join(w.err, fmt.Errorf("cannot look at the process: %w", err))
+			continue
+		}
+		q := &w.quarters[min(3, int(4*time.Since(begin)/duration))]
+		q.resident, q.files = max(q.resident, l.resident), max(q.files, l.files)
+		q.goroutines, q.connections, q.panics = max(q.goroutines, l.goroutines), max(q.connections, l.connections), max(q.panics, l.panics)
+	}
+}
+
+// tail is the end of the process's log.
+func (s *server) tail() string {
+	content, _ := os.ReadFile(s.log)
+	return string(content[max(0, len(content)-4096):])
+}
+
+// judge prints what was seen, and says what is wrong with it.
+func (w *watch) judge() error {
+	for i, q := range w.quarters {
+		fmt.Printf("most in quarter %d: %s\n", i+1, q)
+	}
+	if w.err != nil {
+		return w.err
+	}
+	if last := w.quarters[3]; last.panics > 0 {
+		return fmt.Errorf("got %d panics, want none", last.panics)
+	}
+	if second, last := w.quarters[1].resident, w.quarters[3].resident; float64(last) > growthMax*float64(second) {
+		return fmt.Errorf("memory grows: got %d MiB in the last quarter and %d MiB in the second one", last>>20, second>>20)
+	}
+	return nil
+}
+
+// settles waits until the process has no more goroutines and files than before.
+func (s *server) settles(ctx context.Context, before look) error {
+	const spare = 5 // of the runtime's, and the connection that asks for metrics
+	var l look
+	for begin := time.Now(); time.Since(begin) < settleMax && ctx.Err() == nil; time.Sleep(time.Second) {
+		var err error
+		if l, err = s.look(); err != nil {
+			return err
+		}
+		if l.goroutines <= before.goroutines+spare && l.files <= before.files+spare {
+			fmt.Printf("after: %s\n", l)
+			return nil
+		}
+	}
+	return fmt.Errorf("something is left behind: got %s after the load, and %s before it", l, before)
+}
