@@ -60,9 +60,10 @@ type server struct {
 	cmd     *exec.Cmd
 	target  bench.Target
 	address string
-	ended   chan error
-	log     string // its file
-	group   string // its control group
+	ended   chan struct{} // closed when it has
+	why     error         // it ended, set before
+	log     string        // its file
+	group   string        // its control group
 }
 
 var readyLine = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+?),`)
@@ -95,7 +96,7 @@ func start(o *options, dir string) (*server, error) {
 		"--token-auth-file="+filepath.Join(dir, "tokens.csv"))
 	// As fastadmit sets it from the limit of its container, which this is not.
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
-	s := &server{cmd: cmd, ended: make(chan error, 1), log: filepath.Join(dir, "log"), group: group}
+	s := &server{cmd: cmd, ended: make(chan struct{}), log: filepath.Join(dir, "log"), group: group}
 	log, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,10 @@ func start(o *options, dir string) (*server, error) {
 	timer := time.AfterFunc(startMax, s.kill)
 	line, _ := bufio.NewReader(stdout).ReadString('\n')
 	timer.Stop()
-	go func() { s.ended <- cmd.Wait() }()
+	go func() {
+		s.why = cmd.Wait()
+		close(s.ended)
+	}()
 	ready := readyLine.FindStringSubmatch(line)
 	if ready == nil {
 		said, _ := os.ReadFile(s.log)
@@ -253,9 +257,8 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 	defer ticker.Stop()
 	for {
 		select {
-		case err := <-s.ended:
-			w.err = fmt.Errorf("the process ended: %w", errors.Join(err, errors.New("see its log: "+s.tail())))
-			s.ended <- err
+		case <-s.ended:
+			w.err = fmt.Errorf("the process ended: %w; its log ends with %s", s.why, s.tail())
 			return w
 		case <-ctx.Done():
 			return w
