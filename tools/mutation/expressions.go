@@ -24,6 +24,7 @@ func (x *instrumenter) markConditions(n ast.Node) {
 		mark(n.Cond)
 	case *ast.ReturnStmt:
 		mark(n.Results...)
+		x.unread(n)
 	case *ast.AssignStmt:
 		mark(n.Rhs...)
 	case *ast.ValueSpec:
@@ -50,6 +51,22 @@ func (x *instrumenter) markConditions(n ast.Node) {
 		}
 	}
 }
+
+// unread notes the constants that are returned beside an error: nobody reads them.
+func (x *instrumenter) unread(n *ast.ReturnStmt) {
+	if len(n.Results) < 2 {
+		return
+	}
+	last := x.pkg.info.Types[n.Results[len(n.Results)-1]]
+	if last.IsNil() || last.Type == nil || !types.Implements(last.Type, errorType) {
+		return
+	}
+	for _, e := range n.Results {
+		x.ignored[e] = true
+	}
+}
+
+var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 
 // expression makes the points of an expression; false if those below it were made,
 // or must not be.
@@ -132,6 +149,9 @@ func (x *instrumenter) binary(e *ast.BinaryExpr) {
 
 // constant makes the point of a constant: an integer, true or false.
 func (x *instrumenter) constant(e ast.Expr, tv types.TypeAndValue) {
+	if x.ignored[e] {
+		return
+	}
 	if name, ok := e.(*ast.Ident); ok && x.values[e] && x.isBool(e) && (name.Name == "true" || name.Name == "false") {
 		if id := x.point(e, "the opposite"); id > 0 {
 			x.replace(e.Pos(), e.End(), map[string]string{"true": "!", "false": ""}[name.Name]+"_mu.Is("+strconv.Itoa(id)+")")

@@ -42,7 +42,8 @@ type instrumenter struct {
 	in      string
 	used    map[string]bool // packages that must stay in use
 	values  map[ast.Expr]bool
-	inLoop  bool // in the condition of a loop
+	ignored map[ast.Expr]bool // constants
+	inLoop  bool              // in the condition of a loop
 }
 
 func (x *instrumenter) offset(pos token.Pos) int { return x.set.Position(pos).Offset }
@@ -92,7 +93,7 @@ func (x *instrumenter) replace(from, to token.Pos, text string) {
 
 // instrument returns the file with its points.
 func (x *instrumenter) instrument(runtime string) []byte {
-	x.used, x.values = make(map[string]bool), make(map[ast.Expr]bool)
+	x.used, x.values, x.ignored = make(map[string]bool), make(map[ast.Expr]bool), make(map[ast.Expr]bool)
 	for _, decl := range x.file.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:

@@ -31,6 +31,8 @@ type options struct {
 	with      string
 	oracle    string
 	only      string
+	again     string
+	whole     bool
 	poison    bool
 	explained string
 	verbose   bool
@@ -42,8 +44,10 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what -sample chooses by")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "run so many at once")
 	flag.StringVar(&o.with, "with", "", "packages whose tests run too, with mutants that survive those of their own package; separated by commas")
-	flag.StringVar(&o.oracle, "oracle", "", "the tests of e2e/oracle that run too, with mutants that survive; a regular expression, empty for none")
+	flag.StringVar(&o.oracle, "oracle", "", "the tests of e2e/oracle that run too, with mutants that survive, as go test -run takes them; empty for none")
 	flag.StringVar(&o.only, "only", "", "run the mutants whose description matches this regular expression")
+	flag.StringVar(&o.again, "again", "", "run the mutants that survived according to this file, the output of a run before")
+	flag.BoolVar(&o.whole, "whole", false, "run the tests without -short too, with mutants that survive")
 	flag.BoolVar(&o.poison, "poison", true, "run the tests built with the tag poison too, with mutants that survive")
 	flag.StringVar(&o.explained, "explained", "tools/mutation/explained.txt", "file with mutants that make no difference, and why")
 	flag.BoolVar(&o.verbose, "v", false, "print what kills each mutant")
@@ -71,13 +75,19 @@ type session struct {
 	packages []*pkg
 	mutants  []*mutant
 	explain  map[string]string
-	shared   []*killer // of -with and -oracle
+	again    map[string]bool // the keys of the mutants to run, nil for all
+	shared   []*killer       // of -with and -oracle
 }
 
 func run(o *options, patterns []string) (survivors int, err error) {
 	s := &session{options: o}
 	if s.explain, err = readExplained(o.explained); err != nil {
 		return 0, err
+	}
+	if o.again != "" {
+		if s.again, err = readSurvivors(o.again); err != nil {
+			return 0, err
+		}
 	}
 	if s.scratch, err = os.MkdirTemp("", "mutation"); err != nil {
 		return 0, err

@@ -39,6 +39,7 @@ type killer struct {
 	file  string
 	dir   string // where it runs
 	args  []string
+	whole bool // without -short
 	tests []test
 }
 
@@ -71,7 +72,7 @@ func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...s
 		pattern = "^" + strings.ReplaceAll(tests[0], "/", "$/^") + "$"
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `ulimit -d ` + strconv.Itoa(dataKiBMax) + `; exec "$@"`, "sh", k.file,
-		"-test.run", pattern, "-test.short", "-test.failfast", "-test.timeout", timeout.String()}, k.args...)...)
+		"-test.run", pattern, "-test.short=" + strconv.FormatBool(!k.whole), "-test.failfast", "-test.timeout", timeout.String()}, k.args...)...)
 	cmd.Dir = k.dir
 	cmd.Env = append(os.Environ(), append(env, "MUTANT="+strconv.Itoa(mutant))...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what tests start
@@ -82,8 +83,8 @@ func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...s
 }
 
 // explore runs each test alone, without a mutant, and notes what it reaches. Only
-// limits it to tests of names that match.
-func (k *killer) explore(scratch string, workers int, only *regexp.Regexp) error {
+// limits it to tests that -run would run.
+func (k *killer) explore(scratch string, workers int, only string) error {
 	names, err := k.list(only)
 	if err != nil {
 		return fmt.Errorf("cannot list the tests of %s: %w", k.name, err)
@@ -112,9 +113,10 @@ func (k *killer) explore(scratch string, workers int, only *regexp.Regexp) error
 	return nil
 }
 
-// list returns the names of the tests; with only, those of subtests that match.
-func (k *killer) list(only *regexp.Regexp) (names []string, err error) {
-	if only == nil {
+// list returns the names of the tests; with only, those that match, and in place of
+// a test that has subtests these.
+func (k *killer) list(only string) (names []string, err error) {
+	if only == "" {
 		list := exec.Command(k.file, "-test.list", "^(Test|Fuzz|Example)")
 		list.Dir = k.dir
 		out, err := list.CombinedOutput()
@@ -123,11 +125,15 @@ func (k *killer) list(only *regexp.Regexp) (names []string, err error) {
 		}
 		return strings.Fields(string(out)), nil
 	}
-	list := exec.Command(k.file, "-test.v", "-test.short", "-cases", "1")
+	list := exec.Command(k.file, "-test.v", "-test.short", "-cases", "1", "-test.run", only)
 	list.Dir = k.dir
 	out, _ := list.CombinedOutput() // tests that fail are left out later
-	for _, found := range regexp.MustCompile(`(?m)^=== RUN +(\S+/\S+)$`).FindAllStringSubmatch(string(out), -1) {
-		if name := found[1]; strings.Count(name, "/") == 1 && only.MatchString(name) {
+	for _, found := range regexp.MustCompile(`(?m)^=== RUN +(\S+)$`).FindAllStringSubmatch(string(out), -1) {
+		name := found[1]
+		if parent, _, ok := strings.Cut(name, "/"); ok {
+			names = slices.DeleteFunc(names, func(other string) bool { return other == parent })
+		}
+		if strings.Count(name, "/") <= 1 {
 			names = append(names, name)
 		}
 	}

@@ -60,17 +60,17 @@ func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error 
 
 // oracleCases is how many cases the oracle generates for each plugin: few, for it
 // asks about each mutant.
-const oracleCases = 300
+const oracleCases = 100
 
 // share makes the test binaries that are for all packages.
 func (s *session) share() error {
-	add := func(module, pattern, name string, only *regexp.Regexp) error {
+	add := func(module, pattern, name string, only string) error {
 		dir, err := filepath.Abs(filepath.Join(module, pattern))
 		if err != nil {
 			return err
 		}
 		k := &killer{name: name, dir: dir, file: filepath.Join(s.scratch, fmt.Sprintf("shared%d.test", len(s.shared)))}
-		if only != nil {
+		if only != "" {
 			k.args = []string{"-cases", strconv.Itoa(oracleCases)}
 		}
 		if err := build(module, pattern, s.overlay, "", k.file); err != nil {
@@ -83,25 +83,21 @@ func (s *session) share() error {
 		return nil
 	}
 	for _, pattern := range strings.FieldsFunc(s.with, func(r rune) bool { return r == ',' }) {
-		if err := add(".", pattern, pattern, nil); err != nil {
+		if err := add(".", pattern, pattern, ""); err != nil {
 			return err
 		}
 	}
 	if s.oracle == "" {
 		return nil
 	}
-	only, err := regexp.Compile(s.oracle)
-	if err != nil {
-		return err
-	}
-	return add("e2e", "./oracle", "the oracle", only)
+	return add("e2e", "./oracle", "the oracle", s.oracle)
 }
 
 // chosen are the mutants of a package that are run.
 func (s *session) chosen(p *pkg) []*mutant {
 	var all []*mutant
 	for _, m := range s.mutants {
-		if m.pkg == p && (s.only == "" || regexp.MustCompile(s.only).MatchString(m.key())) {
+		if m.pkg == p && (s.again == nil || s.again[m.key()]) && (s.only == "" || regexp.MustCompile(s.only).MatchString(m.key())) {
 			all = append(all, m)
 		}
 	}
@@ -124,7 +120,7 @@ func (s *session) test(p *pkg) (t tally, err error) {
 		if err := build(".", pattern, s.overlay, "", own.file); err != nil {
 			return t, err
 		}
-		if err := own.explore(s.scratch, s.workers, nil); err != nil {
+		if err := own.explore(s.scratch, s.workers, ""); err != nil {
 			return t, err
 		}
 	}
@@ -153,6 +149,13 @@ func (s *session) test(p *pkg) (t tally, err error) {
 		})
 	}
 	pass(own)
+	if s.whole && len(killed) < len(all) && len(own.tests) > 0 {
+		long := &killer{name: p.path + " without -short", dir: p.dir, file: own.file, whole: true}
+		if err := long.explore(s.scratch, s.workers, ""); err != nil {
+			return t, err
+		}
+		pass(long)
+	}
 	for _, k := range s.shared {
 		pass(k)
 	}
@@ -224,6 +227,19 @@ func (s *session) report(p *pkg, all []*mutant, killed map[*mutant]string, reach
 		parts = append(parts, fmt.Sprintf("%d by %s", by[name], strings.TrimPrefix(name, p.path)))
 	}
 	fmt.Printf("%s: %s (%s)\n", p.path, t, strings.Join(parts, ", "))
+}
+
+// readSurvivors reads the keys of mutants from the output of a run.
+func readSurvivors(name string) (map[string]bool, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	keys := make(map[string]bool)
+	for _, found := range regexp.MustCompile(`(?m)^\S+:\d+: (?:survived|not reached): (.*)$`).FindAllSubmatch(content, -1) {
+		keys[string(found[1])] = true
+	}
+	return keys, nil
 }
 
 // readExplained reads the mutants that make no difference: a line with the key of
