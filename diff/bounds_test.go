@@ -49,6 +49,33 @@ func TestComparedMax(t *testing.T) {
 	f(array, comparedMax+1, "/a")
 }
 
+// TestComparedMaxOfEither has one of two objects or arrays be longer than what is
+// compared.
+func TestComparedMaxOfEither(t *testing.T) {
+	array := func(n int) string { return "[" + strings.Repeat(`"`+filler+`",`, n-1) + `"` + filler + `"]` }
+	object := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"m%d":"%s"`, i, filler)
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	for _, text := range []func(n int) string{array, object} {
+		for _, n := range []struct {
+			before, after int
+			compared      bool
+		}{{comparedMax - 1, comparedMax, true}, {comparedMax, comparedMax - 1, true}, {comparedMax, comparedMax + 1, false}, {comparedMax + 1, comparedMax, false}} {
+			var o codec.Object
+			o.Reset([]byte(`{"a":` + text(n.before) + `}`))
+			o.Set(text(n.after), "a")
+			got := string(AppendPatch(nil, &o))
+			if compared := !strings.Contains(got, `"path":"/a",`); compared != n.compared || strings.Count(got, `{"op":`) != 1 {
+				t.Errorf("%d to %d: got %.100s", n.before, n.after, got)
+			}
+		}
+	}
+}
+
 func boolean(b bool) int {
 	if b {
 		return 1
@@ -146,7 +173,8 @@ func TestPatchMax(t *testing.T) {
 			t.Errorf("got %d bytes, %v, want %d", len(patch)-len(dst), o.Err(), length)
 		}
 		size, ok := errors.AsType[*codec.SizeError](o.Err())
-		if what != "" && (!ok || size.What != what || len(patch) != len(dst)) {
+		bound := map[string]int{"bytes of the JSON Patch with its changes": PatchBytesMax, "operations of the JSON Patch with its changes": OperationsMax}[what]
+		if what != "" && (!ok || size.What != what || size.Max != bound || len(patch) != len(dst)) {
 			t.Errorf("got %d bytes, %v, want none of too many %s", len(patch)-len(dst), o.Err(), what)
 		}
 	}

@@ -94,10 +94,9 @@ func AppendPatch(dst []byte, o *codec.Object) []byte {
 }
 
 // compare appends the operations, each with a comma behind it, that make after
-// of before at d.pointer.
+// of before at d.pointer. One of them at least exists.
 func (d *differ) compare(before, after codec.Value, depth int) {
 	switch kind := after.Kind(); {
-	case !before.Exists() && !after.Exists():
 	case !before.Exists():
 		d.operation("add", after)
 	case !after.Exists():

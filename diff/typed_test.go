@@ -197,6 +197,13 @@ func TestTypedParents(t *testing.T) {
 	f(`{}`, object{"a": object{"b": 1}}, object{"a": object{}}, `{}`)
 	f(`{}`, object{"a": object{"b": []int{}}}, object{"a": object{"b": []int{1, 2}}}, `{"a":{"b":[1,2]}}`)
 	f(`{"a":[]}`, object{"a": []int{}}, object{"a": []int{1, 2}}, `{"a":[1,2]}`)
+	f(`{}`, object{}, object{"a": nil}, `{"a":null}`)
+	f(`{"a":[1,2,3]}`, object{"a": []int{1}}, object{"a": []int{2}}, `{"a":[2]}`) // before was another document
+
+	// Of elements that the type cannot tell apart, those at the beginning stay.
+	one := object{"k": 1}
+	f(`{"a":[{"k":1,"u":1},{"k":1,"u":2}]}`, object{"a": []any{one, one}}, object{"a": []any{one}}, `{"a":[{"k":1,"u":1}]}`)
+	f(`{"a":[{"k":1,"u":1}]}`, object{"a": []any{one}}, object{"a": []any{one, one}}, `{"a":[{"k":1,"u":1},{"k":1}]}`)
 }
 
 func TestDocuments(t *testing.T) {
