@@ -15,8 +15,8 @@ const (
 // IsExtendedResourceName). k8s.io/apimachinery could tell whether the name is
 // qualified, but not without allocating.
 func isExtended(resource string) bool {
-	domain, name, ok := strings.Cut(resource, "/")
-	return ok && !strings.Contains(resource, "kubernetes.io/") && !strings.HasPrefix(resource, quotaPrefix) &&
+	domain, name, _ := strings.Cut(resource, "/")
+	return !strings.Contains(resource, "kubernetes.io/") && !strings.HasPrefix(resource, quotaPrefix) &&
 		isSubdomain(domain) && isName(name)
 }
 

@@ -85,6 +85,17 @@ func TestIsExtendedShort(t *testing.T) {
 	try(0)
 }
 
+// TestIsExtendedBytes compares with upstream on each byte, where names begin and in
+// the middle of them.
+func TestIsExtendedBytes(t *testing.T) {
+	for c := range 256 {
+		b := string([]byte{byte(c)})
+		for _, resource := range []string{b + "/x", "x" + b + "x/x", "x/" + b, "x/x" + b + "x"} {
+			checkIsExtended(t, resource)
+		}
+	}
+}
+
 func FuzzIsExtended(f *testing.F) {
 	for _, resource := range []string{"cpu", "example.com/device", "kubernetes.io/x", "requests.example.com/x", "a.b-c/D_e"} {
 		f.Add(resource)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -92,6 +93,16 @@ func TestRefused(t *testing.T) {
 	f(handlers.OutcomeErrored, "", status(429, metav1.StatusReasonTooManyRequests))
 	f(handlers.OutcomeErrored, "", status(500, metav1.StatusReasonInternalError))
 	f(handlers.OutcomeErrored, "", nil)
+}
+
+// TestFinalCodes are about the code in an answer, which need not be that of HTTP.
+func TestFinalCodes(t *testing.T) {
+	for code, want := range map[int32]bool{0: false, 399: false, 400: true, 401: false, 403: true, 429: false, 499: true, 500: false} {
+		reason := map[int32]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 429: metav1.StatusReasonTooManyRequests}[code]
+		if got := isFinal(&apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason}}); got != want {
+			t.Errorf("%d: got %v, want %v", code, got, want)
+		}
+	}
 }
 
 // TestOnce has many create something in a namespace at the same time, one of

@@ -166,6 +166,7 @@ func TestRecent(t *testing.T) {
 		}
 		f("b", true)
 		r.add("b") // again, in nobody's place, and now it is the youngest
+		r.add("b")
 		f("1", true)
 		time.Sleep(time.Nanosecond)
 		r.add("one more")
@@ -193,6 +194,13 @@ func TestOddReviews(t *testing.T) {
 		f(handlers.OutcomeAllowed, strings.Replace(body, `"namespace":"namespace"`, `"namespace":null`, 1))
 	}
 	f(handlers.OutcomeAllowed, strings.Replace(string(deletion("x", false)), `"name":"x"`, `"name":null`, 1))
+	for resource, want := range map[string]handlers.Outcome{
+		"authorization.k8s.io/v1/localsubjectaccessreviews": handlers.OutcomeAllowed,
+		"authorization.k8s.io/v1/others":                    handlers.OutcomeDenied,
+		"example.com/v1/localsubjectaccessreviews":          handlers.OutcomeDenied,
+	} {
+		f(want, string(handlertest.Body(codec.Create, resource, `{}`)))
+	}
 }
 
 func TestNoAllocations(t *testing.T) {

@@ -110,7 +110,7 @@ func size(v codec.Value) (resource.Quantity, error) {
 // same time, lets its volumes grow.
 func (p *plugin) mayGrow(was, is codec.Value) bool {
 	name := className(is)
-	if name == "" || name != className(was) {
+	if name != className(was) {
 		return false
 	}
 	class, ok := p.classes.Cached("", name)

@@ -49,6 +49,7 @@ func TestSizes(t *testing.T) {
 		f(is, was, handlers.OutcomeAllowed)
 		f(is, is, handlers.OutcomeAllowed)
 	}
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.UpdateBody(claims, `null`, claim("Pending", "", `"-1Gi"`)))
 	larger(`"1Gi"`, `"2Gi"`)
 	larger(`"1G"`, `"1Gi"`)
 	larger(`"1.4Gi"`, `"1.5Gi"`)
@@ -67,6 +68,7 @@ func TestSizes(t *testing.T) {
 	// What is no quantity cannot be told.
 	f(`"1Gi"`, `"much"`, handlers.OutcomeErrored)
 	f(`"much"`, `"1Gi"`, handlers.OutcomeErrored)
+	f(`"much"`, `"much"`, handlers.OutcomeAllowed) // but it is no more than before
 	f(`"1Gi"`, `""`, handlers.OutcomeErrored)
 	f(`"1Gi"`, `true`, handlers.OutcomeErrored)
 	f(`"1Gi"`, `{}`, handlers.OutcomeErrored)

@@ -101,8 +101,8 @@ func (p *plugin) load(c *configuration) (errs field.ErrorList) {
 		switch {
 		case err != nil:
 			errs = append(errs, field.Invalid(fieldOfConfig.Key(name), c.Selectors[name], err.Error()))
-		case len(set) > 0 && name != clusterDefault:
-			p.allowed[name] = set
+		case len(set) > 0:
+			p.allowed[name] = set // that of clusterDefault, too, which can be no namespace's name
 		}
 	}
 	return errs

@@ -1,6 +1,8 @@
 package podnodeselector
 
 import (
+	"bytes"
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +77,32 @@ func TestHandles(t *testing.T) {
 }
 
 const listed = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=general, shop: 'pool=shop,pool2=shop'}"
+
+// TestListed has namespaces that the configuration lists, one of them with nothing.
+func TestListed(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}", namespace("namespace", "a=1"), namespace("empty", "a=1"))
+	f := func(name, selector string, want handlers.Outcome) {
+		t.Helper()
+		body := handlertest.Body(codec.Create, pods, `{"spec":{"nodeSelector":`+selector+`}}`)
+		body = bytes.Replace(body, []byte(`"namespace":"namespace"`), []byte(`"namespace":"`+name+`"`), 1)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+	}
+	f("namespace", `{"a":"1","b":""}`, handlers.OutcomeAllowed)
+	f("namespace", `{"a":"1","b":"2"}`, handlers.OutcomeDenied)
+	f("namespace", `{"a":"1","c":""}`, handlers.OutcomeDenied)
+	f("empty", `{"a":"1","c":"2"}`, handlers.OutcomeAllowed)
+}
+
+// TestLive is about a namespace that the cache does not have.
+func TestLive(t *testing.T) {
+	for code, want := range map[int32]handlers.Outcome{404: handlers.OutcomeDenied, 403: handlers.OutcomeErrored, 500: handlers.OutcomeErrored} {
+		chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
+			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
+		})
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
+	}
+}
 
 func TestNoAllocations(t *testing.T) {
 	body := corpus.MustRead("pods-create-v1-1.json")

@@ -2,6 +2,7 @@ package podtolerationrestriction
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -120,6 +121,25 @@ func TestMany(t *testing.T) {
 	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+strings.Repeat(gpu+`,`, 5*comparedMax)+gpu+`]`))
 	handlertest.CheckAdmit(t, chain, pods, pod(few, gpu), pod(few, gpu))
 	handlertest.CheckAdmit(t, chain, pods, pod(few, memory), pod(few, memory+","+gpu))
+}
+
+// TestOneToleration has a pod with nothing but what its namespace does not list.
+func TestOneToleration(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotationWhitelist, `[`+gpu+`]`))
+	for toleration, want := range map[string]handlers.Outcome{gpu: handlers.OutcomeAllowed, memory: handlers.OutcomeDenied} {
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, pods, `{"spec":{"tolerations":[`+toleration+`]}}`))
+	}
+}
+
+// TestLive is about a namespace that the cache does not have.
+func TestLive(t *testing.T) {
+	for code, want := range map[int32]handlers.Outcome{404: handlers.OutcomeDenied, 403: handlers.OutcomeErrored, 500: handlers.OutcomeErrored} {
+		chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
+			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
+		})
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
+	}
 }
 
 func TestHandles(t *testing.T) {

@@ -47,8 +47,8 @@ func isLimited(account *corev1.ServiceAccount) bool {
 	if !ok {
 		return false
 	}
-	limited, err := strconv.ParseBool(value)
-	return err == nil && limited
+	limited, _ := strconv.ParseBool(value) // false for what is no bool
+	return limited
 }
 
 // limit denies a Pod that uses other secrets than its account allows.

@@ -183,7 +183,7 @@ func (p *plugin) ask(ctx context.Context, namespace, name string) (*corev1.Servi
 	interval := intervalMin + rand.N(intervalMax-intervalMin)
 	for {
 		account, err := p.accounts.GetLive(ctx, namespace, name)
-		if err == nil || !apierrors.IsNotFound(err) {
+		if !apierrors.IsNotFound(err) {
 			return account, err
 		}
 		if left--; left == 0 {

@@ -243,15 +243,19 @@ func TestLimits(t *testing.T) {
 	limited.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	free := account("namespace", "free")
 	free.Annotations = map[string]string{cluster.EnforceMountableSecretsAnnotation: "yes"}
-	chain := handlertest.MustChain(t, Plugin(), "", limited, free)
+	off := account("namespace", "off")
+	off.Annotations = map[string]string{cluster.EnforceMountableSecretsAnnotation: "false"}
+	chain := handlertest.MustChain(t, Plugin(), "", limited, free, off)
 	f := func(spec, want string) {
 		t.Helper()
 		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
 			if got := denial(t, chain, phase, "null", `{"serviceAccountName":"limited",`+spec+`}`); got != want {
 				t.Errorf("%s %s: got %q, want %q", phase, spec, got, want)
 			}
-			if got := denial(t, chain, phase, "null", `{"serviceAccountName":"free",`+spec+`}`); got != "" {
-				t.Errorf("%s %s: got %q, want nothing limited", phase, spec, got)
+			for _, name := range []string{"free", "off"} {
+				if got := denial(t, chain, phase, "null", `{"serviceAccountName":"`+name+`",`+spec+`}`); got != "" {
+					t.Errorf("%s %s: got %q, want nothing limited", phase, spec, got)
+				}
 			}
 		}
 	}
@@ -287,7 +291,7 @@ func TestEphemeralContainers(t *testing.T) {
 	chain := handlertest.MustChain(t, Plugin(), "", limited, account("namespace", "free"))
 	f := func(spec, want string) {
 		t.Helper()
-		body := handlertest.UpdateBody("v1/pods", `{"metadata":{"name":"pod"},"spec":`+spec+`}`, `{}`)
+		body := handlertest.UpdateBody("v1/pods", `{"metadata":{"name":"pod","annotations":{"kubernetes.io/config.mirror":""}},"spec":`+spec+`}`, `{}`)
 		body = []byte(strings.Replace(string(body), `"name":"name"`, `"subResource":"ephemeralcontainers","name":"name"`, 1))
 		if got := denialOf(t, chain, handlers.Validate, body); got != want {
 			t.Errorf("%s: got %q, want %q", spec, got, want)
@@ -389,6 +393,8 @@ func TestLive(t *testing.T) {
 	f("web", `denied: pods "name" is forbidden: error looking up service account namespace/web: serviceaccount "web" not found`, missing)
 	f("default", "", missing, missing)
 	f("default", "failed: error looking up service account namespace/default: cluster state: cannot get serviceaccounts", missing, broken)
+	f("default", `denied: pods "name" is forbidden: error looking up service account namespace/default: serviceaccount "default" not found`,
+		slices.Repeat([]int{missing}, attemptsForDefault)...)
 }
 
 func TestNoAllocations(t *testing.T) {

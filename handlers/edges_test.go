@@ -1,0 +1,178 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// TestPhases runs plugins that take part in one phase in both.
+func TestPhases(t *testing.T) {
+	var ran []string
+	note := func(name string) act {
+		return func(context.Context, *codec.Review) handlers.Result {
+			ran = append(ran, name)
+			return handlers.Allowed()
+		}
+	}
+	chain := mustChain(t, mutating("M", note("M")), validating("V", note("V")))
+	for phase, want := range map[handlers.Phase]string{handlers.Mutate: "M", handlers.Validate: "V"} {
+		ran = nil
+		if _, outcome, err := run(t, chain, phase, podCreate); err != nil || outcome != handlers.OutcomeAllowed || !slices.Equal(ran, []string{want}) {
+			t.Errorf("%s: got %v, %v, ran %q, want %q", phase, outcome, err, ran, want)
+		}
+	}
+	if got := handlers.Mutate.String() + " " + handlers.Validate.String(); got != "mutate validate" {
+		t.Errorf("got %s", got)
+	}
+	var names []string
+	for _, outcome := range handlers.Outcomes() {
+		names = append(names, outcome.String())
+	}
+	if got := strings.Join(names, " "); got != "allowed patched denied warned audited errored panicked" {
+		t.Errorf("got outcomes %s", got)
+	}
+}
+
+// TestReinvocationDecides has a plugin deny or fail when it is called again.
+func TestReinvocationDecides(t *testing.T) {
+	f := func(second handlers.Result, want handlers.Outcome, failed bool) {
+		t.Helper()
+		calls := 0
+		settings := map[string]handlers.Settings{"Again": {ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy}}
+		chain := mustSet(t, settings, mutating("Again", func(context.Context, *codec.Review) handlers.Result {
+			if calls++; calls == 2 {
+				return second
+			}
+			return handlers.Allowed()
+		}), mutating("Changes", label("x")))
+		review, outcome, err := run(t, chain, handlers.Mutate, podCreate)
+		if _, is := errors.AsType[*handlers.FailureError](err); outcome != want || is != failed || calls != 2 || review.Response.Allowed || len(review.Response.Patch) > 0 {
+			t.Errorf("got %v, %v after %d calls, allowed %v, want %v", outcome, err, calls, review.Response.Allowed, want)
+		}
+	}
+	f(handlers.Denied(errors.New("no")), handlers.OutcomeDenied, false)
+	f(handlers.Errored(errors.New("no idea")), handlers.OutcomeErrored, true)
+}
+
+// TestIgnoredKeepsFormerChanges has a plugin fail whose failure is ignored, after
+// another one changed the object.
+func TestIgnoredKeepsFormerChanges(t *testing.T) {
+	fail := func(ctx context.Context, review *codec.Review) handlers.Result {
+		label("half-done")(ctx, review)
+		return handlers.Errored(errors.New("no idea"))
+	}
+	chain := mustSet(t, map[string]handlers.Settings{"Bad": {FailurePolicy: admissionregistrationv1.Ignore}}, mutating("First", label("x")), mutating("Bad", fail))
+	review, outcome, err := run(t, chain, handlers.Mutate, podCreate)
+	want := `[{"op":"add","path":"/metadata/labels/x","value":"1"}]`
+	if got := string(review.Response.Patch); err != nil || outcome != handlers.OutcomePatched || got != want {
+		t.Errorf("got %v, %v, %s, want %s", outcome, err, got, want)
+	}
+}
+
+// TestPluginsMax makes chains of as many plugins as there may be, and of one more.
+func TestPluginsMax(t *testing.T) {
+	const most = 128
+	for _, n := range []int{most - 1, most, most + 1} {
+		var plugins []handlers.Plugin
+		enabled := make(map[string]handlers.Enabled)
+		for i := range n {
+			plugins = append(plugins, mutating(fmt.Sprintf("P%d", i), allow))
+			enabled[plugins[i].Name] = handlers.Enabled{}
+		}
+		chain, err := handlers.NewChain(plugins, enabled, nil, nil)
+		if n > most {
+			if err == nil || err.Error() != "got 129 plugins, want at most 128" {
+				t.Errorf("%d: got %v", n, err)
+			}
+			continue
+		}
+		if err != nil || len(chain.Plugins()) != n || chain.Plugins()[n-1] != &plugins[n-1] {
+			t.Fatalf("%d: got %d plugins, %v", n, len(chain.Plugins()), err)
+		}
+		if _, outcome, err := run(t, chain, handlers.Mutate, podCreate); err != nil || outcome != handlers.OutcomeAllowed {
+			t.Errorf("%d: got %v, %v", n, outcome, err)
+		}
+	}
+}
+
+// TestLiars have handlers that do more than they say.
+func TestLiars(t *testing.T) {
+	for _, liar := range []handlers.Plugin{mutating("Liar", allow), validating("Liar", allow)} {
+		liar.Mutates, liar.Validates = false, false
+		if _, err := handlers.NewChain([]handlers.Plugin{liar}, map[string]handlers.Enabled{"Liar": {}}, nil, nil); err == nil {
+			t.Error("got no error")
+		}
+	}
+}
+
+// TestForbidden shows which name a denial has.
+func TestForbidden(t *testing.T) {
+	f := func(request, metadata, want string) {
+		t.Helper()
+		body := string(handlertest.Body(codec.Create, "v1/pods", `{"metadata":`+metadata+`}`))
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode([]byte(strings.Replace(body, `"name":"name"`, `"name":"`+request+`"`, 1))); err != nil {
+			t.Fatal(err)
+		}
+		err := handlers.Forbidden(review, errors.New("no"))
+		if want := `pods "` + want + `" is forbidden: no`; err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if again := handlers.Forbidden(review, err); again != err {
+			t.Errorf("got %v, want what was forbidden already", again)
+		}
+	}
+	f("a", `{"name":"b","generateName":"c-"}`, "a")
+	f("", `{"name":"b","generateName":"c-"}`, "b")
+	f("", `{"name":"","generateName":"c-"}`, "c-")
+	f("", `{}`, "Unknown")
+
+	got := handlers.Denied(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Message: "no"}}).Denial
+	if got.Code != 403 || got.Message != "no" {
+		t.Errorf("without details: got %+v", got)
+	}
+	got = handlers.Denied(apierrors.NewConflict(schema.GroupResource{Group: "g", Resource: "r"}, "n", errors.New("no"))).Denial
+	if got.Code != 409 || got.Reason != "Conflict" || got.Details.Name != "n" || got.Details.Group != "g" || got.Details.Kind != "r" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestScopes are about rules for what lives in namespaces, and what does not.
+func TestScopes(t *testing.T) {
+	pods, nodes, namespaces := codec.GroupVersionResource{Version: "v1", Resource: "pods"}, codec.GroupVersionResource{Version: "v1", Resource: "nodes"},
+		codec.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	f := func(resource codec.GroupVersionResource, namespace string, clusterScoped bool) {
+		t.Helper()
+		a := handlers.Attributes{Operation: codec.Create, Resource: resource, Namespace: namespace}
+		for scope, want := range map[admissionregistrationv1.ScopeType]bool{
+			"": true, admissionregistrationv1.AllScopes: true,
+			admissionregistrationv1.ClusterScope: clusterScoped, admissionregistrationv1.NamespacedScope: !clusterScoped,
+		} {
+			rule := handlers.Any()
+			if rule.Scope = scope; rule.Matches(&a) != want {
+				t.Errorf("%v in %q: scope %q: got %v", resource, namespace, scope, !want)
+			}
+			if with := rule.WithOperations(); *with.Scope != scope && (scope != "" || *with.Scope != admissionregistrationv1.AllScopes) {
+				t.Errorf("scope %q became %q", scope, *with.Scope)
+			}
+		}
+	}
+	f(pods, "shop", false)
+	f(nodes, "", true)
+	f(namespaces, "shop", true)
+	f(codec.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}, "shop", false)
+}
