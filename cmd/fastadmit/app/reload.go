@@ -108,11 +108,12 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	}
 }
 
-// reload reads a part anew if it changed, or in any case. If it changes, or comes
-// to have other files, while it is read, it is read once more.
+// reload reads a part anew if it changed, or in any case if it has files: a
+// certificate made in memory must stay. If a part changes, or comes to have other
+// files, while it is read, it is read once more.
 func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	now := contents(p.files())
-	if now == p.read && !always {
+	if now == p.read && (!always || len(p.files()) == 0) {
 		return // something else in these folders changed
 	}
 	var err error

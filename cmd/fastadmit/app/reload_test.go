@@ -332,7 +332,11 @@ server:
 func TestHangup(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	write(t, tokens, "secret,kube-apiserver,1\n")
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens)
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	s := serve(t, nil, "--config="+config, "--token-auth-file="+tokens)
+	served := func() string { return s.dial(t).ConnectionState().PeerCertificates[0].SerialNumber.String() }
+	certificate := served()
 	ask := func(x *exchange) {
 		t.Helper()
 		response, body := x.send(request("/validate", corpus.MustRead(podCreate), "Authorization: Bearer secret", "Content-Type: application/json"))
@@ -351,4 +355,7 @@ func TestHangup(t *testing.T) {
 	})
 	ask(x)
 	ask(s.open(t))
+	if got := served(); got != certificate {
+		t.Error("the certificate made in memory was replaced, which nobody trusts")
+	}
 }
