@@ -169,7 +169,7 @@ func TestChainDenials(t *testing.T) {
 		f(phase, apierrors.NewInvalid(kind, "a", invalid),
 			`"status":{"metadata":{},"status":"Failure","message":"Bad: Deployment.apps \"a\" is invalid: spec: Required value","reason":"Invalid",`+
 				`"details":{"name":"a","group":"apps","kind":"Deployment","causes":[`+
-				`{"reason":"FieldValueRequired","message":"Required value","field":"spec"},{"reason":"AdmissionPlugin","message":"Bad"}]},"code":422},`+
+				`{"reason":"FieldValueRequired","message":"Required value","field":"spec"}]},"code":422},`+
 				`"auditAnnotations":{"Bad":"denied: Deployment.apps \"a\" is invalid: spec: Required value"}`)
 	}
 }

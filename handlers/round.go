@@ -287,16 +287,16 @@ func (e *entry) annotate(response *codec.Response, what string) {
 }
 
 // attribute returns the status of a denial with the plugin's name in front of
-// its message, and as a cause for programs to read. Long text is truncated.
+// its message, and, unless its reason is Invalid, as a cause for programs to read.
+// Long text is truncated.
 func (e *entry) attribute(denial *codec.Status) codec.Status {
 	status := *denial
 	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
 	status = truncate(status)
-	causes := status.Details.Causes
-	if len(causes) == 0 && denial.Reason == string(metav1.StatusReasonInvalid) {
-		return status // kubectl shows the causes of these, if there are any, in place of the message
+	if denial.Reason == string(metav1.StatusReasonInvalid) {
+		return status // kubectl shows the causes of these as the fields that are wrong, in place of the message
 	}
-	status.Details.Causes = append(slices.Clip(causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
+	status.Details.Causes = append(slices.Clip(status.Details.Causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
 	return status
 }
 

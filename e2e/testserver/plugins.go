@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -87,6 +91,11 @@ func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
 		if object.Get("metadata", path, key).EqualString(unwanted) {
 			return deny(review, "the "+path+" contain unwanted values")
 		}
+	}
+	if value := object.Get("data", "invalid"); value.Exists() {
+		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, review.Name(), field.ErrorList{
+			field.Invalid(field.NewPath("data", "invalid"), value.String(), "is not wanted"),
+		}))
 	}
 	if object.Get("data", key).EqualString(unwanted) {
 		return deny(review, "the data contains unwanted key and value")

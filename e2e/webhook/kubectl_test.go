@@ -43,6 +43,8 @@ func (s *stand) kubectl(t *testing.T) {
 	f("label", "", forbidden,
 		`Error from server (Forbidden): `+cluster.Prefix(1)+`DenyUnwanted: configmaps "kept" is forbidden: the data contains unwanted key and value`,
 		"label", "configmap", "kept", "a=b")
+	f("invalid", config(namespace, "c", "invalid: x"), "422 Unprocessable Entity",
+		`The ConfigMap "c" is invalid: data.invalid: Invalid value: "x": is not wanted`, "create", "-f", "-")
 	f("attach", "", forbidden,
 		`error: unable to upgrade connection: `+cluster.Prefix(2)+`DenyAttach: pods "p" is forbidden: attaching to pod 'to-be-attached-pod' is not allowed`,
 		"attach", "p")
