@@ -170,7 +170,7 @@ func TestFourLargestReviews(t *testing.T) {
 	if noCgroup != nil {
 		procs = ""
 	}
-	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir)
+	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir, "--allow-unauthenticated-writes")
 
 	const most = bodyBytesMax - 1000
 	list := func(size int, format, element string) string {
