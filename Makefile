@@ -99,6 +99,10 @@ soak: build ## good load and attacks for SOAKTIME in the memory of the chart's p
 bench: ## measure codec, diff and the plugins
 	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./handlers/... ./cmd/...
 
+.PHONY: worst
+worst: ## print what each plugin takes for reviews with 10,000 and 40,000 of each thing; make test compares 2,500 and 10,000
+	go test -run TestWorst -v -count 1 -timeout 30m ./handlers/plugins -worst 10000
+
 .PHONY: compare
 compare: ## measure beside other webhooks and the transport alone; COMPAREFLAGS=-write updates tables
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)

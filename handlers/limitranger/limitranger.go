@@ -141,7 +141,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		return unknown(review, err)
 	}
 	for _, r := range ranges {
-		var v violations
+		v := violations{review: review}
 		if review.Resource().Resource == claims {
 			err = v.checkClaim(r.Spec.Limits, review.Object.Get("spec"))
 		} else {

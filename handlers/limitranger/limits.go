@@ -16,6 +16,7 @@ import (
 // error with the text of upstream's aggregate (k8s.io/apimachinery
 // pkg/util/errors).
 type violations struct {
+	review   *codec.Review
 	messages []string
 	known    map[string]bool
 	length   int // of all messages
@@ -112,6 +113,9 @@ func (v *violations) check(limits corev1.ResourceList, from source, wrong rule) 
 	}
 	var messages []string
 	for name, enforced := range limits {
+		if err := v.review.Err(); err != nil {
+			return err // the containers were not read to their end, and would not be for the next resource
+		}
 		request, limit, err := from(string(name))
 		if err != nil {
 			return err

@@ -123,8 +123,9 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	if !ok {
 		return result
 	}
+	asked := askedOf(review, s)
 	for _, l := range s.labels {
-		if !review.Object.Get("spec", "nodeSelector", l.key).Exists() {
+		if _, ok := asked.get(l.key); !ok {
 			review.Object.EnsureObject("spec", "nodeSelector")
 			review.Object.SetString(l.value, "spec", "nodeSelector", l.key)
 		}
@@ -152,13 +153,46 @@ func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, 
 			return nil, handlers.Denied(s.err), false
 		}
 	}
-	asked := review.Object.Get("spec", "nodeSelector")
+	asked := askedOf(review, s)
 	for _, l := range s.labels {
-		if has := asked.Get(l.key); has.Exists() && has.String() != l.value {
+		if has, ok := asked.get(l.key); ok && has != l.value {
 			return nil, handlers.Denied(handlers.ForbiddenPod(review, errConflict)), false
 		}
 	}
 	return s, handlers.Result{}, true
+}
+
+// lookedUpMax is how many labels are looked up in a pod's node selector one by one,
+// which takes no memory. A namespace and a pod may have thousands.
+const lookedUpMax = 32
+
+// asked is the node selector of a pod.
+type asked struct {
+	value codec.Value
+	known map[string]string // instead, if many labels are looked up
+}
+
+func askedOf(review *codec.Review, s *selector) asked {
+	a := asked{value: review.Object.Get("spec", "nodeSelector")}
+	if len(s.labels) <= lookedUpMax {
+		return a
+	}
+	a.known = make(map[string]string)
+	for key, value := range a.value.Members() {
+		if _, twice := a.known[key]; !twice {
+			a.known[key] = value.String()
+		}
+	}
+	return a
+}
+
+func (a *asked) get(key string) (value string, ok bool) {
+	if a.known != nil {
+		value, ok = a.known[key]
+		return value, ok
+	}
+	has := a.value.Get(key)
+	return has.String(), has.Exists()
 }
 
 // unknown says what to answer when the namespace cannot be had.
