@@ -74,7 +74,13 @@ registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 		}
 		return nil
 	})
-	forge(t, s, f, used)
+	token := forge(t, s, f, used)
+
+	// What SECURITY.md says of users whose calls break down.
+	f.Stop(t)
+	if err := cluster.WantError(create(s, "made"), "/"+token+"/"); err != nil {
+		t.Errorf("kube-apiserver does not show the URL any more: %v", err)
+	}
 }
 
 // create makes a ConfigMap.
@@ -83,8 +89,9 @@ func create(s *cluster.APIServer, namespace string) error {
 	return err
 }
 
-// forge sends reviews, without the path token and with it.
-func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func() int64) {
+// forge sends reviews, without the path token and with it. It returns the token.
+func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func() int64) (token string) {
+	t.Helper()
 	w, err := s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.Background(), "fastadmit.io", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +100,7 @@ func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, _ := strings.Cut(strings.TrimPrefix(registered.Path, "/"), "/")
+	token, _, _ = strings.Cut(strings.TrimPrefix(registered.Path, "/"), "/")
 	made := func() bool {
 		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "forged", metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -127,6 +134,7 @@ func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func()
 	if got := f.Metric(t, `fastadmit_refused_requests_total{code="401"}`); got < 6*6*2 {
 		t.Errorf("got %d refusals counted, want 72 at least", got)
 	}
+	return token
 }
 
 // send sends a review of a new ConfigMap.
