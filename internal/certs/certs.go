@@ -291,8 +291,7 @@ func (m *Manager) pass(ctx context.Context) bool {
 	}
 	err := m.keepSecret(ctx)
 	if m.known != nil && m.heard() {
-		all := err == nil && !slices.ContainsFunc(m.registrations, func(r *registration) bool { return r.err != nil })
-		m.acceptTokens(time.Now(), all)
+		m.acceptTokens(time.Now())
 		m.awaitToken(ctx)
 		for _, r := range m.registrations {
 			if r.err == nil {

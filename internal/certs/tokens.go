@@ -137,9 +137,9 @@ func (m *Manager) heard() bool {
 
 // acceptTokens has the server take calls with the tokens in the Secret, and with
 // what is registered: whoever may write webhook configurations decides what is
-// called anyway. What is gone from both is taken for some time more, unless all
-// says that not all could be read.
-func (m *Manager) acceptTokens(now time.Time, all bool) {
+// called anyway. What is gone from both is taken for some time more. What cannot
+// be read is as it was.
+func (m *Manager) acceptTokens(now time.Time) {
 	if m.o.PathTokens == nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (m *Manager) acceptTokens(now time.Time, all bool) {
 	for token, gone := range t.accepted {
 		until := gone.Add(2 * m.o.Propagation)
 		switch {
-		case there[token] || !all:
+		case there[token]:
 		case gone.IsZero():
 			t.accepted[token] = now
 			m.wakeBy(now.Add(2 * m.o.Propagation))
@@ -170,7 +170,7 @@ func (m *Manager) acceptTokens(now time.Time, all bool) {
 	switch used := m.usedByAll(t.all[0].text); {
 	case !used:
 		t.usedSince = time.Time{}
-	case all && t.usedSince.IsZero():
+	case t.usedSince.IsZero():
 		t.usedSince = now
 	}
 	if len(t.all) > 1 && !t.usedSince.IsZero() {
