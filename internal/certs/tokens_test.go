@@ -15,6 +15,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/internal/pathtoken"
@@ -434,4 +435,21 @@ func TestTokenOptions(t *testing.T) {
 	})
 	f("got PathTokenLife 7m59s and Propagation 1m0s, want eight times", func(o *Options) { o.PathTokenLife = 8*time.Minute - time.Second })
 	f("", func(o *Options) { o.PathTokenLife = 8 * time.Minute })
+}
+
+// TestPathTokenRedacted has an API server quote a path in an error.
+func TestPathTokenRedacted(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.refuseIf(func(verb, _ string) error {
+			if verb == "patch" {
+				return apierrors.NewBadRequest("path: Invalid value: /" + s.stored()[0] + "/a")
+			}
+			return nil
+		})
+		r := s.start(s.withTokens())
+		s.settle(time.Minute)
+		if got := r.log.lines("path: Invalid value: /" + PathTokenPlaceholder + "/a"); len(got) == 0 || len(r.log.lines(s.stored()[0])) > 0 {
+			t.Errorf("got %q, want the error without the token", r.log.lines(""))
+		}
+	})
 }
