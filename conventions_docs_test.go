@@ -248,12 +248,12 @@ func generate(t *testing.T, document, what string) string {
 // pluginTable makes what "fastadmit plugins" prints a Markdown table.
 func pluginTable(t *testing.T) string {
 	const columns = 6
-	stdout, _, _ := fastadmit([]string{"plugins"})
+	stdout, _, _ := fastadmit([]string{"plugins", "-o", "wide"})
 	table := "| plugin | does | resources | what it does | needs | in kube-apiserver |\n|---|---|---|---|---|---|\n"
 	for i, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
 		cells := regexp.MustCompile(`  +`).Split(line, -1)
 		if len(cells) != columns {
-			t.Fatalf("fastadmit plugins: got %d columns, want %d in %q", len(cells), columns, line)
+			t.Fatalf("fastadmit plugins -o wide: got %d columns, want %d in %q", len(cells), columns, line)
 		}
 		if i == 0 {
 			continue

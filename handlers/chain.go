@@ -92,7 +92,7 @@ type Enabled struct {
 const pluginsMax = 128
 
 // NewChain makes the enabled plugins of the table ready; names that are not in
-// the table are left out. The error joins what is wrong with each plugin. The
+// the table are left out. The error joins an *EnableError for each plugin. The
 // state follows what they need to know of the cluster; nil where none of them
 // needs anything.
 //
@@ -116,13 +116,26 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		}
 		handler, err := newHandler(plugin, e, view, last)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot enable plugin %s: %w", plugin.Name, err))
+			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
 			continue
 		}
 		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, place: len(c.entries), handler: handler, view: view})
 	}
 	return c, errors.Join(errs...)
 }
+
+// EnableError says why a plugin cannot be enabled, such as what is wrong with its
+// configuration file.
+type EnableError struct {
+	Plugin string
+	Err    error
+}
+
+func (e *EnableError) Error() string {
+	return fmt.Sprintf("cannot enable plugin %s: %v", e.Plugin, e.Err)
+}
+
+func (e *EnableError) Unwrap() error { return e.Err }
 
 func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, error) {
 	if !codec.IsAnnotationKey(plugin.Name) {

@@ -32,7 +32,7 @@ var admissionVersions = []string{"apiserver.config.k8s.io/v1", "apiserver.k8s.io
 // own configurations.
 func (r *reader) readAdmission(file string) map[string][]byte {
 	var a admission
-	document := r.read(file, &a)
+	document := r.read(file, admissionKind, &a)
 	if document == nil {
 		return nil
 	}
@@ -51,6 +51,7 @@ func (r *reader) readAdmission(file string) map[string][]byte {
 // inside the file goes before a file that it names, as upstream.
 func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *admissionPlugin, dir string) []byte {
 	if len(plugin.Configuration) > 0 && !bytes.Equal(plugin.Configuration, []byte("null")) {
+		r.place(plugin.Name, document, path+".configuration")
 		return plugin.Configuration
 	}
 	if plugin.Path == "" {
@@ -64,6 +65,12 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 	content, err := r.source.ReadFile(name)
 	if err != nil {
 		r.refuse(document.Errorf(path+".path", "cannot read the configuration of %s: %v", plugin.Name, err))
+		return nil
 	}
+	own, err := strictyaml.Parse(name, content)
+	if err != nil { // if it should be YAML, the plugin says what is wrong
+		own = strictyaml.Unread(name)
+	}
+	r.place(plugin.Name, own, "")
 	return content
 }

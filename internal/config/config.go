@@ -17,6 +17,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/match"
 	"github.com/fastadmit/fastadmit/internal/registration"
@@ -68,10 +69,10 @@ type Server struct {
 	WebhookOwner        *string `json:"webhookOwner,omitempty"`
 	ManagedPathToken    *bool   `json:"managedPathToken,omitempty"`
 
-	WebhookConfigurations []string `json:"webhookConfigurations,omitempty"`
+	WebhookConfigurations []string `json:"webhookConfigurations"`
 
 	ClientCAFile       *string  `json:"clientCAFile,omitempty"`
-	ClientAllowedNames []string `json:"clientAllowedNames,omitempty"`
+	ClientAllowedNames []string `json:"clientAllowedNames"`
 	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`
 	BasicAuthFile      *string  `json:"basicAuthFile,omitempty"`
 	PathTokenFile      *string  `json:"pathTokenFile,omitempty"`
@@ -130,6 +131,8 @@ type Loaded struct {
 	NeedsNamespaces bool
 	// Files are all files that were read, also those that could not be.
 	Files []string
+
+	places map[string]place // of Configs
 }
 
 // Read reads all files. The error joins everything that is wrong with any of
@@ -141,14 +144,14 @@ func Read(source Source) (*Loaded, error) {
 	r := &reader{source: &source}
 	loaded := new(Loaded)
 	if source.File != "" {
-		if document := r.read(source.File, &loaded.Configuration); document != nil {
+		if document := r.read(source.File, Kind, &loaded.Configuration); document != nil {
 			loaded.Settings = r.checkConfiguration(document, &loaded.Configuration)
 		}
 	}
 	if source.AdmissionFile != "" {
 		loaded.Configs = r.readAdmission(source.AdmissionFile)
 	}
-	loaded.NeedsNamespaces = r.needsNamespaces
+	loaded.NeedsNamespaces, loaded.places = r.needsNamespaces, r.places
 	loaded.Files = r.files
 	return loaded, errors.Join(r.errs...)
 }
@@ -158,13 +161,14 @@ type reader struct {
 	source          *Source
 	needsNamespaces bool
 	files           []string
+	places          map[string]place
 	errs            []error
 }
 
 func (r *reader) refuse(errs ...error) { r.errs = append(r.errs, errs...) }
 
 // read decodes a file. The document is nil if there is no use in going on.
-func (r *reader) read(file string, into any) *strictyaml.Document {
+func (r *reader) read(file, kind string, into any) *strictyaml.Document {
 	r.files = append(r.files, file)
 	content, err := r.source.ReadFile(file)
 	if err != nil {
@@ -176,12 +180,20 @@ func (r *reader) read(file string, into any) *strictyaml.Document {
 		r.refuse(err)
 		return nil
 	}
-	if errs := document.Decode(into); len(errs) > 0 {
-		r.refuse(errs...)
+	if flag, ok := flagOf[document.Text("kind")]; ok && document.Text("kind") != kind {
+		r.refuse(document.Errorf("kind", "got %q, want %q: %s takes this file", document.Text("kind"), kind, flag))
+		return nil
+	}
+	errs, decoded := document.Decode(into)
+	r.refuse(errs...)
+	if !decoded {
 		return nil
 	}
 	return document
 }
+
+// flagOf has the flag that takes a file of a kind.
+var flagOf = map[string]string{Kind: "--config", admissionKind: "--admission-control-config-file"}
 
 func (r *reader) checkType(document *strictyaml.Document, apiVersion, kind, wantKind string, wantVersions ...string) {
 	if kind != wantKind {
@@ -196,7 +208,7 @@ func (r *reader) checkType(document *strictyaml.Document, apiVersion, kind, want
 // those before.
 func (r *reader) checkName(document *strictyaml.Document, path, name string, configured map[string][]byte) bool {
 	if !slices.Contains(r.source.Known, name) {
-		r.refuse(document.Errorf(path, "unknown plugin %q, want one of %s", name, strings.Join(r.source.Known, ", ")))
+		r.refuse(document.Errorf(path, "unknown plugin %q%s (fastadmit plugins lists all)", name, alike.Hint(name, r.source.Known)))
 		return false
 	}
 	if _, twice := configured[name]; twice {
@@ -220,8 +232,9 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	for i := range c.Plugins {
 		path := field.NewPath("plugins").Index(i)
 		name := c.Plugins[i].Name
-		if r.checkName(document, path.Child("name").String(), name, configured) {
-			settings[name] = r.settings(document, &c.Plugins[i], path)
+		isNew := r.checkName(document, path.Child("name").String(), name, configured)
+		if s := r.settings(document, &c.Plugins[i], path); isNew {
+			settings[name] = s
 		}
 	}
 	return settings

@@ -50,21 +50,21 @@ func (h *Head) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
 }
 
-// Fault is a part of the input that could not be read.
-type Fault struct {
+// Error is a part of the input that could not be read.
+type Error struct {
 	Source
 	Err error
 }
 
-func (f *Fault) Error() string { return fmt.Sprintf("%s: %v", f.Source, f.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Source, e.Err) }
 
 // Unwrap returns Err.
-func (f *Fault) Unwrap() error { return f.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
 // Item is an object, or a fault in its place.
 type Item struct {
 	Object
-	Fault *Fault // nil for an object
+	Fault *Error // nil for an object
 }
 
 // newItem makes an item of an object's JSON text.
@@ -90,7 +90,7 @@ func (e *NoObjectError) Error() string {
 }
 
 func faulty(source Source, err error) Item {
-	return Item{Object: Object{Source: source}, Fault: &Fault{Source: source, Err: err}}
+	return Item{Object: Object{Source: source}, Fault: &Error{Source: source, Err: err}}
 }
 
 // parallel calls do for each number below n, in as many goroutines as there are

@@ -143,7 +143,7 @@ func (d *document) refuse(source Source) Item {
 }
 
 // located moves the line that an error names to where errors have it.
-func located(source Source, err error) *Fault {
+func located(source Source, err error) *Error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n  ")
 	if match := lineOf.FindStringSubmatchIndex(text); match != nil && match[0] == 0 {
@@ -151,5 +151,5 @@ func located(source Source, err error) *Fault {
 			source.Line, text = line, text[match[1]:]
 		}
 	}
-	return &Fault{Source: source, Err: errors.New("cannot be read: " + text)}
+	return &Error{Source: source, Err: errors.New("cannot be read: " + text)}
 }

@@ -71,9 +71,9 @@ const (
 	DefaultTimeoutSeconds = 10
 )
 
-// withDefaults returns the options with all defaults. The maps and lists that
+// WithDefaults returns the options with all defaults. The maps and lists that
 // are there are shared with o.
-func (o *Options) withDefaults() *Options {
+func (o *Options) WithDefaults() *Options {
 	filled := *o
 	filled.Name = cmp.Or(o.Name, DefaultName)
 	c := &filled.ClientConfig

@@ -59,7 +59,7 @@ func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, e
 	if err := join(errs...); err != nil {
 		return nil, err
 	}
-	o := options.withDefaults()
+	o := options.WithDefaults()
 	r := &Registration{Notes: o.notes(plugins)}
 	if mutating := o.webhooks(plugins, handlers.Mutate); len(mutating) > 0 {
 		r.Mutating = &admissionregistrationv1.MutatingWebhookConfiguration{

@@ -49,7 +49,7 @@ var (
 // kube-apiserver would only fail to call, at caBundle and the namespace. It
 // compiles no expressions. The error joins everything, as that of New.
 func (o *Options) Validate(path *field.Path) error {
-	filled := o.withDefaults()
+	filled := o.WithDefaults()
 	errs := filled.validateNames(path)
 	errs = append(errs, filled.validateClientConfig(path.Child("clientConfig"))...)
 	if s := *filled.TimeoutSeconds; s < timeoutSecondsMin || s > timeoutSecondsMax {

@@ -105,7 +105,7 @@ func (r *Result) Said() string {
 	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
 }
 
-// A Walk visits a result and what was made of it, with how deep it is below
+// Walk visits a result and what was made of it, with how deep it is below
 // the result that it began with.
 func (r *Result) Walk(visit func(r *Result, depth int)) { r.walk(0, visit) }
 

@@ -95,7 +95,7 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 	for i := range items {
 		if item := &items[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
 			if err := o.Resources.AddCRD(item.JSON); err != nil {
-				item.Fault = &manifest.Fault{Source: item.Source, Err: err}
+				item.Fault = &manifest.Error{Source: item.Source, Err: err}
 			}
 		}
 	}

@@ -66,23 +66,37 @@ func Parse(file string, content []byte) (*Document, error) {
 	return d, nil
 }
 
+// Unread returns an empty Document of a file, for errors about a file that Parse
+// cannot read.
+func Unread(file string) *Document { return &Document{file: file, root: new(yaml.Node)} }
+
 // Decode decodes the document into what into points to, by the names that
 // encoding/json goes by. The errors are all of its faults: members that the
 // type does not have or that come twice, and values that are not of their type.
-func (d *Document) Decode(into any) []error {
+// decoded says whether into has the rest, so that it can be looked at for further
+// faults.
+func (d *Document) Decode(into any) (errs []error, decoded bool) {
 	c := checker{document: d}
 	c.check(d.root, reflect.TypeOf(into).Elem(), "")
-	if len(c.errs) > 0 {
-		return c.errs
-	}
 	text, err := toJSON(d.root)
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		return []error{&Error{File: d.file, Want: err.Error()}}
+	if err != nil && len(c.errs) == 0 {
+		c.errs = []error{&Error{File: d.file, Want: err.Error()}}
 	}
-	return nil
+	return c.errs, err == nil
+}
+
+// Text returns the value of the scalar at a path, "" if there is none.
+func (d *Document) Text(path string) string {
+	node := resolve(d.root)
+	for _, token := range step.FindAllString(path, -1) {
+		if node = child(node, token); node == nil {
+			return ""
+		}
+	}
+	return node.Value
 }
 
 // Locate gives errors of package k8s.io/apimachinery/pkg/util/validation/field

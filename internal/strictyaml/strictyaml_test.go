@@ -38,7 +38,8 @@ func decode(t *testing.T, content string) (document, []error) {
 	if err != nil {
 		return d, []error{err}
 	}
-	return d, parsed.Decode(&d)
+	errs, _ := parsed.Decode(&d)
+	return d, errs
 }
 
 func TestDecode(t *testing.T) {

@@ -119,14 +119,14 @@ var makers = map[schema.GroupKind]maker{
 // several that are the same, and none for objects that have no such controller. The
 // object is JSON, as it is stored.
 func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byte) ([]Child, error) {
-	make, path := makers[gvk.GroupKind()], p[schema.GroupResource{Group: gvk.Group, Resource: resource}.String()]
-	if make == nil && path == "" {
+	from, path := makers[gvk.GroupKind()], p[schema.GroupResource{Group: gvk.Group, Resource: resource}.String()]
+	if from == nil && path == "" {
 		return nil, nil
 	}
 	o := new(object)
 	var err error
 	if path != "" {
-		make = replicas("")
+		from = replicas("")
 		err = o.readTemplate(text, path)
 	} else {
 		err = json.Unmarshal(text, o)
@@ -136,7 +136,7 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 	}
 	var children []Child
 	if err == nil {
-		children, err = make(o)
+		children, err = from(o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the pods of the %s: %w", gvk.Kind, err)

@@ -9,6 +9,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,10 +63,10 @@ func NewCommand(opts ...Option) *cobra.Command {
 			"can switch on, and those that Kubernetes has removed, as one fast webhook.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       o.versionLine(),
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(explainFlag)
 	root.AddCommand(newServeCommand(o), newReviewCommand(o), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newBenchCommand(), newVersionCommand(o))
 	return root
 }
@@ -74,7 +75,7 @@ func NewCommand(opts ...Option) *cobra.Command {
 // and returns the exit code: 0 for done, 1 for failed, 2 for wrong usage. With
 // fastadmit review, 1 is for denied, and 2 for all else that is not done.
 func Execute(cmd *cobra.Command) int {
-	err := cmd.Execute()
+	ran, err := cmd.ExecuteC()
 	if err == nil {
 		return exitDone
 	}
@@ -91,7 +92,7 @@ func Execute(cmd *cobra.Command) int {
 		}
 		return exitFailed
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %v\nfastadmit --help shows the usage.\n", err)
+	fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n%s --help shows the usage.\n", strings.TrimSpace(err.Error()), ran.CommandPath())
 	return exitUsage
 }
 

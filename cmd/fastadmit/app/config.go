@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -18,18 +19,21 @@ func newConfigCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that serve would use",
-		Long: "Reads the same flags and files as serve, and prints what comes of them, with all defaults,\n" +
-			"as a file for --config. Says everything that is wrong with them otherwise.",
+		Long: "Reads the same flags and files as serve, and prints the configuration that they make, with all\n" +
+			"defaults, as a file for --config. What only flags can set is in comments. If something is wrong\n" +
+			"with the flags or files, all of it is reported, and nothing is printed.",
 		Example: "  fastadmit config --config=fastadmit.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	s.selection.addFlags(cmd.Flags())
+	s.selection.addFlags(cmd)
+	s.useKubeconfig(unusedCluster, unusedCluster)
 	s.serverOptions.addFlags(cmd.Flags())
 	return cmd
 }
 
 func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
+	onlyFlags := o.onlyFlags()
 	in, err := o.loadOnly(ctx)
 	if err != nil {
 		return err
@@ -39,9 +43,19 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 	}
 	text, err := yaml.Marshal(o.effective(&in))
 	if err == nil {
-		_, err = w.Write(text)
+		_, err = fmt.Fprintf(w, "%s%s", onlyFlags, text)
 	}
 	return failed(err)
+}
+
+// onlyFlags has the settings that no field of the file is for, as comments.
+func (o *serveOptions) onlyFlags() string {
+	text := "# Only flags set:\n"
+	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "default-not-ready-toleration-seconds",
+		"default-unreachable-toleration-seconds", "kubeconfig"} {
+		text += fmt.Sprintf("#   --%s=%s\n", name, o.flags.Lookup(name).Value)
+	}
+	return text
 }
 
 // effective returns the configuration with its defaults, the enabled plugins in
@@ -49,8 +63,9 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 func (o *serveOptions) effective(in *selected) *config.Configuration {
 	c := &config.Configuration{
 		APIVersion: config.APIVersion, Kind: config.Kind,
-		EnableAdmissionPlugins: in.names(), Server: o.asFile(), Registration: in.Registration,
+		EnableAdmissionPlugins: in.names(), Server: o.asFile(), Registration: *in.Registration.WithDefaults(),
 	}
+	fillSelectors(&c.Registration.NamespaceSelector, &c.Registration.ObjectSelector)
 	for _, plugin := range in.chain.Plugins() {
 		p := config.Plugin{Name: plugin.Name}
 		for _, configured := range in.Plugins {
@@ -62,6 +77,15 @@ func (o *serveOptions) effective(in *selected) *config.Configuration {
 		c.Plugins = append(c.Plugins, p)
 	}
 	return c
+}
+
+// fillSelectors makes selectors that are missing those that select everything.
+func fillSelectors(selectors ...**metav1.LabelSelector) {
+	for _, selector := range selectors {
+		if *selector == nil {
+			*selector = new(metav1.LabelSelector)
+		}
+	}
 }
 
 func fillDefaults(p *config.Plugin, plugin *handlers.Plugin) {
@@ -79,11 +103,7 @@ func fillDefaults(p *config.Plugin, plugin *handlers.Plugin) {
 	if p.Timeout == nil {
 		p.Timeout = &metav1.Duration{Duration: budgetMax}
 	}
-	for _, selector := range [...]**metav1.LabelSelector{&p.NamespaceSelector, &p.ObjectSelector} {
-		if *selector == nil {
-			*selector = new(metav1.LabelSelector)
-		}
-	}
+	fillSelectors(&p.NamespaceSelector, &p.ObjectSelector)
 	if p.Enforcement == nil {
 		p.Enforcement = []config.Enforcement{{Action: handlers.ActionDeny}}
 	}

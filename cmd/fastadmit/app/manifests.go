@@ -31,9 +31,9 @@ func newManifestsCommand(o *options) *cobra.Command {
 		Use:   "manifests",
 		Short: "Print the webhook configurations that register the enabled plugins",
 		Long: "Prints a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration with which\n" +
-			"kube-apiserver calls serve for what the enabled plugins handle, and for nothing else. Takes the\n" +
-			"flags and files that serve takes, to select the plugins. What else one must know goes to\n" +
-			"standard error. The flags below override the section registration of --config.",
+			"kube-apiserver calls serve for what the enabled plugins handle, and for nothing else. The plugins are\n" +
+			"selected by the same flags and files as for serve. The other flags override the section\n" +
+			"registration of --config. Notes about what else to do go to standard error.",
 		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,9 +41,11 @@ func newManifestsCommand(o *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	m.addFlags(flags)
+	m.addFlags(cmd)
+	m.useKubeconfig(unusedCluster, unusedCluster)
 	m.registration.addFlags(flags)
 	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration")
+	completeValues(cmd, "kind", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	return cmd
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -65,9 +65,9 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 func everything(t testing.TB, selectors bool) *handlers.Chain {
 	t.Helper()
 	s := &selection{options: &options{inTree: plugins.DefaultOptions()}}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	s.addFlags(flags)
-	if err := flags.Parse(everythingFlags(t, selectors)); err != nil {
+	cmd := new(cobra.Command)
+	s.addFlags(cmd)
+	if err := cmd.ParseFlags(everythingFlags(t, selectors)); err != nil {
 		t.Fatal(err)
 	}
 	in, err := s.load(t.Context(), nil)

@@ -1,47 +1,112 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-func newPluginsCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "plugins",
-		Short: "List the admission plugins, in the order in which they run",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tDOES\tRESOURCES\tWHAT IT DOES\tNEEDS\tIN KUBE-APISERVER")
-			for _, plugin := range o.table() {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
-					plugin.Name, phases(&plugin), resources(&plugin), plugin.Summary, needs(&plugin), inAPIServer(&plugin))
-			}
-			return failed(w.Flush())
-		},
-	}
+// listings are the formats of fastadmit plugins.
+var listings = []struct {
+	name string
+	list func(w io.Writer, plugins []listed) error
+}{
+	{"text", listShort},
+	{"wide", listWide},
+	{"json", listJSON},
+	{"yaml", listYAML},
+	{"name", listNames},
 }
 
-func phases(plugin *handlers.Plugin) string {
+func listingNames() []string {
+	names := make([]string, len(listings))
+	for i := range listings {
+		names[i] = listings[i].name
+	}
+	return names
+}
+
+func newPluginsCommand(o *options) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "plugins",
+		Short: "List the admission plugins, in the order in which they run",
+		Long: "Lists the admission plugins in the order in which they run: whether they mutate or validate, what\n" +
+			"they need beside a review, and whether kube-apiserver has them. -o wide adds what they do, which\n" +
+			"resources they handle, and which objects of the cluster they look up.",
+		Example: "  fastadmit plugins -o wide",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i := slices.Index(listingNames(), output)
+			if i < 0 {
+				return fmt.Errorf("--output: got %q, want one of %s", output, strings.Join(listingNames(), ", "))
+			}
+			return failed(listings[i].list(cmd.OutOrStdout(), o.listed()))
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "format: "+strings.Join(listingNames(), ", "))
+	completeValues(cmd, "output", listingNames()...)
+	return cmd
+}
+
+// listed is what is said of a plugin.
+type listed struct {
+	Name      string   `json:"name"`
+	Summary   string   `json:"summary"`
+	Mutates   bool     `json:"mutates"`
+	Validates bool     `json:"validates"`
+	Resources []string `json:"resources"`
+	// Needs are kinds of objects of the cluster, and what else the plugin does not
+	// run without.
+	Needs         []string `json:"needs"`
+	KubeAPIServer string   `json:"kubeAPIServer"`
+
+	short string // what it needs, in a word
+}
+
+func (o *options) listed() []listed {
+	var all []listed
+	table := o.table()
+	for i := range table {
+		p := &table[i]
+		l := listed{
+			Name: p.Name, Summary: p.Summary, Mutates: p.Mutates, Validates: p.Validates,
+			Resources: resources(p), Needs: needs(p), KubeAPIServer: inAPIServer(p), short: "nothing",
+		}
+		switch {
+		case p.Needs != "":
+			l.short = p.Needs
+		case len(p.Cluster) > 0:
+			l.short = "the cluster"
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// does says in which phases the plugin runs.
+func (l *listed) does() string {
 	var does []string
-	if plugin.Mutates {
+	if l.Mutates {
 		does = append(does, "mutates")
 	}
-	if plugin.Validates {
+	if l.Validates {
 		does = append(does, "validates")
 	}
 	return strings.Join(does, ",")
 }
 
 // resources lists what the plugin's rules select, once each.
-func resources(plugin *handlers.Plugin) string {
-	var all []string
+func resources(plugin *handlers.Plugin) []string {
+	all := []string{}
 	for _, rule := range plugin.Rules {
 		for _, resource := range rule.Resources {
 			if !slices.Contains(all, resource) {
@@ -49,11 +114,11 @@ func resources(plugin *handlers.Plugin) string {
 			}
 		}
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
-func needs(plugin *handlers.Plugin) string {
-	var all []string
+func needs(plugin *handlers.Plugin) []string {
+	all := []string{}
 	if plugin.Needs != "" {
 		all = append(all, plugin.Needs)
 	}
@@ -62,10 +127,7 @@ func needs(plugin *handlers.Plugin) string {
 			all = append(all, kind)
 		}
 	}
-	if len(all) == 0 {
-		return "nothing"
-	}
-	return strings.Join(all, ", ")
+	return all
 }
 
 func inAPIServer(plugin *handlers.Plugin) string {
@@ -78,4 +140,52 @@ func inAPIServer(plugin *handlers.Plugin) string {
 		return "no"
 	}
 	return "off by default"
+}
+
+// listShort fits a terminal.
+func listShort(out io.Writer, plugins []listed) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tDOES\tNEEDS\tIN KUBE-APISERVER")
+	for i := range plugins {
+		p := &plugins[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, p.does(), p.short, p.KubeAPIServer)
+	}
+	return w.Flush()
+}
+
+func listWide(out io.Writer, plugins []listed) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tDOES\tRESOURCES\tWHAT IT DOES\tNEEDS\tIN KUBE-APISERVER")
+	for i := range plugins {
+		p := &plugins[i]
+		needs := strings.Join(p.Needs, ", ")
+		if needs == "" {
+			needs = "nothing"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.does(), strings.Join(p.Resources, ","), p.Summary, needs, p.KubeAPIServer)
+	}
+	return w.Flush()
+}
+
+func listJSON(out io.Writer, plugins []listed) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(plugins)
+}
+
+func listYAML(out io.Writer, plugins []listed) error {
+	text, err := yaml.Marshal(plugins)
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	return err
+}
+
+func listNames(out io.Writer, plugins []listed) error {
+	for i := range plugins {
+		if _, err := fmt.Fprintln(out, plugins[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -244,7 +244,13 @@ plugins:
 	if code != 0 || errs != "" {
 		t.Fatalf("got exit code %d, %s", code, errs)
 	}
-	want := `apiVersion: fastadmit.io/v1alpha1
+	want := `# Only flags set:
+#   --admission-control-config-file=
+#   --cluster-state-dir=
+#   --default-not-ready-toleration-seconds=300
+#   --default-unreachable-toleration-seconds=300
+#   --kubeconfig=
+apiVersion: fastadmit.io/v1alpha1
 enableAdmissionPlugins:
 - SecurityContextDeny
 - AlwaysPullImages
@@ -290,12 +296,27 @@ plugins:
     - pods
     scope: '*'
   timeout: 1s
+registration:
+  admissionReviewVersions:
+  - v1
+  - v1beta1
+  clientConfig:
+    service:
+      name: fastadmit
+      namespace: fastadmit
+      port: 443
+  matchPolicy: Equivalent
+  name: fastadmit.io
+  namespaceSelector: {}
+  objectSelector: {}
+  timeoutSeconds: 10
 server:
   allowUnauthenticatedWrites: false
   basicAuthFile: ""
   bindAddress: 127.0.0.1
   certSecretName: ""
   certSecretNamespace: ""
+  clientAllowedNames: []
   clientCAFile: ""
   managedPathToken: true
   maxConnectionAge: 10m0s
@@ -312,6 +333,7 @@ server:
   tlsCertFile: ""
   tlsPrivateKeyFile: ""
   tokenAuthFile: ""
+  webhookConfigurations: []
   webhookOwner: ""
 `
 	if printed != want {

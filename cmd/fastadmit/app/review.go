@@ -66,6 +66,9 @@ command is wrong, or there is nothing to review.`,
 			"  kustomize build . | fastadmit review - --enable-admission-plugins=PodSecurity -o github\n" +
 			"  fastadmit review new/ --old=old/ --enable-admission-plugins=AlwaysPullImages -o diff",
 		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
+		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			err := r.run(cmd, append(r.files, paths...))
 			if failed, ok := errors.AsType[*failure](err); ok {
@@ -80,7 +83,9 @@ command is wrong, or there is nothing to review.`,
 
 func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	r.addFlags(flags)
+	r.addFlags(cmd)
+	r.useKubeconfig("file that says how to reach a cluster, whose objects plugins see and whose resources are known; it is only read",
+		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, those of a new cluster")
 	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file or folder to review, - for standard input; the same as an argument")
 	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
 		"; object prints objects as they would be stored, diff what changes, response AdmissionReviews")
@@ -97,6 +102,10 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "leave out documents that are no Kubernetes objects, and unknown kinds")
 	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, leave out what is simply allowed")
+	completeValues(cmd, "output", report.Formats()...)
+	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
+	completeFiles(cmd, "filename", manifestExtensions()...)
+	completeFiles(cmd, "old", manifestExtensions()...)
 }
 
 func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
@@ -27,7 +29,8 @@ type selection struct {
 	cluster         knownCluster
 }
 
-func (s *selection) addFlags(flags *pflag.FlagSet) {
+func (s *selection) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	s.flags = flags
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
 		"the admission plugins to run, comma-separated; the order does not matter")
@@ -47,7 +50,32 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&s.options.inTree.Tolerations.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds",
 		s.options.inTree.Tolerations.UnreachableTolerationSeconds,
 		"tolerationSeconds of the toleration for unreachable:NoExecute that DefaultTolerationSeconds adds")
+	completeLists(cmd, "enable-admission-plugins", s.options.names)
+	completeLists(cmd, "disable-admission-plugins", s.options.names)
+	completeFiles(cmd, "admission-control-config-file", manifestExtensions()...)
+	completeFiles(cmd, "config", manifestExtensions()...)
+	completeFiles(cmd, "cluster-state-dir")
 }
+
+// names returns the names of all plugins in order.
+func (o *options) names() []string {
+	table := o.table()
+	names := make([]string, len(table))
+	for i := range table {
+		names[i] = table[i].Name
+	}
+	return names
+}
+
+// useKubeconfig says in the help what --kubeconfig is for where it is not for what
+// serve uses it for.
+func (s *selection) useKubeconfig(kubeconfig, dir string) {
+	s.flags.Lookup("kubeconfig").Usage, s.flags.Lookup("cluster-state-dir").Usage = kubeconfig, dir
+}
+
+// unusedCluster is the help of the flags about the cluster where nobody looks at
+// it.
+const unusedCluster = "not used; accepted so that the flags of serve can be given"
 
 // selected are plugins that were made ready.
 type selected struct {
@@ -69,11 +97,7 @@ func (s *selected) names() []string {
 // until ctx ends, but is not waited for. What is loaded is there after an error,
 // too, for its Files. An error about flags is one of usage.
 func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, error) {
-	table := s.options.table()
-	names := make([]string, len(table))
-	for i := range table {
-		names[i] = table[i].Name
-	}
+	table, names := s.options.table(), s.options.names()
 	if err := s.checkFlags(names); err != nil {
 		return selected{Loaded: new(config.Loaded)}, err
 	}
@@ -81,10 +105,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if s.cluster.imagined {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
-	loaded, err := config.Read(source)
-	if err != nil {
-		return selected{Loaded: loaded}, failed(err)
-	}
+	loaded, wrong := config.Read(source)
 	if s.flags.Changed("enable-admission-plugins") {
 		loaded.EnableAdmissionPlugins = s.enable
 	}
@@ -94,6 +115,9 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 			enabled[name] = handlers.Enabled{Config: loaded.Configs[name], Settings: loaded.Settings[name]}
 		}
 	}
+	if wrong != nil {
+		return selected{Loaded: loaded}, failed(errors.Join(wrong, loaded.Locate(checkPlugins(table, enabled))))
+	}
 	if len(enabled) == 0 {
 		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
 	}
@@ -102,7 +126,22 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		return selected{Loaded: loaded}, failed(err)
 	}
 	chain, err := handlers.NewChain(table, enabled, s.cluster.state.Load(), last)
-	return selected{loaded, chain}, failed(err)
+	return selected{loaded, chain}, failed(loaded.Locate(err))
+}
+
+// checkPlugins says what is wrong with the plugins, without a cluster.
+func checkPlugins(table []handlers.Plugin, enabled map[string]handlers.Enabled) error {
+	state, err := cluster.New(cluster.Options{Embedded: true})
+	if err != nil {
+		return err
+	}
+	for i := range table {
+		if err := state.Follow(context.Background(), table[i].Cluster...); err != nil { // which starts nothing
+			return err
+		}
+	}
+	_, err = handlers.NewChain(table, enabled, state, nil)
+	return err
 }
 
 // loadOnly loads without asking anybody about the cluster.
@@ -126,10 +165,14 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 }
 
 func (s *selection) checkFlags(known []string) error {
+	var unknown []string
 	for _, name := range slices.Concat(s.enable, s.disable) {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("unknown admission plugin %q; fastadmit plugins lists all", name)
+			unknown = append(unknown, fmt.Sprintf("unknown admission plugin %q%s", name, alike.Hint(name, known)))
 		}
+	}
+	if unknown != nil {
+		return fmt.Errorf("%s (fastadmit plugins lists all)", strings.Join(unknown, "; "))
 	}
 	for _, name := range s.enable {
 		if slices.Contains(s.disable, name) {

@@ -56,7 +56,7 @@ func newServeCommand(o *options) *cobra.Command {
 			return s.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	s.selection.addFlags(cmd.Flags())
+	s.selection.addFlags(cmd)
 	s.serverOptions.addFlags(cmd.Flags())
 	return cmd
 }

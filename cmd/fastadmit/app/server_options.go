@@ -161,10 +161,10 @@ func (o *serverOptions) asFile() config.Server {
 		WebhookOwner:        &o.managed.owner,
 		ManagedPathToken:    &o.managed.pathToken,
 
-		WebhookConfigurations: o.managed.registered,
+		WebhookConfigurations: append([]string{}, o.managed.registered...),
 
 		ClientCAFile:       &o.callers.caFile,
-		ClientAllowedNames: o.callers.allowedNames,
+		ClientAllowedNames: append([]string{}, o.callers.allowedNames...),
 		TokenAuthFile:      &o.callers.tokenFile,
 		BasicAuthFile:      &o.callers.basicFile,
 		PathTokenFile:      &o.callers.pathTokenFile,

@@ -14,11 +14,15 @@ func newVersionCommand(o *options) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fastadmit %s %s %s/%s\n",
-				o.shownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), o.versionLine())
 			return failed(err)
 		},
 	}
+}
+
+// versionLine says which build this is.
+func (o *options) versionLine() string {
+	return fmt.Sprintf("fastadmit %s %s %s/%s", o.shownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // shownVersion is the version given, or what the go command recorded: the

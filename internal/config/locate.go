@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
+)
+
+// A place is where a plugin's own configuration stands.
+type place struct {
+	document *strictyaml.Document
+	path     string // in the document, "" for all of it
+}
+
+// place notes where the configuration of a plugin stands.
+func (r *reader) place(plugin string, document *strictyaml.Document, path string) {
+	if r.places == nil {
+		r.places = make(map[string]place)
+	}
+	r.places[plugin] = place{document, path}
+}
+
+// unknownField is how sigs.k8s.io/json says that there is a field too many, or
+// one twice.
+var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
+
+// Locate gives the errors of handlers.NewChain, which are about plugins' own
+// configurations, their file and line. Others stay as they are.
+func (l *Loaded) Locate(err error) error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, err := range joined.Unwrap() {
+			all = append(all, l.Locate(err))
+		}
+		return errors.Join(all...)
+	}
+	enable, ok := errors.AsType[*handlers.EnableError](err)
+	if !ok {
+		return err
+	}
+	at, ok := l.places[enable.Plugin]
+	if !ok {
+		return err
+	}
+	faults := []error{enable.Err}
+	if several, ok := errors.AsType[utilerrors.Aggregate](enable.Err); ok {
+		faults = several.Errors()
+	}
+	for i, fault := range faults {
+		faults[i] = at.locate(enable.Plugin, fault)
+	}
+	return errors.Join(faults...)
+}
+
+func (p place) locate(plugin string, err error) error {
+	path, text := "", err.Error()
+	if invalid, ok := errors.AsType[*field.Error](err); ok {
+		path, text = invalid.Field, invalid.ErrorBody()
+	} else if unknown := unknownField.FindStringSubmatch(text); unknown != nil {
+		path, text = unknown[2], unknown[1]+" field"
+	}
+	if p.path != "" {
+		path = strings.TrimSuffix(p.path+"."+path, ".")
+	}
+	return p.document.Errorf(path, "plugin %s: %s", plugin, text)
+}
