@@ -71,7 +71,7 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ha
 	if !create {
 		was, known = api.PolicyToEvaluate(labelsOf(&review.OldObject), p.defaults)
 	}
-	if len(faults) > 0 && (len(known) == 0 || !reflect.DeepEqual(faults, known)) {
+	if len(faults) > 0 && !reflect.DeepEqual(faults, known) {
 		kind := review.Kind()
 		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(), faults))
 	}
@@ -79,9 +79,7 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ha
 	switch {
 	case !create && !enforcesMore(wanted.Enforce, was.Enforce):
 	case p.exemptsNamespace(review):
-		if warning := p.exemptionWarning(name, labels, wanted); warning != "" {
-			review.Response.Warn(warning)
-		}
+		review.Response.Warn(p.exemptionWarning(name, labels, wanted))
 	case !create:
 		for _, warning := range p.violations(ctx, name, wanted.Enforce) {
 			review.Response.Warn(warning)

@@ -5,17 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	admissionapi "k8s.io/pod-security-admission/admission/api"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/fastadmit/fastadmit/bench/corpus"
@@ -56,6 +60,9 @@ func TestOddPods(t *testing.T) {
 	f(pod(`{"spec":{"hostNetwork":"yes"}}`), undecoded)
 	f(pod(`{"spec":{"hostNetwork":"yes"}}`), `"code":400,"details":{"kind":"pods","name":"name"},"message":"failed to decode object"`)
 	f(pod(`{"spec":{"HostNetwork":true}}`), allowed) // not a field of Kubernetes'
+	f(pod(`{"spec":{"containers":"all"}}`), undecoded)
+	f(pod(`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined","other":"x"}},"spec":{"containers":[{"name":"c"}]}}`),
+		`AppArmor`)
 	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), allowed)
 	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), undecoded)
 	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":null}}`), allowed)
@@ -119,12 +126,13 @@ func podsOf(count int, owner string) []runtime.Object {
 	return pods
 }
 
-// TestPodsMax has one more pod that is not like the others: it comes first.
+// TestPodsMax has two more pods that are not like the others: they come first,
+// whatever their names.
 func TestPodsMax(t *testing.T) {
 	f := func(others int, want ...string) {
 		t.Helper()
 		objects := podsOf(others, "web")
-		for _, name := range []string{"host-1", "host-2"} {
+		for _, name := range []string{"zz-1", "zz-2"} {
 			objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.PodSpec{HostNetwork: true}})
 		}
 		p := knowing(t, cluster.Options{Objects: objects})
@@ -133,10 +141,99 @@ func TestPodsMax(t *testing.T) {
 		}
 	}
 	violated := []string{`existing pods in namespace "shop" violate the new PodSecurity enforce level "baseline:latest"`,
-		"host-1 (and 1 other pod): host namespaces"}
+		"zz-1 (and 1 other pod): host namespaces"}
 	f(podsMax-3, violated...)
 	f(podsMax-2, violated...)
 	f(podsMax-1, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 3001 existing pods"}, violated...)...)
+}
+
+// TestPrioritized has pods of two controllers, of none, and of an exempt class.
+func TestPrioritized(t *testing.T) {
+	p := &plugin{exemptions: admissionapi.PodSecurityExemptions{RuntimeClasses: []string{"exempt"}}}
+	pod := func(name, owner, class string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if owner != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
+		}
+		if class != "" {
+			pod.Spec.RuntimeClassName = &class
+		}
+		return pod
+	}
+	var got []string
+	for _, pod := range p.prioritized([]*corev1.Pod{
+		pod("a", "u1", ""), pod("b", "u1", ""), pod("c", "", ""), pod("d", "u2", ""), pod("e", "u3", "exempt"), pod("f", "", "other"), pod("g", "u2", ""),
+	}) {
+		got = append(got, pod.Name)
+	}
+	if want := "a c d f b g"; strings.Join(got, " ") != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestEnforcesMore(t *testing.T) {
+	f := func(wanted, was string, want bool) {
+		t.Helper()
+		parse := func(text string) api.LevelVersion {
+			level, version, _ := strings.Cut(text, ":")
+			v, err := api.ParseVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return api.LevelVersion{Level: api.Level(level), Version: v}
+		}
+		if got := enforcesMore(parse(wanted), parse(was)); got != want {
+			t.Errorf("%s after %s: got %v", wanted, was, got)
+		}
+	}
+	f("baseline:latest", "baseline:latest", false)
+	f("baseline:v1.20", "baseline:latest", true)
+	f("baseline:v1.20", "restricted:latest", true)
+	f("baseline:latest", "restricted:latest", false)
+	f("restricted:latest", "baseline:latest", true)
+	f("privileged:latest", "baseline:latest", false)
+	f("privileged:v1.20", "privileged:latest", false)
+}
+
+// TestExemptNamespaces writes namespaces that are exempt: what their labels ask for
+// is not done, of which the user is warned.
+func TestExemptNamespaces(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), `apiVersion: pod-security.admission.config.k8s.io/v1
+kind: PodSecurityConfiguration
+defaults: {enforce: baseline, audit: baseline, warn: baseline}
+exemptions: {namespaces: [namespace]}
+`)
+	f := func(labels, want string) {
+		t.Helper()
+		body := handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"name":"namespace","labels":{`+labels+`}}}`)
+		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		if warned := strings.Contains(got, `"warnings":["`+want); !strings.Contains(got, `"allowed":true`) || warned != (want != "") || want == "" && strings.Contains(got, "warnings") {
+			t.Errorf("%s: got %s, want %s", labels, got, want)
+		}
+	}
+	const level = `"pod-security.kubernetes.io/`
+	const ignored = `namespace \"namespace\" is exempt from Pod Security, and the policy (`
+	f(``, ``)
+	f(level+`enforce":"privileged",`+level+`audit":"privileged",`+level+`warn":"privileged"`, ``)
+	f(level+`enforce":"baseline"`, ``)
+	f(level+`enforce":"privileged",`+level+`audit":"restricted"`, ignored+`audit=restricted:latest) will be ignored`)
+	f(level+`enforce":"restricted"`, ignored+`enforce=restricted:latest) will be ignored`)
+}
+
+// TestTemplates has controllers without a template of pods, in a namespace whose
+// labels are wrong: of ReplicationControllers alone the template is optional.
+func TestTemplates(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("namespace", "warn", "restricted", "enforce", "bogus"))
+	f := func(resource, template string, want bool) {
+		t.Helper()
+		got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"spec":{"template":`+template+`}}`)))
+		if strings.Contains(got, "Failed to parse policy") != want || !strings.Contains(got, `"allowed":true`) {
+			t.Errorf("%s %s: got %s, want it evaluated: %v", resource, template, got, want)
+		}
+	}
+	f("v1/replicationcontrollers", `null`, false)
+	f("v1/replicationcontrollers", `{"spec":{}}`, true)
+	f("apps/v1/deployments", `null`, true)
 }
 
 // TestNoTime has no time left to check pods, and no API server to list them.
@@ -158,6 +255,28 @@ func TestNoTime(t *testing.T) {
 	want = []string{"failed to list pods while checking new PodSecurity enforce level"}
 	if got := p.violations(t.Context(), "shop", baseline); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestHalfOfTheTime has an API server that does not answer: half of the time is left
+// for what comes after.
+func TestHalfOfTheTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	defer server.CloseClientConnections() // watches among them
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],` +
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := knowing(t, cluster.Options{Kubeconfig: kubeconfig})
+	deadline := time.Now().Add(podsTimeout) // of which the plugin has half: less than without a deadline
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	want := []string{"failed to list pods while checking new PodSecurity enforce level"}
+	if got := p.violations(ctx, "shop", baseline); !slices.Equal(got, want) || ctx.Err() != nil {
+		t.Errorf("got %q, %v, want %q and time left", got, ctx.Err(), want)
 	}
 }
 

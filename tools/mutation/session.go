@@ -50,6 +50,7 @@ func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error 
 			s.mutants = append(s.mutants, x.mutants...)
 		}
 	}
+	s.number()
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return err
@@ -61,6 +62,17 @@ func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error 
 // oracleCases is how many cases the oracle generates for each plugin: few, for it
 // asks about each mutant.
 const oracleCases = 100
+
+// number tells apart the mutants of a function that have the same text.
+func (s *session) number() {
+	times := make(map[string]int)
+	for _, m := range s.mutants {
+		key := m.key()
+		if times[key]++; times[key] > 1 {
+			m.what += fmt.Sprintf(" (%d)", times[key])
+		}
+	}
+}
 
 // share makes the test binaries that are for all packages.
 func (s *session) share() error {
