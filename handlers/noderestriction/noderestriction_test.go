@@ -1,6 +1,7 @@
 package noderestriction
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -51,6 +52,39 @@ func message(t *testing.T, chain *handlers.Chain, body []byte) string {
 		t.Fatalf("%s\ngot %s and %s, want it denied", body, outcome, response)
 	}
 	return string(response)
+}
+
+// TestPodStatus has a node change what it must not through the status of a Pod on it.
+func TestPodStatus(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	f := func(before, after, want string) {
+		t.Helper()
+		body := body(pods + `"subResource":"status","operation":"UPDATE","name":"web",` +
+			`"oldObject":{"spec":{"nodeName":"n1"},` + before + `},"object":{"spec":{"nodeName":"n1"},` + after + `}`)
+		if want == "" {
+			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, bytes.Replace(body, []byte(`"n1"},`+after), []byte(`"n1"},`+before), 1))
+		} else if got := message(t, chain, body); !strings.Contains(got, want) {
+			t.Errorf("from %s to %s: got %s, want %s", before, after, got, want)
+		}
+	}
+	f(`"status":{"phase":"Pending"}`, `"status":{"phase":"Running"}`, "")
+	f(`"metadata":{"labels":{"a":"b"}}`, `"metadata":{"labels":{"a":"c"}}`, "cannot update labels through pod status")
+	f(`"status":{"resourceClaimStatuses":[{"name":"a"}]}`, `"status":{"resourceClaimStatuses":[{"name":"b"}]}`, "cannot update resource claim statues")
+	f(`"status":{"extendedResourceClaimStatus":{"resourceClaimName":"a","requestMappings":[]}}`,
+		`"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`, "cannot update extended resource claim status")
+	f(`"status":{}`, `"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`, "cannot update extended resource claim status")
+}
+
+func TestIsIn(t *testing.T) {
+	for namespace, want := range map[string]bool{
+		"kubernetes.io": true, "node.kubernetes.io": true, ".kubernetes.io": true, "xkubernetes.io": false, "kubernetes.io.example.com": false,
+		"": false, "example.": false,
+	} {
+		if got := isIn(namespace, "kubernetes.io"); got != want {
+			t.Errorf("%q: got %v", namespace, got)
+		}
+	}
 }
 
 func TestNodes(t *testing.T) {

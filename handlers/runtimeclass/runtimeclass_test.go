@@ -123,6 +123,17 @@ func TestDenied(t *testing.T) {
 	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":null}}`, conflict)
 }
 
+// TestOddOverhead has a quantity that is none, where the class has zero.
+func TestOddOverhead(t *testing.T) {
+	var o codec.Object
+	for text, want := range map[string]bool{`{"cpu":"0"}`: true, `{"cpu":"much"}`: false, `{"memory":"0"}`: false, `{"cpu":"0","memory":"0"}`: false} {
+		o.Reset([]byte(text))
+		if got := equals(o.Root(), corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0")}); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+}
+
 func TestHandles(t *testing.T) {
 	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
 	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
