@@ -151,3 +151,37 @@ func TestReviewOld(t *testing.T) {
 	reviewed(t, stdin, 2, []string{"Service default/new: broken: there is no such object among those of --old"}, nil, "-", plugin, "--old="+old, "--operation=UPDATE")
 	reviewed(t, stdin, 2, []string{"missing: broken: stat"}, nil, "-", plugin, "--old="+filepath.Join(dir, "missing"))
 }
+
+// TestReviewWorkloads has pods denied that a controller would make, and the
+// workload allowed. The controller is the user that sends them.
+func TestReviewWorkloads(t *testing.T) {
+	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n---\n"
+	const template = "{metadata: {labels: {app: web}}, spec: {hostNetwork: true, containers: [{name: a, image: nginx, ports: [{containerPort: 80}]}]}}"
+	const deployment = strict + "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: strict}\nspec: {selector: {matchLabels: {app: web}}, template: " + template + "}\n"
+	const security = "--enable-admission-plugins=PodSecurity"
+	const pod = "    makes Pod strict/web-"
+	reviewed(t, deployment, 1, []string{"stdin:5: Deployment strict/web: allowed\n", "\n  makes ReplicaSet strict/web-", pod,
+		"-*: denied by PodSecurity (403 Forbidden): ", `hostPort (container "a" uses hostPort 80)`, "2 objects and 2 that controllers make of them: 3 allowed, 1 denied, 1 warning"},
+		nil, "-", security)
+	reviewed(t, deployment, 0, []string{"2 objects: 2 allowed"}, []string{"makes"}, "-", security, "--no-workload-pods")
+	reviewed(t, deployment, 0, nil, []string{"makes"}, "-", security, "--operation=DELETE")
+	reviewed(t, deployment, 1, []string{"UPDATE Deployment strict/web: allowed", pod}, nil, "-", security, "--operation=UPDATE")
+	reviewed(t, deployment, 0, []string{"stdin:5: Deployment strict/web: allowed\n"}, []string{"warnings"}, "-", "--enable-admission-plugins=AlwaysAdmit", "--warnings-as-errors")
+	reviewed(t, deployment, 1, []string{`"user": "system:serviceaccount:kube-system:replicaset-controller"`, `"decision": "denied"`}, nil, "-", security, "-o", "json")
+	reviewed(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a}]}}}\n", 1,
+		[]string{"Deployment default/web: denied by AlwaysDeny"}, []string{"makes"}, "-", "--enable-admission-plugins=AlwaysDeny")
+
+	const rollout = strict + "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rollouts.argoproj.io}\n" +
+		"spec: {group: argoproj.io, scope: Namespaced, names: {kind: Rollout, plural: rollouts}, versions: [{name: v1alpha1}]}\n---\n" +
+		"apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r, namespace: strict}\nspec: {template: " + template + "}\n"
+	reviewed(t, rollout, 0, []string{"3 objects: 3 allowed"}, nil, "-", security)
+	reviewed(t, rollout, 1, []string{"  makes Pod strict/r-*: denied by PodSecurity"}, nil, "-", security, "--pod-template-path=rollouts.argoproj.io=.spec.template")
+	reviewed(t, rollout, 2, []string{".spec.pods: got nothing, want a pod template"}, nil, "-", security, "--pod-template-path=rollouts.argoproj.io=.spec.pods")
+}
+
+// TestReviewWarnings ends with 1 for a warning only if that is asked for.
+func TestReviewWarnings(t *testing.T) {
+	const config = "../../../testdata/config.yaml"
+	reviewed(t, "", 0, []string{"warning: DenyServiceExternalIPs: ", "1 warning"}, nil, "../../../testdata/service.yaml", "--config="+config)
+	reviewed(t, "", 1, []string{"1 warning"}, nil, "../../../testdata/service.yaml", "--config="+config, "--warnings-as-errors")
+}
