@@ -257,7 +257,7 @@ func TestBrokenReviewIsNobodysDecision(t *testing.T) {
 	}
 	_, err := chain.Review(context.Background(), review, handlers.Validate)
 	var syntax *codec.SyntaxError
-	if !errors.As(err, &syntax) || !strings.Contains(err.Error(), "request.object: invalid JSON at byte 13") {
+	if _, failed := errors.AsType[*handlers.FailureError](err); failed || !errors.As(err, &syntax) || !strings.Contains(err.Error(), "request.object: invalid JSON at byte 13") {
 		t.Errorf("got error %v, want the place that is not JSON", err)
 	}
 }

@@ -176,3 +176,42 @@ func TestScopes(t *testing.T) {
 	f(namespaces, "shop", true)
 	f(codec.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}, "shop", false)
 }
+
+// TestLeftOutIsNotObserved has a selector leave a review out.
+func TestLeftOutIsNotObserved(t *testing.T) {
+	chain := mustSet(t, map[string]handlers.Settings{"Out": {Selector: says(false, nil)}}, mutating("Out", label("x")), mutating("In", allow))
+	var observed []int
+	chain.Observe = func(run handlers.Run) { observed = append(observed, run.Plugin) }
+	if _, outcome, err := run(t, chain, handlers.Mutate, podCreate); err != nil || outcome != handlers.OutcomeAllowed || !slices.Equal(observed, []int{1}) {
+		t.Errorf("got %v, %v, observed %v, want the second plugin alone", outcome, err, observed)
+	}
+}
+
+// TestContainers ends an iteration early.
+func TestContainers(t *testing.T) {
+	review := codec.Acquire()
+	defer review.Release()
+	object := `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"a"},{"name":"b"}],"initContainers":[{"name":"i"}],"ephemeralContainers":[{"name":"e"}]}}`
+	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", object)); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for container := range handlers.Containers(review.Object.Get("spec")) {
+		paths = append(paths, container.Path().String()+" "+container.Get("name").String())
+	}
+	want := []string{"spec.initContainers[0] i", "spec.containers[0] a", "spec.containers[1] b", "spec.ephemeralContainers[0] e"}
+	if !slices.Equal(paths, want) {
+		t.Errorf("got %q, want %q", paths, want)
+	}
+	for container := range handlers.Containers(review.Object.Get("spec")) {
+		if container.Get("name").EqualString("a") {
+			break
+		}
+	}
+	if got := handlers.ForbiddenPod(review, errors.New("no")).Error(); got != `pods "web" is forbidden: no` {
+		t.Errorf("got %s", got)
+	}
+	if got := (&handlers.PanicError{Value: "oh"}).Error(); got != "panic: oh" {
+		t.Errorf("got %s", got)
+	}
+}

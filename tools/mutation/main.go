@@ -33,6 +33,7 @@ type options struct {
 	only      string
 	again     string
 	whole     bool
+	list      bool
 	poison    bool
 	explained string
 	verbose   bool
@@ -47,6 +48,7 @@ func main() {
 	flag.StringVar(&o.oracle, "oracle", "", "the tests of e2e/oracle that run too, with mutants that survive, as go test -run takes them; empty for none")
 	flag.StringVar(&o.only, "only", "", "run the mutants whose description matches this regular expression")
 	flag.StringVar(&o.again, "again", "", "run the mutants that survived according to this file, the output of a run before")
+	flag.BoolVar(&o.list, "list", false, "print the mutants and run none")
 	flag.BoolVar(&o.whole, "whole", false, "run the tests without -short too, with mutants that survive")
 	flag.BoolVar(&o.poison, "poison", true, "run the tests built with the tag poison too, with mutants that survive")
 	flag.StringVar(&o.explained, "explained", "tools/mutation/explained.txt", "file with mutants that make no difference, and why")
@@ -95,6 +97,14 @@ func run(o *options, patterns []string) (survivors int, err error) {
 	defer func() { _ = os.RemoveAll(s.scratch) }()
 	if err := s.prepare(patterns); err != nil {
 		return 0, err
+	}
+	if o.list {
+		for _, p := range s.packages {
+			for _, m := range s.chosen(p) {
+				fmt.Printf("%s:%d: %s\n", m.file, m.line, m.key())
+			}
+		}
+		return 0, nil
 	}
 	if err := s.share(); err != nil {
 		return 0, err
