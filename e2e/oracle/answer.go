@@ -9,7 +9,10 @@ import (
 	"regexp"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/handlers"
 )
@@ -105,6 +108,35 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		comparison.Difference = fmt.Sprintf("got namespaces %q, want %q\nreview %s", got, want, r.body)
 	}
 	return comparison, err
+}
+
+// Mutated returns the object that a mutating call leaves to what an API server does
+// next. Kubernetes' plugins come after the defaults. After the patch of a webhook an
+// API server sets defaults again (k8s.io/apiserver
+// pkg/admission/plugin/webhook/mutating/dispatcher.go). A denial is an error.
+func Mutated(c *Case, by Implementation) (runtime.Object, error) {
+	r, err := newRequest(c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the request: %w", err)
+	}
+	answer, err := by.answer(r, handlers.Mutate)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != nil {
+		return nil, &apierrors.StatusError{ErrStatus: *answer.Status}
+	}
+	object, err := runtime.Decode(legacyscheme.Codecs.UniversalDeserializer(), answer.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, answer.Object)
+	}
+	switch by.(type) {
+	case *ours, *quotaOurs:
+		if !bytes.Equal(answer.Object, r.object) {
+			legacyscheme.Scheme.Default(object)
+		}
+	}
+	return object, nil
 }
 
 // namespacesOf returns the names of the namespaces that there are, sorted; nil

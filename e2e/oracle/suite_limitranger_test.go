@@ -6,11 +6,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	podutil "k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -26,6 +30,8 @@ func limitRangerSuite() suite {
 		},
 	}
 }
+
+const hugePages corev1.ResourceName = corev1.ResourceHugePagesPrefix + "2Mi"
 
 // limitRanges makes a world in which each namespace has a LimitRange, or none.
 // Of several, Kubernetes takes any first.
@@ -79,7 +85,7 @@ func (g *generator) twoLimitRanges() oracle.World {
 func (g *generator) amounts(most int) corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	for range g.IntN(most + 1) {
-		name := pick(g, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, "example.com/gpu")
+		name := pick(g, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, "example.com/gpu", hugePages, "hugepages-1Gi")
 		list[name] = resource.MustParse(pick(g, "0", "100m", "0.5", "1", "1.5", "2", "3", "64Mi", "128Mi", "1Gi", "1G", "1n",
 			"100k", "1E", "9223372036854775", "9223372036854776", "-1"))
 	}
@@ -195,4 +201,95 @@ func TestLimitRangerListed(t *testing.T) {
 	}
 	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences", Cases: 1,
 		Listed: []string{"sums of amounts that have no binary suffix in their shortest form are shown without one"}})
+}
+
+// TestLimitRangerPodLevelListed shows a difference that the plugin's README.md lists.
+// An API server sets the defaults of a pod before in-tree's plugin runs, and once
+// more after a webhook's patch. So pod-level resources get requests from the
+// defaults of containers. That matters to validation where there are only huge
+// pages. Once stored, the pods are equal: reading sets the defaults too.
+func TestLimitRangerPodLevelListed(t *testing.T) {
+	const refused = "HugePages require cpu or memory"
+	amounts := func(pairs ...string) corev1.ResourceList {
+		list := make(corev1.ResourceList)
+		for i := 0; i < len(pairs); i += 2 {
+			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return list
+	}
+	limits := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "shop"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, DefaultRequest: amounts("cpu", "100m"),
+		}}},
+	}
+	legacyscheme.Scheme.Default(limits)
+	s := limitRangerSuite()
+	upstream, ours := s.implementations(t, &s.variants[0], oracle.World{Objects: []runtime.Object{limits}})
+	f := func(podLevel corev1.ResourceList, inTree, here string) {
+		t.Helper()
+		c := podLevelCase(podLevel)
+		if comparison := compare(t, c, upstream, ours); !comparison.Changed {
+			t.Errorf("%v: got no change, want defaults", podLevel)
+		}
+		want, got := mustMutate(t, c, upstream), mustMutate(t, c, ours)
+		if text := invalid(t, want); text == "" != (inTree == "") || !strings.Contains(text, inTree) {
+			t.Errorf("%v: got in-tree's pod invalid %q, want %q", podLevel, text, inTree)
+		}
+		if text := invalid(t, got); text == "" != (here == "") || !strings.Contains(text, here) {
+			t.Errorf("%v: got the pod invalid %q, want %q", podLevel, text, here)
+		}
+		if equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%v: got the same pod %v before it is stored, want more requests", podLevel, got)
+		}
+		legacyscheme.Scheme.Default(want)
+		if !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%v: got stored %v, want %v", podLevel, got, want)
+		}
+	}
+	f(amounts(string(hugePages), "4Mi"), refused, "")
+	f(amounts(string(hugePages), "4Mi", "memory", "1Gi"), "", "")
+	f(amounts("memory", "1Gi"), "", "")
+	f(amounts("storage", "1Gi"), "Unsupported value", "Unsupported value")
+	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences, pod level", Cases: 4, Listed: []string{
+		"a pod whose pod-level resources are only huge pages is stored, with the requests of its containers beside them"}})
+}
+
+// podLevelCase creates a valid pod with a container that asks for nothing.
+func podLevelCase(limits corev1.ResourceList) *oracle.Case {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Resources:  &corev1.ResourceRequirements{Limits: limits},
+		},
+	}
+	pod.SetGroupVersionKind(podKind)
+	legacyscheme.Scheme.Default(pod)
+	return &oracle.Case{
+		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod, Options: &metav1.CreateOptions{},
+	}
+}
+
+func mustMutate(t *testing.T, c *oracle.Case, by oracle.Implementation) *corev1.Pod {
+	t.Helper()
+	object, err := oracle.Mutated(c, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.(*corev1.Pod)
+}
+
+// invalid says what an API server finds wrong with a new pod; empty for nothing.
+func invalid(t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	var internal core.Pod
+	if err := legacyscheme.Scheme.Convert(pod.DeepCopy(), &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	options := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
+	if errs := validation.ValidatePodCreate(&internal, options); len(errs) > 0 {
+		return errs.ToAggregate().Error()
+	}
+	return ""
 }

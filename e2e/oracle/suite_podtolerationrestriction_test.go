@@ -2,11 +2,15 @@ package oracle_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -141,4 +145,59 @@ func TestTolerationConfigurations(t *testing.T) {
 	f(head+"defaults: []", "a field that is unknown is an error")
 	f(head+"default: []\ndefault: []", "a field that stands there twice is an error")
 	mustWrite(t, row)
+}
+
+// TestTolerationsReinvokedListed shows a difference that the plugin's README.md lists.
+// It is about PodTolerationRestriction and ExtendedResourceToleration, each called
+// by a webhook of its own. In-tree runs both again, and comes to the same result,
+// when any webhook has changed the pod.
+func TestTolerationsReinvokedListed(t *testing.T) {
+	world := oracle.World{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}}
+	implementations := func(name string) [2]oracle.Implementation {
+		s := &suite{name: name}
+		upstream, ours := s.implementations(t, &variant{options: plugins.DefaultOptions()}, world)
+		return [2]oracle.Implementation{upstream, ours}
+	}
+	restriction, extended := implementations("PodTolerationRestriction"), implementations("ExtendedResourceToleration")
+	const inTree, here = 0, 1
+	var row tally.Row
+	for _, value := range []string{"", "v"} {
+		own := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("1"), "example.com/gpu": resource.MustParse("1"),
+			}}}},
+			Tolerations: []corev1.Toleration{own},
+		}}
+		f := func(about string, side int, keeps bool, calls ...[2]oracle.Implementation) {
+			t.Helper()
+			row.Cases++
+			pod := tolerating(t, pod, side, calls...)
+			if got := pod.Spec.Tolerations; slices.Contains(got, own) != keeps || len(got) < 2 {
+				t.Errorf("%s, value %q: got tolerations %v, want the pod's own among them %v", about, value, got, keeps)
+			}
+		}
+		f("in-tree", inTree, true, restriction, extended)
+		f("in-tree, run again", inTree, false, restriction, extended, restriction, extended)
+		f("two webhooks, none called again", here, true, restriction, extended)
+		f("two webhooks, the first called again", here, false, restriction, extended, restriction)
+		f("two webhooks in the other order", here, false, extended, restriction)
+	}
+	row.Plugin, row.Test = "PodTolerationRestriction", "listed differences"
+	row.Listed = []string{"a toleration that one of ExtendedResourceToleration covers is removed where each has a webhook, and the one here is called later or again"}
+	mustWrite(t, row)
+}
+
+// tolerating returns the pod after the calls, one after the other.
+func tolerating(t *testing.T, pod *corev1.Pod, side int, calls ...[2]oracle.Implementation) *corev1.Pod {
+	t.Helper()
+	pod = pod.DeepCopy()
+	legacyscheme.Scheme.Default(pod)
+	for _, call := range calls {
+		pod.SetGroupVersionKind(podKind)
+		pod = mustMutate(t, &oracle.Case{
+			Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod, Options: &metav1.CreateOptions{},
+		}, call[side])
+	}
+	return pod
 }
