@@ -196,6 +196,8 @@ func TestPodLimits(t *testing.T) {
 	f(whole(`{"limits":{"memory":"100Mi"}}`), ``, most)
 	f(whole(`{"limits":{"example.com/gpu":"3"}}`), `maximum example.com/gpu usage per Pod is 1.  No limit is specified`,
 		corev1.LimitRangeItem{Max: list("example.com/gpu=1")})
+	f(whole(`{"limits":{"hugepages-2Mi":"4Mi"}}`), `maximum hugepages-2Mi usage per Pod is 2Mi.  No limit is specified`,
+		corev1.LimitRangeItem{Max: list("hugepages-2Mi=2Mi")})
 	f(pod(`{"requests":{"cpu":"75m"}}`, `{"requests":{"cpu":"75m"}}`), ``, corev1.LimitRangeItem{Min: list("cpu=150m")})
 	f(pod(`{"requests":{"cpu":"75m"}}`, `{"requests":{"cpu":"75m"}}`), `minimum cpu usage per Pod is 151m, but request is 150m`,
 		corev1.LimitRangeItem{Min: list("cpu=151m")})
