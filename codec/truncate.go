@@ -11,19 +11,19 @@ import (
 const escapedMax = 6
 
 // TruncateString returns s, or its beginning and a note of its length, so that a
-// JSON encoder makes at most max bytes of it between the quotes, whether it
+// JSON encoder makes at most so many bytes of it between the quotes, whether it
 // escapes "<", ">", "&" (as kube-apiserver's does) and what is not printable, or
-// not. It cuts between characters. Max must leave room for the note, TruncatedMin. Text that fits is
+// not. It cuts between characters. They must leave room for the note, TruncatedMin. Text that fits is
 // returned unchanged, without an allocation.
-func TruncateString(s string, max int) string {
-	if len(s) <= max/escapedMax {
+func TruncateString(s string, bytes int) string {
+	if len(s) <= bytes/escapedMax {
 		return s
 	}
-	if end, _ := escaped(s, max); end == len(s) {
+	if end, _ := escaped(s, bytes); end == len(s) {
 		return s
 	}
 	note := "... (truncated, " + strconv.Itoa(len(s)) + " bytes)"
-	end, _ := escaped(s, max-len(note))
+	end, _ := escaped(s, bytes-len(note))
 	return s[:end] + note
 }
 
@@ -37,9 +37,9 @@ func JSONLen(s string) int {
 	return written
 }
 
-// escaped returns how many bytes of s, in whole characters, become at most max
-// bytes of JSON, and how many they become.
-func escaped(s string, max int) (end, written int) {
+// escaped returns how many bytes of s, in whole characters, become at most so
+// many bytes of JSON, and how many they become.
+func escaped(s string, bytes int) (end, written int) {
 	for i := 0; i < len(s); {
 		n, size := 1, 1
 		switch c := s[i]; {
@@ -57,7 +57,7 @@ func escaped(s string, max int) (end, written int) {
 				n = escapedMax
 			}
 		}
-		if written+n > max {
+		if written+n > bytes {
 			return i, written
 		}
 		written += n

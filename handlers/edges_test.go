@@ -132,7 +132,7 @@ func TestForbidden(t *testing.T) {
 		if want := `pods "` + want + `" is forbidden: no`; err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if again := handlers.Forbidden(review, err); again != err {
+		if again := handlers.Forbidden(review, err); !errors.Is(again, err) {
 			t.Errorf("got %v, want what was forbidden already", again)
 		}
 	}

@@ -215,7 +215,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		quiet.Stop()
 		cancel(nil)
-		if ctx.Err() == nil && !(initial && listsInstead(err)) {
+		if ctx.Err() == nil && (!initial || !listsInstead(err)) {
 			s.failed(err)
 		}
 		return nil, err

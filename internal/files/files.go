@@ -22,8 +22,8 @@ const BytesMax = 16 << 20
 func Read(name string) ([]byte, error) { return ReadAtMost(name, BytesMax) }
 
 // ReadAtMost is Read with another bound.
-func ReadAtMost(name string, max int64) ([]byte, error) {
-	f, size, err := open(name, max)
+func ReadAtMost(name string, bytesMax int64) ([]byte, error) {
+	f, size, err := open(name, bytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func ReadAtMost(name string, max int64) ([]byte, error) {
 		}
 		n, err := f.Read(content[len(content):cap(content)])
 		content = content[:len(content)+n]
-		if int64(len(content)) > max { // it grows
-			return nil, tooLarge(name, int64(len(content)), max)
+		if int64(len(content)) > bytesMax { // it grows
+			return nil, tooLarge(name, int64(len(content)), bytesMax)
 		}
 		if errors.Is(err, io.EOF) {
 			return content, nil
@@ -65,7 +65,7 @@ func Check(names ...string) error {
 	return nil
 }
 
-func open(name string, max int64) (f *os.File, size int64, err error) {
+func open(name string, bytesMax int64) (f *os.File, size int64, err error) {
 	f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, syscall.ENXIO) { // of a socket, or a device that is not there
@@ -78,16 +78,16 @@ func open(name string, max int64) (f *os.File, size int64, err error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("got %s, want a regular file", kind(info.Mode()))}
-	case info.Size() > max:
-		err = tooLarge(name, info.Size(), max)
+	case info.Size() > bytesMax:
+		err = tooLarge(name, info.Size(), bytesMax)
 	default:
 		return f, info.Size(), nil
 	}
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-func tooLarge(name string, got, max int64) error {
-	return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("got %d bytes, want at most %d", got, max)}
+func tooLarge(name string, got, want int64) error {
+	return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("got %d bytes, want at most %d", got, want)}
 }
 
 func kind(mode fs.FileMode) string {
