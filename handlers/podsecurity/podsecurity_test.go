@@ -145,6 +145,7 @@ func TestPodsMax(t *testing.T) {
 	f(podsMax-3, violated...)
 	f(podsMax-2, violated...)
 	f(podsMax-1, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 3001 existing pods"}, violated...)...)
+	f(3*podsMax, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 9002 existing pods"}, violated...)...)
 }
 
 // TestPrioritized has pods of two controllers, of none, and of an exempt class.
