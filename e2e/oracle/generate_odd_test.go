@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 )
@@ -26,7 +27,9 @@ func (g *generator) odd() string {
 func (g *generator) spoil(c *oracle.Case) {
 	switch g.IntN(12) {
 	case 0:
-		c.Name = g.odd()
+		if name := g.odd(); name != "" || c.Operation != admission.Connect { // whose name is part of the URL
+			c.Name = name
+		}
 		return
 	case 1:
 		if c.Namespace != "" {
