@@ -269,10 +269,11 @@ func (o *Object) keepName(name string) (at place, length int32) {
 // add adds json behind all that is in parent, with what its node says of the
 // name or, for an element, the index.
 func (o *Object) add(parent int32, name place, nameLen int32, json string) int32 {
-	n := o.link(parent, name, nameLen, 0)
-	if n != 0 {
-		o.change(n, json)
+	if !o.hasRoom(parent) {
+		return 0
 	}
+	n := o.link(parent, name, nameLen, 0)
+	o.change(n, json)
 	return n
 }
 

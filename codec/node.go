@@ -108,34 +108,37 @@ func (o *Object) endOf(n int32) place {
 // scan finds the next member or element of the object or array at n that has no
 // node yet, and gives it one. It returns 0 at the end and at a syntax error.
 func (o *Object) scan(n int32) int32 {
-	p := &o.nodes[n]
-	if p.complete {
+	if o.nodes[n].complete {
 		return 0
 	}
-	text, base := o.textAt(p.at)
-	pos, name := int(p.at-base)+1, place(0)
-	if p.last != 0 {
-		end := o.endOf(p.last)
+	at, last := o.nodes[n].at, o.nodes[n].last
+	text, base := o.textAt(at)
+	pos, name := int(at-base)+1, place(0)
+	if last != 0 {
+		end := o.endOf(last)
 		if end == 0 {
-			p.complete = true
+			o.nodes[n].complete = true
 			return 0
 		}
-		pos, name = int(end-base), o.nodes[p.last].name+1
+		pos, name = int(end-base), o.nodes[last].name+1
 	}
-	inArray := text[p.at-base] == '['
+	if !o.hasRoom(n) {
+		return 0
+	}
+	inArray := text[at-base] == '['
 	if inArray {
-		if at := predictedElement(text, pos, p.last == 0); at != 0 {
+		if at := predictedElement(text, pos, last == 0); at != 0 {
 			return o.link(n, name, 0, base+place(at))
 		}
 		if o.close(n, text, pos, base) {
 			return 0
 		}
 	}
-	c := cursor{object: o, text: text, pos: pos, first: p.last == 0}
+	c := cursor{object: o, text: text, pos: pos, first: last == 0}
 	if inArray && !c.element() || !inArray && !c.member() {
-		p.complete = true
+		o.nodes[n].complete = true
 		if o.err == nil {
-			p.end = base + place(c.pos)
+			o.nodes[n].end = base + place(c.pos)
 		}
 		return 0
 	}
@@ -214,13 +217,9 @@ func (o *Object) readMembers(n int32) {
 }
 
 // link makes a node the last one in n, for the value that the document has at a
-// place, which is 0 for one that an edit adds. If there is no memory for one, it
-// returns 0, and n is complete: nobody looks for more in it.
+// place, which is 0 for one that an edit adds. Whoever calls it has asked
+// hasRoom, or isFull. It is small enough to be inlined.
 func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
-	if len(o.nodes) == cap(o.nodes) && !o.growNodes() {
-		o.nodes[n].complete = true
-		return 0
-	}
 	m := int32(len(o.nodes))
 	p := &o.nodes[n]
 	if p.last == 0 {
@@ -229,11 +228,20 @@ func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 		o.nodes[p.last].next = m
 	}
 	p.last = m
-	o.nodes = o.nodes[:m+1]
-	c := &o.nodes[m]
-	*c = node{} // field by field: a node made elsewhere and copied takes twice as long
+	o.nodes = append(o.nodes, node{})
+	c := &o.nodes[m] // field by field: a node made elsewhere and copied takes twice as long
 	c.name, c.nameLen, c.at, c.was, c.up = name, nameLen, at, at, n
 	return m
+}
+
+// hasRoom reports whether there is memory for another node. If there is none, n is
+// complete: nobody looks for more in it.
+func (o *Object) hasRoom(n int32) bool {
+	if len(o.nodes) == cap(o.nodes) && !o.growNodes() {
+		o.nodes[n].complete = true
+		return false
+	}
+	return true
 }
 
 // finish gives nodes to all that is in n.

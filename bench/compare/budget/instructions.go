@@ -25,7 +25,7 @@ const (
 	// counted, and countedRequests how many are: the least counts, for something
 	// that is done once in a while may be in one of them.
 	answeredFirst   = 2_000
-	countedRequests = 5
+	countedRequests = 6
 
 	// settledLooks is how often in a row, a millisecond apart, the thread must be
 	// seen asleep to be done with a request.
@@ -89,11 +89,13 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count 
 		return 0, nil, err
 	}
 	defer s.end()
-	for range countedRequests {
+	for i := range countedRequests {
 		if err := s.settle(); err != nil {
 			return 0, nil, err
 		}
-		s.at.Store(&map[uint64]int64{})
+		if i == countedRequests-1 { // a profile makes steps slower
+			s.at.Store(new(make(map[uint64]int64)))
+		}
 		before := s.steps.Load()
 		if _, err := p.Ask(ctx, client, p.Work); err != nil {
 			return 0, nil, err
@@ -102,10 +104,10 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count 
 			return 0, nil, err
 		}
 		if n := s.steps.Load() - before; count == 0 || n < count {
-			count, where = n, profileOf(*s.at.Load())
+			count = n
 		}
 	}
-	return count, where, nil
+	return count, profileOf(*s.at.Load()), nil
 }
 
 // A stepper lets the thread of a process that waits for the network go on, one
@@ -116,7 +118,7 @@ type stepper struct {
 	thread   int   // set before attached is told
 	stopped  []int // all threads
 	steps    atomic.Int64
-	at       atomic.Pointer[map[uint64]int64] // how many there were, by address; replaced while the thread waits
+	at       atomic.Pointer[map[uint64]int64] // how many there were, by address; nil if nobody asks. Set while the thread waits
 	attached chan error                       // nil when the process is traced
 	failed   chan error                       // why run returned
 	ending   atomic.Bool
@@ -140,14 +142,15 @@ func (s *stepper) run() {
 		thread, err = s.stop()
 	}
 	s.thread = thread
-	s.at.Store(&map[uint64]int64{})
 	s.attached <- err
 	for signal := 0; err == nil && !s.ending.Load(); s.steps.Add(1) {
-		var registers syscall.PtraceRegs
-		if err = syscall.PtraceGetRegs(thread, &registers); err != nil {
-			break
+		if at := s.at.Load(); at != nil {
+			var registers syscall.PtraceRegs
+			if err = syscall.PtraceGetRegs(thread, &registers); err != nil {
+				break
+			}
+			(*at)[registers.PC()]++
 		}
-		(*s.at.Load())[registers.PC()]++
 		if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, syscall.PTRACE_SINGLESTEP, uintptr(thread), 0, uintptr(signal), 0, 0); errno != 0 {
 			err = errno
 			break
