@@ -20,10 +20,12 @@ const (
 	// rounds the time that it says up to a second.
 	stuckGrace = time.Second
 
-	// budgetMin is the least time that a call may have: kube-apiserver says whole
-	// seconds. Calls that begin after overdue ones were looked for have it, so
-	// they need not be looked for earlier.
-	budgetMin = time.Second
+	// watchMax is the most time from one look for overdue calls to the next. The
+	// default timeoutSeconds of a webhook is as long, so such a call is found in
+	// time. A call with less time that begins after a look is found at the next one:
+	// kube-apiserver has given up by then, and only its place is still needed.
+	// Looking often would wake up a process that has nothing to do.
+	watchMax = 10 * time.Second
 
 	// watchPause is the least time from one look to the next, and finishing looks
 	// as often for whether only stuck calls are left.
@@ -129,7 +131,7 @@ func (l *listener) watch() (stop func()) {
 			case <-ended:
 				return
 			case now := <-timer.C:
-				w.now, w.next = now, now.Add(budgetMin)
+				w.now, w.next = now, now.Add(l.server.timeouts.watch)
 				l.table.each(look)
 				w.answer()
 				timer.Reset(max(time.Until(w.next.Add(l.server.timeouts.stuck)), watchPause))

@@ -78,7 +78,7 @@ func TestStuckPlugin(t *testing.T) {
 	var stuck atomic.Bool
 	stuck.Store(true)
 	started, goOn := make(chan string, 1), make(chan struct{})
-	p := servePatiently(t, timeouts{stuck: time.Millisecond}, validating("Waits", func(_ context.Context, review *codec.Review) handlers.Result {
+	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second}, validating("Waits", func(_ context.Context, review *codec.Review) handlers.Result {
 		if !stuck.Load() {
 			return handlers.Allowed()
 		}
@@ -137,7 +137,7 @@ func TestStuckPlugin(t *testing.T) {
 func TestShutdownWithoutStuckPlugins(t *testing.T) {
 	started, never, soon := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(never) })
-	p := servePatiently(t, timeouts{stuck: time.Millisecond, fresh: time.Millisecond},
+	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second, fresh: time.Millisecond},
 		validating("Waits", func(ctx context.Context, _ *codec.Review) handlers.Result {
 			started <- struct{}{}
 			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 2*time.Second {

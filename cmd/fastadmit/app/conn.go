@@ -32,6 +32,8 @@ type timeouts struct {
 	write time.Duration
 	// stuck is how long after its deadline a call is answered without its plugins.
 	stuck time.Duration
+	// watch is the most time from one look for stuck calls to the next.
+	watch time.Duration
 	// fresh is how long after it was accepted a connection is left alone at
 	// shutdown, for its first request may be on the way. net/http has the same.
 	fresh time.Duration
@@ -42,7 +44,7 @@ type timeouts struct {
 }
 
 var defaultTimeouts = timeouts{
-	handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, write: budgetMax, stuck: stuckGrace, fresh: 5 * time.Second, maxAge: connectionAgeMax,
+	handshake: 10 * time.Second, idle: 120 * time.Second, read: budgetMax, write: budgetMax, stuck: stuckGrace, watch: watchMax, fresh: 5 * time.Second, maxAge: connectionAgeMax,
 }
 
 const (
