@@ -11,10 +11,13 @@ import (
 const checkEach = 1024
 
 // Until makes loops over elements and members of r's objects end with ctx, which
-// is a *ContextError then. Nil lets them go on.
+// is a *ContextError then.
 func (r *Review) Until(ctx context.Context) {
 	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = ctx, ctx, ctx, ctx
 }
+
+// Endless takes Until back: loops go on to their end.
+func (r *Review) Endless() { r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = nil, nil, nil, nil }
 
 // A ContextError says that an object was not read to its end because the context
 // of the review ended. What was read of it must not be decided on.

@@ -77,7 +77,7 @@ func TestUntil(t *testing.T) {
 				t.Errorf("an end is not forgotten: %v", r.Err())
 			}
 		}
-		r.Until(nil)
+		r.Endless()
 		if seen := loops[0](); seen != n {
 			t.Errorf("without a context: saw %d of %d", seen, n)
 		}

@@ -92,7 +92,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 			return outcome, err
 		}
 	}
-	review.Until(nil) // for what comes now
+	review.Endless() // for what comes now
 	if err := review.Err(); err != nil {
 		return OutcomeErrored, err
 	}

@@ -320,7 +320,7 @@ func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 	for _, w := range hooks {
 		have := bundleOf(w)
 		want := m.bundle(have, time.Now())
-		if bytes.Equal(have, want) && !(r.complete && m.otherToken(w)) {
+		if bytes.Equal(have, want) && (!r.complete || !m.otherToken(w)) {
 			continue
 		}
 		current = false

@@ -36,7 +36,7 @@ func (r *replica) called(path string) error {
 	switch takes := r.takes.Load(); {
 	case takes == nil && token != "":
 		return errors.New("404 Not Found")
-	case takes != nil && !slices.Contains(takes.tokens, token) && !(takes.bare && token == ""):
+	case takes != nil && !slices.Contains(takes.tokens, token) && (!takes.bare || token != ""):
 		return errors.New("401 Unauthorized")
 	}
 	return nil

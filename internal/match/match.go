@@ -128,7 +128,7 @@ func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a 
 		return matched, nil
 	case apierrors.IsNotFound(err):
 		return false, &handlers.RefusalError{Err: err}
-	case err == errNoMetadata, err == errNoName, cluster.IsInvalidName(err):
+	case errors.Is(err, errNoMetadata), errors.Is(err, errNoName), cluster.IsInvalidName(err):
 		return false, &handlers.RefusalError{Err: apierrors.NewInternalError(err)}
 	}
 	return false, apierrors.NewInternalError(err)
