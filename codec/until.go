@@ -17,7 +17,9 @@ func (r *Review) Until(ctx context.Context) {
 }
 
 // Endless takes Until back: loops go on to their end.
-func (r *Review) Endless() { r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = nil, nil, nil, nil }
+func (r *Review) Endless() {
+	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = nil, nil, nil, nil
+}
 
 // A ContextError says that an object was not read to its end because the context
 // of the review ended. What was read of it must not be decided on.
