@@ -52,7 +52,7 @@ registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 	if err == nil {
 		// As the controller does, which does not run here.
 		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"count/configmaps": resource.MustParse("1")}}
-		quota, err = s.Client.CoreV1().ResourceQuotas("made").UpdateStatus(ctx, quota, metav1.UpdateOptions{})
+		_, err = s.Client.CoreV1().ResourceQuotas("made").UpdateStatus(ctx, quota, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
