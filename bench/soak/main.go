@@ -78,7 +78,7 @@ func (o *options) run(ctx context.Context) error {
 	attacks.wait()
 	seen := <-watched
 	attacks.print()
-	return errors.Join(judge(result), seen.judge(), server.settles(ctx, quiet))
+	return errors.Join(judge(result), seen.judge(), server.settles(quiet))
 }
 
 // good is the load of a cluster's API servers: all recordings.

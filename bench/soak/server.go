@@ -299,10 +299,10 @@ func (w *watch) judge() error {
 }
 
 // settles waits until the process has no more goroutines and files than before.
-func (s *server) settles(ctx context.Context, before look) error {
+func (s *server) settles(before look) error {
 	const spare = 5 // of the runtime's, and the connection that asks for metrics
 	var l look
-	for begin := time.Now(); time.Since(begin) < settleMax && ctx.Err() == nil; time.Sleep(time.Second) {
+	for begin := time.Now(); time.Since(begin) < settleMax; time.Sleep(time.Second) {
 		var err error
 		if l, err = s.look(); err != nil {
 			return err

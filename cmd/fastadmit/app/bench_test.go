@@ -54,7 +54,7 @@ func TestBench(t *testing.T) {
 // every patch applied. Built with the tag poison, or with the race detector, it
 // shows what outlives its request.
 func TestBenchEverything(t *testing.T) {
-	s := serve(t, nil, everythingFlags(t, true)...)
+	s := serve(t, nil, append(everythingFlags(t, true), "--allow-unauthenticated-writes")...)
 	for _, phase := range []string{"mutate", "validate"} {
 		out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1m",
 			"--count=2000", "--in-flight=16", "--patch-sample=1")
