@@ -120,7 +120,7 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 	for name, r := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			client := exec.CommandContext(ctx, openssl, "s_client", "-quiet", "-connect", p.address)
 			out, errs := new(lockedBuffer), new(lockedBuffer)
