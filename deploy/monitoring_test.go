@@ -254,7 +254,7 @@ func scrapeWith(t *testing.T, plugins ...string) string {
 	}
 	admission := "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [" + strings.Join(configured, ",") + "]}"
 	cmd := exec.Command(binary, "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-		"--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+writeFile(t, "admission.yaml", admission),
+		"--allow-unauthenticated-writes", "--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+writeFile(t, "admission.yaml", admission),
 		"--cluster-state-dir="+filepath.Dir(writeFile(t, "none.yaml", "apiVersion: v1\nkind: List\n")))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()
