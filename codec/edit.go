@@ -235,8 +235,7 @@ func (o *Object) put(parent, n int32, name, json string) int32 {
 			return 0
 		}
 		at, length := o.keepName(name)
-		n = o.add(parent, at, length, json)
-		if o.nodes[parent].indexed {
+		if n = o.add(parent, at, length, json); n != 0 && o.nodes[parent].indexed {
 			o.index[memberName{parent, o.unescape(o.nameOf(n))}] = n
 		}
 		return n

@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -196,5 +197,21 @@ func TestFitsDecoded(t *testing.T) {
 	}
 	if o.Reset([]byte(`{}`)); !o.Get("a").FitsDecoded() {
 		t.Error("a missing value does not fit")
+	}
+}
+
+// TestMemoryMaxOfManyMembers adds members until there is no memory for another
+// node, which depends on what the text of edits took before.
+func TestMemoryMaxOfManyMembers(t *testing.T) {
+	for spare := 1 << 20; spare < MemoryMax; spare += 6 << 20 {
+		var o Object
+		o.Reset([]byte(`{"a":{"x":1}}`))
+		o.SetString(strings.Repeat("x", spare), "b")
+		for i := 0; o.Err() == nil; i++ {
+			o.Set("1", "a", strconv.Itoa(i))
+		}
+		if _, ok := errors.AsType[*SizeError](o.Err()); !ok {
+			t.Errorf("behind %d bytes: got %v", spare, o.Err())
+		}
 	}
 }
