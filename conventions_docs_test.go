@@ -38,7 +38,7 @@ func fastadmit(args []string, options ...app.Option) (stdout, stderr string, cod
 }
 
 // notPlugins are the folders of handlers that are no plugins.
-var notPlugins = []string{"cluster", "example", "handlertest", "plugins"}
+var notPlugins = []string{"cluster", "example", "handlertest", "internal", "plugins", "podspec"}
 
 // pluginSections are what the README of a plugin has, in this order.
 var pluginSections = []string{"Name", "Description", "Configuration", "Examples", "Metrics", "See also"}

@@ -241,12 +241,14 @@ func TestConventionsLengths(t *testing.T) {
 var layers = []string{
 	"codec",
 	"internal/files",
-	"bench/corpus", // recordings and no code
+	"corpus", // recordings and no code
 	"diff",
 	"handlers/cluster",
 	"handlers",
 	"internal/...",
 	"bench/...", // the load generator
+	"handlers/podspec",
+	"handlers/internal/...",
 	"handlers/*",
 	"handlers/example/*",
 	"handlers/plugins",

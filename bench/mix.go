@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // sequenceMin is the least length of the sequence in which recordings are

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // A review is what the webhooks of the tests read.

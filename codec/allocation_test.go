@@ -5,8 +5,8 @@ package codec_test
 import (
 	"testing"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // TestNoAllocations counts what a request costs, from Acquire to Release.

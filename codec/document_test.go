@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // newRand returns a source of random numbers that -seed repeats.

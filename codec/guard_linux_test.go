@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // TestGuardPage places texts so that they end right before memory that cannot

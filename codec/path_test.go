@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // A reader compares an Object with what encoding/json read.

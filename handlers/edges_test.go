@@ -16,6 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // TestPhases runs plugins that take part in one phase in both.
@@ -196,19 +197,19 @@ func TestContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var paths []string
-	for container := range handlers.Containers(review.Object.Get("spec")) {
+	for container := range podspec.Containers(review.Object.Get("spec")) {
 		paths = append(paths, container.Path().String()+" "+container.Get("name").String())
 	}
 	want := []string{"spec.initContainers[0] i", "spec.containers[0] a", "spec.containers[1] b", "spec.ephemeralContainers[0] e"}
 	if !slices.Equal(paths, want) {
 		t.Errorf("got %q, want %q", paths, want)
 	}
-	for container := range handlers.Containers(review.Object.Get("spec")) {
+	for container := range podspec.Containers(review.Object.Get("spec")) {
 		if container.Get("name").EqualString("a") {
 			break
 		}
 	}
-	if got := handlers.ForbiddenPod(review, errors.New("no")).Error(); got != `pods "web" is forbidden: no` {
+	if got := podspec.Forbidden(review, errors.New("no")).Error(); got != `pods "web" is forbidden: no` {
 		t.Errorf("got %s", got)
 	}
 	if got := (&handlers.PanicError{Value: "oh"}).Error(); got != "panic: oh" {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 

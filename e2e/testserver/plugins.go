@@ -12,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // A decide is what a plugin does to a review.
@@ -100,7 +101,7 @@ func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
 	if object.Get("data", key).EqualString(unwanted) {
 		return deny(review, "the data contains unwanted key and value")
 	}
-	for container := range handlers.Containers(object.Get("spec")) {
+	for container := range podspec.Containers(object.Get("spec")) {
 		if container.Get("name").EqualString(unwanted) {
 			return deny(review, "the pod contains unwanted container name")
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const pullAlways = "Always"
@@ -41,7 +42,7 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 		return handlers.Allowed()
 	}
 	spec := review.Object.Get("spec")
-	for c := range handlers.Containers(spec) {
+	for c := range podspec.Containers(spec) {
 		if isObject(c.Value) {
 			review.Object.Set(`"Always"`, "spec", c.List, codec.Index(c.Index), "imagePullPolicy")
 		}
@@ -68,7 +69,7 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 			length += len(denials[len(denials)-1])
 		}
 	}
-	for container := range handlers.Containers(review.Object.Get("spec")) {
+	for container := range podspec.Containers(review.Object.Get("spec")) {
 		check(container.Get("imagePullPolicy"), func() *field.Path { return container.Path().Child("imagePullPolicy") })
 	}
 	for i, volume := range review.Object.Get("spec", "volumes").Elements() {
@@ -100,5 +101,5 @@ func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
 // images it had before: then its policies are not this plugin's business.
 func isUpdateWithoutNewImages(review *codec.Review) bool {
 	return review.Operation() == codec.Update &&
-		handlers.UsesOnlyImagesOf(review.Object.Get("spec"), review.OldObject.Get("spec"))
+		podspec.UsesOnlyImagesOf(review.Object.Get("spec"), review.OldObject.Get("spec"))
 }

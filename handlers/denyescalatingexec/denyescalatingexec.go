@@ -10,7 +10,7 @@ package denyescalatingexec
 
 import (
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/denyexec"
+	"github.com/fastadmit/fastadmit/handlers/internal/denyexec"
 )
 
 // Plugin is the plugin's line in the table.

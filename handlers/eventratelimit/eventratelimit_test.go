@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )

@@ -8,8 +8,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const labelHostname = "kubernetes.io/hostname"
@@ -43,7 +44,7 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 }
 
 func deny(review *codec.Review, topologyKey string) handlers.Result {
-	return handlers.Denied(handlers.ForbiddenPod(review,
+	return handlers.Denied(podspec.Forbidden(review,
 		fmt.Errorf("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed",
 			topologyKey, labelHostname)))
 }

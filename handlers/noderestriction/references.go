@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // referenceOf returns which objects of the API a PodSpec refers to, as messages
@@ -16,7 +16,7 @@ func referenceOf(spec codec.Value) (string, error) {
 		return "serviceaccounts", nil
 	}
 	volumes := spec.Get("volumes")
-	if handlers.NamesSecret(spec) {
+	if podspec.NamesSecret(spec) {
 		return "secrets", nil
 	}
 	if configMapsInEnv(spec) || namesConfigMap(volumes) {
@@ -38,7 +38,7 @@ func isNamed(reference codec.Value) bool { return reference.Get("name").String()
 // configMapsInEnv reports whether a container has environment variables from a
 // ConfigMap.
 func configMapsInEnv(spec codec.Value) bool {
-	for container := range handlers.Containers(spec) {
+	for container := range podspec.Containers(spec) {
 		for _, from := range container.Get("envFrom").Elements() {
 			if isNamed(from.Get("configMapRef")) {
 				return true

@@ -10,7 +10,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // checkToken lets a kubelet ask for tokens of the pods that it runs, each bound to
@@ -71,7 +71,7 @@ func (p *plugin) checkAudience(ctx context.Context, r *request, pod *corev1.Pod)
 // review asks the API server whether the node may ask for tokens for an audience,
 // each time, as in-tree does.
 func (p *plugin) review(ctx context.Context, r *request, audience string) (status authorizationv1.SubjectAccessReviewStatus, err error) {
-	spec, err := handlers.SubjectAccessReviewSpec(r.Review, &authorizationv1.ResourceAttributes{
+	spec, err := accessreview.Spec(r.Review, &authorizationv1.ResourceAttributes{
 		Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // Plugin is the plugin's line in the table.
@@ -149,7 +150,7 @@ type asker struct {
 }
 
 func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review) (*asker, error) {
-	spec, err := handlers.SubjectAccessReviewSpec(review, nil)
+	spec, err := accessreview.Spec(review, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )

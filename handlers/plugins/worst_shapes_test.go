@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // A shape is a kind of review with one thing in it n times.
@@ -135,7 +135,7 @@ func shapes() []shape {
 			shape{name + ", removed", resource, codec.Update, func(n int) (string, string) { return object(0), object(n) }, extra})
 	}
 	for _, l := range podLists {
-		for _, field := range handlers.ContainerLists {
+		for _, field := range podspec.ContainerLists {
 			rest := oneContainer
 			if field == "containers" {
 				rest = ""

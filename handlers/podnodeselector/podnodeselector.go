@@ -23,6 +23,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/memo"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const (
@@ -67,7 +69,7 @@ type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
 	standard   *selector             // of namespaces without annotation
 	allowed    map[string]labels.Set // by namespace, all of them not empty
-	known      *handlers.Memo[*selector]
+	known      *memo.Memo[*selector]
 }
 
 // A selector is a parsed node selector: what there is to add to a pod, sorted
@@ -83,7 +85,7 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	p := &plugin{
 		namespaces: cluster.Namespaces.In(setup.Cluster),
 		allowed:    make(map[string]labels.Set),
-		known:      handlers.NewMemo(parse),
+		known:      memo.New(parse),
 	}
 	var c configuration
 	if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList { return p.load(&c) }); err != nil {
@@ -156,7 +158,7 @@ func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, 
 	asked := askedOf(review, s)
 	for _, l := range s.labels {
 		if has, ok := asked.get(l.key); ok && has != l.value {
-			return nil, handlers.Denied(handlers.ForbiddenPod(review, errConflict)), false
+			return nil, handlers.Denied(podspec.Forbidden(review, errConflict)), false
 		}
 	}
 	return s, handlers.Result{}, true
@@ -212,7 +214,7 @@ func (p *plugin) checkAllowed(review *codec.Review) handlers.Result {
 	}
 	for key, value := range review.Object.Get("spec", "nodeSelector").Members() {
 		if want, ok := allowed[key]; !ok || want != value.String() {
-			return handlers.Denied(handlers.ForbiddenPod(review, errNotListed))
+			return handlers.Denied(podspec.Forbidden(review, errNotListed))
 		}
 	}
 	return handlers.Allowed()

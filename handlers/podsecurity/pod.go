@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // templateOf returns the template of the pods that a controller makes.
@@ -55,7 +55,7 @@ func appendRead(dst []byte, value codec.Value) []byte {
 			continue
 		}
 		dst = append(codec.AppendString(separate(dst), name), ':')
-		if member.Kind() != codec.KindArray || !slices.Contains(handlers.ContainerLists[:], name) {
+		if member.Kind() != codec.KindArray || !slices.Contains(podspec.ContainerLists[:], name) {
 			dst = member.AppendJSON(dst)
 			continue
 		}

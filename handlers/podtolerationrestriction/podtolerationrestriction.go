@@ -22,7 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/internal/tolerations"
+	"github.com/fastadmit/fastadmit/handlers/internal/memo"
+	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
 // Annotations of namespaces: lists of tolerations, as JSON.
@@ -57,7 +58,7 @@ type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
 	// standard and whitelist are for namespaces without annotation.
 	standard, whitelist *known
-	known               *handlers.Memo[*known]
+	known               *memo.Memo[*known]
 }
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
@@ -69,7 +70,7 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 		namespaces: cluster.Namespaces.In(setup.Cluster),
 		standard:   newTolerations(c.Default),
 		whitelist:  newTolerations(c.Whitelist),
-		known:      handlers.NewMemo(parse),
+		known:      memo.New(parse),
 	}
 	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
 }

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fastadmit/fastadmit/internal/tolerations"
+	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
 // An entry is a toleration of a pod, or one for it.

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/tolerations"
+	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
 // tolerate adds the tolerations of a class to those of a pod and takes away what

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // Plugin is the plugin's line in the table.
@@ -82,5 +83,5 @@ func find(in codec.Value, fields []forbidden) (shown string, ok bool) {
 }
 
 func deny(review *codec.Review, shown string) handlers.Result {
-	return handlers.Denied(handlers.ForbiddenPod(review, errors.New(shown+" is forbidden")))
+	return handlers.Denied(podspec.Forbidden(review, errors.New(shown+" is forbidden")))
 }

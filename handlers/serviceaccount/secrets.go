@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // isMirror reports whether the Pod is what a kubelet shows of one that it runs
@@ -25,7 +26,7 @@ func validateMirror(review *codec.Review) handlers.Result {
 		return denied(review, errors.New("a mirror pod may not reference service accounts"))
 	}
 	spec := review.Object.Get("spec")
-	if handlers.NamesSecret(spec) {
+	if podspec.NamesSecret(spec) {
 		return denied(review, errors.New("a mirror pod may not reference secrets"))
 	}
 	for _, volume := range spec.Get("volumes").Elements() {

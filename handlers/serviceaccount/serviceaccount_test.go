@@ -17,11 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
@@ -216,7 +217,7 @@ func TestMirror(t *testing.T) {
 	f(`{"serviceAccount":"default"}`, "403 a mirror pod may not reference service accounts")
 	f(`{"imagePullSecrets":[{},{"name":"s"}]}`, secrets)
 	f(`{"imagePullSecrets":[{},{"name":""}]}`, "")
-	for _, list := range handlers.ContainerLists {
+	for _, list := range podspec.ContainerLists {
 		f(`{"`+list+`":[{},{"env":[{},{"valueFrom":{"secretKeyRef":{"name":"s"}}}]}]}`, secrets)
 		f(`{"`+list+`":[{},{"env":[{},{"valueFrom":{"secretKeyRef":{"key":"s"},"configMapKeyRef":{"name":"c"}}}]}]}`, "")
 		f(`{"`+list+`":[{},{"envFrom":[{},{"secretRef":{"name":"s"}}]}]}`, secrets)

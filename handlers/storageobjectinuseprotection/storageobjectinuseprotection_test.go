@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // The contenders that have a part of their own.

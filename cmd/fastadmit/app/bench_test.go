@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/bench"
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // runBench runs "fastadmit bench" and returns what it prints and its exit

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // An authority signs certificates.

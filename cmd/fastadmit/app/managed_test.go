@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/bench/corpus"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // A registry is as much of an API server as certificates and registrations of

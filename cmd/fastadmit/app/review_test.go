@@ -80,7 +80,7 @@ spec:
 
 // TestReviewRecording reviews a recording of the corpus as a file.
 func TestReviewRecording(t *testing.T) {
-	got, errs, code := execute("", "review", "-f", "../../../bench/corpus/"+podCreate, "--enable-admission-plugins=AlwaysPullImages")
+	got, errs, code := execute("", "review", "-f", "../../../corpus/"+podCreate, "--enable-admission-plugins=AlwaysPullImages")
 	if code != 0 || errs != "" || strings.Count(got, "imagePullPolicy") != 3 {
 		t.Errorf("got exit code %d, %q, %q", code, errs, got)
 	}
@@ -158,7 +158,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		recording := "../../../bench/corpus/events-create-v1-1.json"
+		recording := "../../../corpus/events-create-v1-1.json"
 		got, errs, code := execute("", "review", "-f", recording, "-f", recording,
 			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file="+file)
 		if code != 1 || !strings.Contains(got, ": 1 allowed, 1 denied") || strings.Count(got, "denied by EventRateLimit (429 TooManyRequests)") != 1 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // privilegedContainers is the plugin of the work "validate", which is not in the
@@ -19,7 +20,7 @@ func privilegedContainers() handlers.Plugin {
 }
 
 func privileged(_ context.Context, review *codec.Review) handlers.Result {
-	for c := range handlers.Containers(review.Object.Get("spec")) {
+	for c := range podspec.Containers(review.Object.Get("spec")) {
 		if c.Get("securityContext", "privileged").Bool() {
 			return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("%s is privileged", c.Path())))
 		}

@@ -1,4 +1,5 @@
-package handlers
+// Package memo remembers what texts mean that are parsed again and again.
+package memo
 
 import "sync"
 
@@ -20,9 +21,9 @@ type Memo[T any] struct {
 	known map[string]T
 }
 
-// NewMemo returns a Memo of what parse returns, which must be the same for the
+// New returns a Memo of what parse returns, which must be the same for the
 // same text. The text is kept, so it must not be a view of a review.
-func NewMemo[T any](parse func(text string) T) *Memo[T] {
+func New[T any](parse func(text string) T) *Memo[T] {
 	return &Memo[T]{parse: parse, known: make(map[string]T)}
 }
 

@@ -1,4 +1,6 @@
-package handlers
+// Package podspec reads PodSpecs: their containers, images and the secrets that they
+// name, and denies Pods as in-tree plugins do that know nothing but pods.
+package podspec
 
 import (
 	"iter"
@@ -42,10 +44,10 @@ func yieldContainers(spec codec.Value, yield func(Container) bool) {
 	}
 }
 
-// ForbiddenPod is Forbidden as those in-tree plugins have it that know nothing
+// Forbidden is handlers.Forbidden as those in-tree plugins have it that know nothing
 // but pods: it names the Pod by the name that the object has, not by that of
 // the request and not by generateName.
-func ForbiddenPod(review *codec.Review, err error) error {
+func Forbidden(review *codec.Review, err error) error {
 	return apierrors.NewForbidden(
 		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(), err)
 }

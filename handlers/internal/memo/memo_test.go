@@ -1,4 +1,4 @@
-package handlers
+package memo
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 
 func TestMemo(t *testing.T) {
 	parsed := 0
-	m := NewMemo(func(text string) int { parsed++; return len(text) })
+	m := New(func(text string) int { parsed++; return len(text) })
 	f := func(text string, want int) {
 		t.Helper()
 		before := parsed
@@ -46,7 +46,7 @@ func TestMemo(t *testing.T) {
 }
 
 func TestMemoOfMany(t *testing.T) {
-	m := NewMemo(func(text string) string { return text })
+	m := New(func(text string) string { return text })
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

@@ -1,4 +1,6 @@
-package handlers
+// Package accessreview makes the question whether the user of a review may do
+// something.
+package accessreview
 
 import (
 	"encoding/json"
@@ -10,9 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// SubjectAccessReviewSpec returns the question whether the user of a review may
+// Spec returns the question whether the user of a review may
 // do what the attributes say. Nothing of the review is kept in it.
-func SubjectAccessReviewSpec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) (*authorizationv1.SubjectAccessReviewSpec, error) {
+func Spec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) (*authorizationv1.SubjectAccessReviewSpec, error) {
 	if !review.UserInfo().FitsDecoded() {
 		return nil, review.Err()
 	}

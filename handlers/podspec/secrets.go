@@ -1,4 +1,4 @@
-package handlers
+package podspec
 
 import "github.com/fastadmit/fastadmit/codec"
 
