@@ -160,7 +160,7 @@ type handled struct {
 func needs(name string) []cluster.Need {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if p.Name == name {
-			return p.Cluster
+			return p.Needs
 		}
 	}
 	return nil

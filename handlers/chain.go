@@ -111,8 +111,8 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 			continue
 		}
 		var view *cluster.View
-		if state != nil && len(plugin.Cluster) > 0 {
-			view = state.View(plugin.Cluster...).For(plugin.Name)
+		if state != nil && len(plugin.Needs) > 0 {
+			view = state.View(plugin.Needs...).For(plugin.Name)
 		}
 		handler, err := newHandler(plugin, e, view, last)
 		if err != nil {
@@ -147,7 +147,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	if same := last.find(plugin.Name); same != nil && bytes.Equal(same.Config, e.Config) {
 		return same.handler, nil
 	}
-	if view == nil && len(plugin.Cluster) > 0 {
+	if view == nil && len(plugin.Needs) > 0 {
 		return Handler{}, errors.New("it needs to know the cluster, and there is none")
 	}
 	handler, err := plugin.New(Setup{Config: e.Config, Cluster: view})

@@ -339,7 +339,7 @@ func TestNewChainJoinsErrors(t *testing.T) {
 func TestCluster(t *testing.T) {
 	plugin := handlers.Plugin{
 		Name: "Asks", Validates: true, Rules: []handlers.Rule{handlers.Any()},
-		Cluster: []cluster.Need{cluster.Namespaces.Watched()},
+		Needs: []cluster.Need{cluster.Namespaces.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			namespaces := cluster.Namespaces.In(setup.Cluster)
 			return handlers.Handler{Validate: func(ctx context.Context, review *codec.Review) handlers.Result {
@@ -371,7 +371,7 @@ func TestCluster(t *testing.T) {
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
 	if err == nil {
-		err = state.Follow(t.Context(), plugin.Cluster...)
+		err = state.Follow(t.Context(), plugin.Needs...)
 	}
 	if err != nil {
 		t.Fatal(err)

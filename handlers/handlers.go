@@ -35,19 +35,20 @@ type Plugin struct {
 	// true. Empty is None. There is nothing else: kube-apiserver accepts no
 	// webhook that does more (k8s.io/api/admissionregistration/v1 SideEffectClass).
 	SideEffects admissionregistrationv1.SideEffectClass
-	// Needs says what the plugin does not run without, empty for nothing.
-	Needs string
-	// Cluster says what the plugin has to know of the cluster, and to do in it.
-	// It is not called before what it watches is known.
-	Cluster []cluster.Need
+	// RequiresConfig says that the plugin does not run without a configuration.
+	RequiresConfig bool
+	// Needs say which objects of the cluster the plugin reads and writes. The
+	// plugin is not called before what it watches is known. The RBAC rules of the
+	// process follow from them.
+	Needs []cluster.Need
 	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
 	// otherwise.
 	OnByDefault bool
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string
-	// Own says that the plugin was never one of kube-apiserver's.
-	Own bool
+	// OutOfTree says that the plugin was never one of kube-apiserver's.
+	OutOfTree bool
 	// New makes a handler. The error says what is wrong with the configuration.
 	New func(setup Setup) (Handler, error)
 }
@@ -56,7 +57,7 @@ type Plugin struct {
 type Setup struct {
 	// Config is the plugin's own configuration file, nil if there is none.
 	Config []byte
-	// Cluster has what the plugin's Cluster asks for; nil if that is nothing.
+	// Cluster gives access to what the plugin's Needs name; nil if that is nothing.
 	Cluster *cluster.View
 }
 

@@ -36,7 +36,7 @@ type ours struct {
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
 	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
-	watches := slices.ContainsFunc(plugin.Cluster, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
+	watches := slices.ContainsFunc(plugin.Needs, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
 	switch {
 	case watches: // for which the stand-in has no objects
 		known.Authorize = world.authorize
@@ -52,7 +52,7 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
-	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		return nil, err
 	}
 	enabled := handlers.Enabled{}

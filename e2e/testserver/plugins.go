@@ -38,7 +38,7 @@ func plugins() []handlers.Plugin {
 
 func plugin(name string, admit, validate decide) handlers.Plugin {
 	return handlers.Plugin{
-		Name: name, Summary: "for tests", Own: true,
+		Name: name, Summary: "for tests", OutOfTree: true,
 		Rules:   []handlers.Rule{handlers.Any()},
 		Mutates: admit != nil, Validates: validate != nil,
 		New: func(handlers.Setup) (handlers.Handler, error) {

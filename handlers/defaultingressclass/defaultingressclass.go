@@ -31,7 +31,7 @@ func Plugin() handlers.Plugin {
 			Resources:  []string{"ingresses"},
 		}},
 		Mutates:     true,
-		Cluster:     []cluster.Need{cluster.IngressClasses.Watched()},
+		Needs:       []cluster.Need{cluster.IngressClasses.Watched()},
 		OnByDefault: true,
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{classes: cluster.IngressClasses.In(setup.Cluster)}

@@ -29,8 +29,8 @@ func Plugin() handlers.Plugin {
 		Rules:     []handlers.Rule{handlers.CreateUpdate("events")},
 		Validates: true,
 		// A call takes from what the limits allow; that of a dry run does not.
-		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
-		Needs:       "a configuration",
+		SideEffects:    admissionregistrationv1.SideEffectClassNoneOnDryRun,
+		RequiresConfig: true,
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			return newHandler(setup.Config, time.Now)
 		},

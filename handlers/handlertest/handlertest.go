@@ -34,7 +34,7 @@ func newChain(plugin handlers.Plugin, config string, known cluster.Options) (*ha
 	if err != nil {
 		return nil, err
 	}
-	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		return nil, err
 	}
 	enabled := handlers.Enabled{}

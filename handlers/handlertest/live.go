@@ -31,12 +31,12 @@ func LiveHandler(t testing.TB, plugin handlers.Plugin, apiServer http.HandlerFun
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, need := range plugin.Cluster {
+	for _, need := range plugin.Needs {
 		if err := state.Follow(t.Context(), need.Called("get", "list", "create", "update")); err != nil { // nothing is watched
 			t.Fatal(err)
 		}
 	}
-	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Cluster...)})
+	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

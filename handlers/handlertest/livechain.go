@@ -52,7 +52,7 @@ func LiveChain(t testing.TB, plugin handlers.Plugin, live func(r *http.Request) 
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
 	if err == nil {
-		err = state.Follow(t.Context(), plugin.Cluster...)
+		err = state.Follow(t.Context(), plugin.Needs...)
 	}
 	if err == nil {
 		err = state.Wait(t.Context())

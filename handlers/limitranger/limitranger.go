@@ -32,7 +32,7 @@ func Plugin() handlers.Plugin {
 		Mutates:     true,
 		Validates:   true,
 		OnByDefault: true,
-		Cluster:     []cluster.Need{cluster.LimitRanges.Watched()},
+		Needs:       []cluster.Need{cluster.LimitRanges.Watched()},
 		New:         func(setup handlers.Setup) (handlers.Handler, error) { return newHandler(setup, time.Now) },
 	}
 }

@@ -38,7 +38,7 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:     true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
-		Cluster:     []cluster.Need{cluster.Namespaces.Watched(), cluster.Namespaces.Called("create")},
+		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.Namespaces.Called("create")},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster)}
 			return handlers.Handler{Admit: p.admit}, nil

@@ -41,7 +41,7 @@ func TestCreates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := state.Follow(t.Context(), Plugin().Cluster...); err != nil {
+		if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 			t.Fatal(err)
 		}
 		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{"NamespaceAutoProvision": {}}, state, nil)

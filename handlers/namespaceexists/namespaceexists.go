@@ -30,7 +30,7 @@ func Plugin() handlers.Plugin {
 			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
 		}},
 		Validates: true,
-		Cluster:   []cluster.Need{cluster.Namespaces.Watched()},
+		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := plugin{cluster.Namespaces.In(setup.Cluster)}
 			return handlers.Handler{Validate: p.validate}, nil

@@ -50,7 +50,7 @@ func Plugin() handlers.Plugin {
 		Mutates: true, // nothing, but it takes part in the phase in which upstream denies
 		// It remembers which namespaces were deleted; a dry run deletes none.
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
-		Cluster:     []cluster.Need{cluster.Namespaces.Watched()},
+		Needs:       []cluster.Need{cluster.Namespaces.Watched()},
 		OnByDefault: true,
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster), deleted: newRecent()}

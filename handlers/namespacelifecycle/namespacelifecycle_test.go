@@ -92,7 +92,7 @@ func handlerIn(t *testing.T, objects ...runtime.Object) handlers.Handler {
 		t.Fatal(err)
 	}
 	plugin := Plugin()
-	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Cluster...)})
+	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func Plugin() handlers.Plugin {
 		Summary: "keeps each kubelet to its own node and the pods that run there",
 		Rules:   rules(),
 		Mutates: true, // it only denies, but in-tree it does so before other plugins change the object
-		Cluster: []cluster.Need{
+		Needs: []cluster.Need{
 			cluster.Nodes.Watched(), cluster.Pods.Watched(), cluster.ServiceAccounts.Watched(),
 			cluster.PersistentVolumeClaims.Watched(), cluster.PersistentVolumes.Watched(), cluster.CSIDrivers.Watched(),
 			cluster.SubjectAccessReviews.Called("create"),

@@ -223,7 +223,7 @@ func TestAuthorizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := state.Follow(t.Context(), Plugin().Cluster...); err != nil {
+		if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 			t.Fatal(err)
 		}
 		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{Plugin().Name: {}}, state, nil)

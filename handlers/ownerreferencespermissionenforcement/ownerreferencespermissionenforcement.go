@@ -36,7 +36,7 @@ func Plugin() handlers.Plugin {
 		Summary:   "lets only those set owners of an object who may delete it, and block an owner's deletion who may set its finalizers",
 		Rules:     []handlers.Rule{everything},
 		Validates: true,
-		Cluster:   []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},
+		Needs:     []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{access: cluster.AccessIn(setup.Cluster), mapper: newMapper(cluster.DiscoveryIn(setup.Cluster))}
 			return handlers.Handler{Validate: p.validate}, nil

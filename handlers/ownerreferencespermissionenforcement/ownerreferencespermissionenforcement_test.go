@@ -69,7 +69,7 @@ func (a *apiServer) chain(t testing.TB) *handlers.Chain {
 		t.Fatal(err)
 	}
 	plugin := Plugin()
-	if err := state.Follow(t.Context(), plugin.Cluster...); err != nil {
+	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)

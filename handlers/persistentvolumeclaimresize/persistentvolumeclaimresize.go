@@ -42,7 +42,7 @@ func Plugin() handlers.Plugin {
 			Resources:  []string{"persistentvolumeclaims"},
 		}},
 		Validates:   true,
-		Cluster:     []cluster.Need{cluster.StorageClasses.Watched()},
+		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},
 		OnByDefault: true,
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{classes: cluster.StorageClasses.In(setup.Cluster)}

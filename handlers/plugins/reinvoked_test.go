@@ -74,7 +74,7 @@ func chainOfAll(t *testing.T, settings handlers.Settings, names ...string) *hand
 			continue
 		}
 		enabled[p.Name] = handlers.Enabled{Settings: settings}
-		if err := state.Follow(t.Context(), p.Cluster...); err != nil {
+		if err := state.Follow(t.Context(), p.Needs...); err != nil {
 			t.Fatal(err)
 		}
 	}

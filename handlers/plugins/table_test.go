@@ -23,7 +23,7 @@ func TestTable(t *testing.T) {
 			has  bool
 			name string
 		}{
-			{p.Mutates, "mutates"}, {p.Validates, "validates"}, {p.OnByDefault, "on by default"}, {p.Own, "own"},
+			{p.Mutates, "mutates"}, {p.Validates, "validates"}, {p.OnByDefault, "on by default"}, {p.OutOfTree, "own"},
 			{p.SideEffects != "", "side effects " + string(p.SideEffects)}, {p.LastRelease != "", "until v" + p.LastRelease},
 		} {
 			if property.has {
@@ -31,7 +31,7 @@ func TestTable(t *testing.T) {
 			}
 		}
 		fmt.Fprintln(&got)
-		for _, need := range p.Cluster {
+		for _, need := range p.Needs {
 			verbs := slices.Sorted(slices.Values(need.Verbs))
 			fmt.Fprintf(&got, "  needs %s: %s\n", need.Kind, verbs)
 		}

@@ -89,7 +89,7 @@ func chainOf(t *testing.T, plugin handlers.Plugin) *handlers.Chain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Follow(t.Context(), plugin.Cluster...); err != nil {
+	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
 	enabled := handlers.Enabled{}

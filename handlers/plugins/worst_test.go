@@ -55,7 +55,7 @@ func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Objec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Follow(context.Background(), plugin.Cluster...); err != nil {
+	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Config: configs[plugin.Name]}}, state, nil)

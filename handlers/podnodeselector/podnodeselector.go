@@ -52,7 +52,7 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:   true,
 		Validates: true,
-		Cluster:   []cluster.Need{cluster.Namespaces.Watched()},
+		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
 		New:       newHandler,
 	}
 }

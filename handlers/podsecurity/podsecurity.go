@@ -51,7 +51,7 @@ func Plugin() handlers.Plugin {
 			writes("batch", "cronjobs", "jobs"),
 		},
 		Validates:   true,
-		Cluster:     []cluster.Need{cluster.Namespaces.Watched(), cluster.Pods.Called("list")},
+		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.Pods.Called("list")},
 		OnByDefault: true,
 		New:         newHandler,
 	}

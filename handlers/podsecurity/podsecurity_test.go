@@ -100,7 +100,7 @@ func knowing(t *testing.T, known cluster.Options) *plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs := Plugin().Cluster
+	needs := Plugin().Needs
 	if err := state.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func Plugin() handlers.Plugin {
 		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,
-		Cluster:   []cluster.Need{cluster.Namespaces.Watched()},
+		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
 		New:       newHandler,
 	}
 }

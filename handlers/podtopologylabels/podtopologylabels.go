@@ -31,7 +31,7 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:     true,
 		OnByDefault: true,
-		Cluster:     []cluster.Need{cluster.Nodes.Watched()},
+		Needs:       []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
 			return handlers.Handler{Admit: p.admit}, nil

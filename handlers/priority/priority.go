@@ -39,7 +39,7 @@ func Plugin() handlers.Plugin {
 		Mutates:     true,
 		Validates:   true,
 		OnByDefault: true,
-		Cluster:     []cluster.Need{cluster.PriorityClasses.Watched()},
+		Needs:       []cluster.Need{cluster.PriorityClasses.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{classes: cluster.PriorityClasses.In(setup.Cluster)}
 			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil

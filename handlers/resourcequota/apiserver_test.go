@@ -177,7 +177,7 @@ func (a *apiServer) state() *cluster.State {
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
 	if err == nil {
-		err = state.Follow(a.t.Context(), Plugin().Cluster...)
+		err = state.Follow(a.t.Context(), Plugin().Needs...)
 	}
 	if err != nil {
 		a.t.Fatal(err)
@@ -200,7 +200,7 @@ func (a *apiServer) replica() *handlers.Chain {
 func chainIn(t testing.TB, state *cluster.State) *handlers.Chain {
 	t.Helper()
 	plugin := Plugin()
-	if err := state.Follow(t.Context(), plugin.Cluster...); err != nil {
+	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)

@@ -258,7 +258,7 @@ func TestReprieve(t *testing.T) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, quota(home, "q", resources("pods", "2"), resources("pods", "0")))
-			state, needs := a.state(), Plugin().Cluster
+			state, needs := a.state(), Plugin().Needs
 			l := newLedger(cluster.ResourceQuotas.In(state.View(needs...)))
 			first, others := make(chan struct{}), make(chan struct{})
 			n := 0
@@ -352,7 +352,7 @@ func TestPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs := Plugin().Cluster
+	needs := Plugin().Needs
 	if err := state.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestDemandsOwnTheirMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := state.View(Plugin().Cluster...)
+	view := state.View(Plugin().Needs...)
 	p := &plugin{devices: &devices{classes: cluster.DeviceClasses.In(view), claims: cluster.ResourceClaims.In(view), pods: cluster.Pods.In(view)}}
 	f := func(resource, object string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestWorkOutlivesItsCall(t *testing.T) {
 	}
 	state := a.state()
 	chainIn(t, state) // which follows what the plugin needs
-	l := newLedger(cluster.ResourceQuotas.In(state.View(Plugin().Cluster...)))
+	l := newLedger(cluster.ResourceQuotas.In(state.View(Plugin().Needs...)))
 	handlertest.CheckOwned(t, handlertest.Body(codec.Create, "v1/pods", podBody), func(review *codec.Review) any {
 		d, err := newDemand(t.Context(), review, pods{}, nil)
 		if err != nil {

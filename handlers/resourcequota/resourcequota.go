@@ -37,7 +37,7 @@ func Plugin() handlers.Plugin {
 		Validates: true,
 		// What is allowed is charged to the quotas; a dry run is not.
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
-		Cluster: []cluster.Need{
+		Needs: []cluster.Need{
 			cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update"),
 			cluster.DeviceClasses.Watched(), cluster.ResourceClaims.Called("list"), cluster.Pods.Called("get"),
 		},

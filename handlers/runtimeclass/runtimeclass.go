@@ -38,7 +38,7 @@ func Plugin() handlers.Plugin {
 		Mutates:     true,
 		Validates:   true,
 		OnByDefault: true,
-		Cluster:     []cluster.Need{cluster.RuntimeClasses.Watched()},
+		Needs:       []cluster.Need{cluster.RuntimeClasses.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{classes: cluster.RuntimeClasses.In(setup.Cluster)}
 			return handlers.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil

@@ -53,7 +53,7 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:     true,
 		Validates:   true,
-		Cluster:     []cluster.Need{cluster.ServiceAccounts.Watched()},
+		Needs:       []cluster.Need{cluster.ServiceAccounts.Watched()},
 		OnByDefault: true,
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{accounts: cluster.ServiceAccounts.In(setup.Cluster)}

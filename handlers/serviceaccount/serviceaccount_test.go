@@ -320,7 +320,7 @@ func TestWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Cluster...)})
+	handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // validating is a plugin of the test's.
 func validating(name string, validate func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
 	return handlers.Plugin{
-		Name: name, Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: name, Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: validate}, nil },
 	}
 }

@@ -23,7 +23,7 @@ func waiting(started, goOn chan struct{}) handlers.Plugin {
 		return handlers.Allowed()
 	}
 	return handlers.Plugin{
-		Name: "Waits", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: "Waits", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: wait}, nil },
 	}
 }

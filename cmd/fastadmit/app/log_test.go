@@ -70,7 +70,7 @@ func TestLogHasNoContents(t *testing.T) {
 	for name, act := range acts {
 		do := func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }
 		plugins = append(plugins, handlers.Plugin{
-			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Own: true,
+			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, OutOfTree: true,
 			New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
 		})
 		names = append(names, name)
@@ -155,7 +155,7 @@ func TestLogLinesAreBounded(t *testing.T) {
 		return handlers.Denied(err)
 	}
 	s := serve(t, []handlers.Plugin{{
-		Name: strings.Repeat("P", 63), Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: strings.Repeat("P", 63), Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Validate: func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }}, nil
 		},

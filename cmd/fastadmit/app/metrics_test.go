@@ -54,7 +54,7 @@ func TestOverruns(t *testing.T) {
 	allow := func(context.Context, *codec.Review) handlers.Result { return handlers.Allowed() }
 	plugin := func(name string, do func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
 		return handlers.Plugin{
-			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Validates: true, Own: true,
+			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Validates: true, OutOfTree: true,
 			New: func(handlers.Setup) (handlers.Handler, error) {
 				return handlers.Handler{Admit: allow, Validate: do}, nil
 			},

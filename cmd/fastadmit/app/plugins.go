@@ -57,6 +57,10 @@ func newPluginsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// needsConfig is how the list says that a plugin does not run without a
+// configuration file.
+const needsConfig = "a configuration"
+
 // listed is what is said of a plugin.
 type listed struct {
 	Name      string   `json:"name"`
@@ -82,9 +86,9 @@ func (o *options) listed() []listed {
 			Resources: resources(p), Needs: needs(p), KubeAPIServer: inAPIServer(p), short: "nothing",
 		}
 		switch {
-		case p.Needs != "":
-			l.short = p.Needs
-		case len(p.Cluster) > 0:
+		case p.RequiresConfig:
+			l.short = needsConfig
+		case len(p.Needs) > 0:
 			l.short = "the cluster"
 		}
 		all = append(all, l)
@@ -119,10 +123,10 @@ func resources(plugin *handlers.Plugin) []string {
 
 func needs(plugin *handlers.Plugin) []string {
 	all := []string{}
-	if plugin.Needs != "" {
-		all = append(all, plugin.Needs)
+	if plugin.RequiresConfig {
+		all = append(all, needsConfig)
 	}
-	for _, need := range plugin.Cluster {
+	for _, need := range plugin.Needs {
 		if kind := need.String(); !slices.Contains(all, kind) {
 			all = append(all, kind)
 		}
@@ -136,7 +140,7 @@ func inAPIServer(plugin *handlers.Plugin) string {
 		return "removed after " + plugin.LastRelease
 	case plugin.OnByDefault:
 		return "on by default"
-	case plugin.Own:
+	case plugin.OutOfTree:
 		return "no"
 	}
 	return "off by default"

@@ -136,7 +136,7 @@ func checkPlugins(table []handlers.Plugin, enabled map[string]handlers.Enabled) 
 		return err
 	}
 	for i := range table {
-		if err := state.Follow(context.Background(), table[i].Cluster...); err != nil { // which starts nothing
+		if err := state.Follow(context.Background(), table[i].Needs...); err != nil { // which starts nothing
 			return err
 		}
 	}
@@ -157,8 +157,8 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 		needs, who = append(needs, cluster.Namespaces.Watched()), append(who, "a namespaceSelector")
 	}
 	for i := range table {
-		if _, ok := enabled[table[i].Name]; ok && len(table[i].Cluster) > 0 {
-			needs, who = append(needs, table[i].Cluster...), append(who, table[i].Name)
+		if _, ok := enabled[table[i].Name]; ok && len(table[i].Needs) > 0 {
+			needs, who = append(needs, table[i].Needs...), append(who, table[i].Name)
 		}
 	}
 	return needs, who

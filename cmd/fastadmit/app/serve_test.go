@@ -476,7 +476,7 @@ func TestServeSlowSender(t *testing.T) {
 func TestServePanics(t *testing.T) {
 	explode := func(context.Context, *codec.Review) handlers.Result { panic("secret") }
 	s := serve(t, []handlers.Plugin{{
-		Name: "Explodes", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: "Explodes", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: explode}, nil },
 	}}, "--enable-admission-plugins=AlwaysPullImages,Explodes")
 	x := s.open(t)
@@ -597,7 +597,7 @@ func TestShutdownFinishes(t *testing.T) {
 		return handlers.Allowed()
 	}
 	s := serve(t, []handlers.Plugin{{
-		Name: "Slow", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: "Slow", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: slow}, nil },
 	}}, "--enable-admission-plugins=Slow")
 	x := s.open(t)
@@ -639,7 +639,7 @@ func TestBudget(t *testing.T) {
 		return handlers.Allowed()
 	}
 	s := serve(t, []handlers.Plugin{{
-		Name: "Looks", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: "Looks", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: look}, nil },
 	}}, "--enable-admission-plugins=Looks")
 	x := s.open(t)
@@ -696,7 +696,7 @@ func TestBudgetOutlivesItsCall(t *testing.T) {
 		return handlers.Allowed()
 	}
 	s := serve(t, []handlers.Plugin{{
-		Name: "Derives", Rules: []handlers.Rule{handlers.Any()}, Validates: true, Own: true,
+		Name: "Derives", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: derive}, nil },
 	}}, "--enable-admission-plugins=Derives")
 	x := s.open(t)

@@ -31,8 +31,8 @@ func (o *serverOptions) checkWrites(chain *handlers.Chain) error {
 
 // written returns what a plugin writes, as in "create namespaces".
 func written(plugin *handlers.Plugin) (all []string) {
-	for i := range plugin.Cluster {
-		need := &plugin.Cluster[i]
+	for i := range plugin.Needs {
+		need := &plugin.Needs[i]
 		resource := need.String()
 		if need.SubResource != "" {
 			resource += "/" + need.SubResource

@@ -37,7 +37,7 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:   true,
 		Validates: true,
-		Own:       true,
+		OutOfTree: true,
 		New:       newHandler,
 	}
 }

@@ -31,7 +31,7 @@ func Plugin(name, summary string, hostNamespaces bool) handlers.Plugin {
 			Resources:  []string{"pods/exec", "pods/attach"},
 		}},
 		Validates:   true,
-		Cluster:     []cluster.Need{cluster.Pods.Called("get")},
+		Needs:       []cluster.Need{cluster.Pods.Called("get")},
 		LastRelease: "1.20",
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{pods: cluster.Pods.In(setup.Cluster), hostNamespaces: hostNamespaces}
