@@ -32,14 +32,10 @@ const (
 	annotationWhitelist = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
 )
 
-// tolerationsFew is how many tolerations take no memory of their own. Those in use
-// are some ten.
-const tolerationsFew = 16
-
 // pressure is what every pod gets that asks for processors or memory.
 var pressure = newTolerations([]corev1.Toleration{{
 	Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-}}).entries[0]
+}})
 
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
@@ -78,62 +74,28 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 // admit merges the tolerations that the pod gets into those that it has, and
 // then denies what validate does.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
-	var given []entry
+	var given [2]*tolerations.Given
+	n := 0
 	if review.Operation() == codec.Create {
 		standard, _, err := p.of(ctx, review, annotationDefault, p.standard)
 		if err != nil {
 			return failed(err)
 		}
-		given = standard.entries
+		if standard.Len() > 0 {
+			given[n] = standard.Given
+			n++
+		}
 	}
-	presses := !isBestEffort(&review.Object)
-	if len(given) > 0 || presses {
-		var few [tolerationsFew]entry
-		entries := few[:0]
-		for _, has := range review.Object.Get("spec", "tolerations").Elements() {
-			entries = append(entries, entry{Toleration: tolerations.Read(has)})
-		}
-		entries = append(entries, given...)
-		if presses {
-			entries = append(entries, pressure)
-		}
-		if err := give(ctx, &review.Object, entries); err != nil {
+	if !isBestEffort(&review.Object) {
+		given[n] = pressure.Given
+		n++
+	}
+	if n > 0 {
+		if err := tolerations.Merge(ctx, &review.Object, given[:n]...); err != nil {
 			return handlers.Errored(err)
 		}
 	}
 	return p.validate(ctx, review)
-}
-
-// give makes a pod's tolerations what the entries merge into: first those that
-// it has, then those for it.
-func give(ctx context.Context, object *codec.Object, entries []entry) error {
-	keepsPod, err := merge(ctx, entries)
-	if err != nil {
-		return err
-	}
-	if keepsPod {
-		object.EnsureObject("spec")
-		for i := range entries {
-			if e := &entries[i]; e.kept && e.json != "" {
-				object.Append(e.json, "spec", "tolerations")
-			}
-		}
-		return nil
-	}
-	for i, has := range object.Get("spec", "tolerations").Elements() {
-		entries[i].json = has.JSON()
-	}
-	object.Set(object.Compose(func(dst []byte) []byte {
-		separator := byte('[')
-		for i := range entries {
-			if entries[i].kept {
-				dst = append(append(dst, separator), entries[i].json...)
-				separator = ','
-			}
-		}
-		return append(dst, ']')
-	}), "spec", "tolerations")
-	return nil
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
@@ -145,7 +107,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	if err != nil {
 		return failed(err)
 	}
-	if len(whitelist.entries) == 0 {
+	if whitelist.Len() == 0 {
 		return handlers.Allowed()
 	}
 	for _, has := range all.Elements() {

@@ -97,8 +97,9 @@ func TestPressure(t *testing.T) {
 	f(false, `{"spec":{"containers":[`+container+`],"tolerations":[`+anything+`]}}`)
 }
 
-// TestMany has more tolerations than are compared each with each.
+// TestMany has more tolerations than package tolerations compares each with each.
 func TestMany(t *testing.T) {
+	const comparedMax = 64
 	pod := func(n int, more string) string {
 		var b strings.Builder
 		for i := range n {

@@ -22,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
 // Plugin is the plugin's line in the table.
@@ -109,7 +110,12 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 		pod.EnsureObject("spec", "nodeSelector")
 		pod.SetString(value, "spec", "nodeSelector", key)
 	}
-	if err := tolerate(ctx, pod, class.Scheduling.Tolerations); err != nil {
+	given, err := tolerations.NewGiven(class.Scheduling.Tolerations)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	// Also without tolerations of the class: a merge takes away those of the pod's own that others cover.
+	if err := tolerations.Merge(ctx, pod, given); err != nil {
 		return handlers.Errored(err)
 	}
 	return handlers.Allowed()

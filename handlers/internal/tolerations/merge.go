@@ -2,39 +2,166 @@ package tolerations
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
-// checkEach is after how many tolerations Kept looks at its context: some tenths
-// of a millisecond.
+// checkEach is after how many tolerations a merge looks at its context: some
+// tenths of a millisecond.
 const checkEach = 1024
 
-// Kept says which tolerations stay when a list is merged: those that no
-// toleration which stays and is before them covers, and none behind them that is
-// not the same (k8s.io/kubernetes pkg/util/tolerations MergeTolerations). That
-// takes linear time. The error is that of ctx.
-func Kept(ctx context.Context, all []Toleration) (kept []bool, err error) {
+// Pods and namespaces have some ten tolerations.
+const (
+	few         = 16 // of a pod with those that it gets, for which a merge takes no memory
+	comparedMax = 64 // up to which each is compared with each: faster, and without memory
+)
+
+// Given are tolerations that pods get. They are not changed once they are made.
+type Given struct {
+	all   []Toleration
+	texts []string // as JSON
+}
+
+// NewGiven returns the tolerations of a list.
+func NewGiven(list []corev1.Toleration) (*Given, error) {
+	given := &Given{}
+	for i := range list {
+		text, err := json.Marshal(&list[i])
+		if err != nil {
+			return nil, fmt.Errorf("cannot write toleration %d as JSON: %w", i, err)
+		}
+		given.all, given.texts = append(given.all, Of(&list[i])), append(given.texts, string(text))
+	}
+	return given, nil
+}
+
+// Len returns how many there are.
+func (g *Given) Len() int { return len(g.all) }
+
+// Set returns a new Set of them.
+func (g *Given) Set() *Set {
+	set := NewSet(len(g.all))
+	for i := range g.all {
+		set.Add(&g.all[i])
+	}
+	return set
+}
+
+// Merge makes the tolerations of a pod what its own and those that it gets merge
+// into (k8s.io/kubernetes pkg/util/tolerations MergeTolerations), in linear time.
+// It fails when ctx ends.
+func Merge(ctx context.Context, pod *codec.Object, given ...*Given) error {
+	var fewAll [few]Toleration
+	var fewKept [few]bool
+	all := fewAll[:0]
+	own := pod.Get("spec", "tolerations")
+	for _, has := range own.Elements() {
+		all = append(all, Read(has))
+	}
+	mine := len(all)
+	for _, g := range given {
+		all = append(all, g.all...)
+	}
+	kept, err := mergeInto(ctx, fewKept[:0], all)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(kept[:mine], false) {
+		added := kept[mine:]
+		for _, g := range given {
+			for i, text := range g.texts {
+				if added[i] {
+					pod.EnsureObject("spec")
+					pod.Append(text, "spec", "tolerations")
+				}
+			}
+			added = added[len(g.texts):]
+		}
+		return nil
+	}
+	pod.Set(pod.Compose(func(dst []byte) []byte { return appendKept(dst, kept, own, given) }), "spec", "tolerations")
+	return nil
+}
+
+// appendKept appends the array of the tolerations that are kept.
+func appendKept(dst []byte, kept []bool, own codec.Value, given []*Given) []byte {
+	dst = append(dst, '[')
+	next := func(text string) {
+		if kept[0] {
+			if dst[len(dst)-1] != '[' {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, text...)
+		}
+		kept = kept[1:]
+	}
+	for _, has := range own.Elements() {
+		next(has.JSON())
+	}
+	for _, g := range given {
+		for _, text := range g.texts {
+			next(text)
+		}
+	}
+	return append(dst, ']')
+}
+
+// mergeInto appends to kept which tolerations stay when a list is merged: those
+// that no toleration which stays and is before them covers, and none behind them
+// that is not the same. The error is that of ctx.
+func mergeInto(ctx context.Context, kept []bool, all []Toleration) ([]bool, error) {
+	if len(all) > comparedMax {
+		return mergeMany(ctx, slices.Clone(all)) // a Set keeps pointers into it
+	}
+	for i := range all {
+		kept = append(kept, !isCovered(all, kept, i))
+	}
+	return kept, nil
+}
+
+func isCovered(all []Toleration, kept []bool, i int) bool {
+	for j := range all[:i] {
+		if kept[j] && all[j].Covers(&all[i]) {
+			return true
+		}
+	}
+	for j := i + 1; j < len(all); j++ {
+		if all[j] != all[i] && all[j].Covers(&all[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func mergeMany(ctx context.Context, all []Toleration) (kept []bool, err error) {
 	kept = make([]bool, len(all))
 	behind, before := NewSet(len(all)), NewSet(len(all))
 	for i := len(all) - 1; i >= 0; i-- {
 		if i%checkEach == 0 && ctx.Err() != nil {
-			return nil, fmt.Errorf("spec.tolerations: got %d, too many to compare in time: %w", len(all), ctx.Err())
+			return nil, tooMany(ctx, len(all))
 		}
 		kept[i] = !behind.coversOther(&all[i])
 		behind.Add(&all[i])
 	}
 	for i := range all {
 		if i%checkEach == 0 && ctx.Err() != nil {
-			return nil, fmt.Errorf("spec.tolerations: got %d, too many to compare in time: %w", len(all), ctx.Err())
+			return nil, tooMany(ctx, len(all))
 		}
 		if kept[i] = kept[i] && !before.Covers(&all[i]); kept[i] {
 			before.Add(&all[i])
 		}
 	}
 	return kept, nil
+}
+
+func tooMany(ctx context.Context, n int) error {
+	return fmt.Errorf("spec.tolerations: got %d, too many to compare in time: %w", n, ctx.Err())
 }
 
 // A Set answers whether one of its tolerations covers another one, without

@@ -47,13 +47,16 @@ func random(r *rand.Rand, n int) []Toleration {
 	return all
 }
 
-func TestKept(t *testing.T) {
+func TestMergeInto(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		all := random(r, 1+r.IntN(12))
-		got, err := Kept(t.Context(), all)
-		if want := merged(all); err != nil || !slices.Equal(got, want) {
+		want := merged(all)
+		if got, err := mergeInto(t.Context(), nil, all); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%+v\ngot  %v, %v\nwant %v", all, got, err, want)
+		}
+		if got, err := mergeMany(t.Context(), all); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("as of many: %+v\ngot  %v, %v\nwant %v", all, got, err, want)
 		}
 	}
 }
@@ -75,10 +78,13 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestKeptEndsWithContext(t *testing.T) {
+func TestMergeEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Kept(ctx, make([]Toleration, 1)); err == nil {
+	if _, err := mergeInto(ctx, nil, make([]Toleration, comparedMax)); err != nil {
+		t.Errorf("few: %v", err)
+	}
+	if _, err := mergeInto(ctx, nil, make([]Toleration, comparedMax+1)); err == nil {
 		t.Error("it goes on")
 	}
 }
