@@ -63,7 +63,7 @@ func New(c *Criteria, path *field.Path) (*Matcher, error) {
 	}
 	m := new(Matcher)
 	for i := range c.Rules {
-		m.rules = append(m.rules, newRule(&c.Rules[i]))
+		m.rules = append(m.rules, NewRule(&c.Rules[i]))
 	}
 	var err, objectErr error
 	m.namespaceSelector, err = newSelector(c.NamespaceSelector)

@@ -7,8 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// newRule makes one of Criteria.Rules ready. Its scope is the empty one for "*".
-func newRule(r *admissionregistrationv1.RuleWithOperations) handlers.Rule {
+// NewRule makes one of Criteria.Rules ready. Its scope is the empty one for "*".
+func NewRule(r *admissionregistrationv1.RuleWithOperations) handlers.Rule {
 	ready := handlers.Rule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources}
 	for _, operation := range r.Operations {
 		ready.Operations = append(ready.Operations, codec.Operation(operation))

@@ -36,6 +36,7 @@ type Result struct {
 	// Name is that of the object; one that the API server will generate ends with
 	// a star.
 	Name string `json:"name,omitempty"`
+	UID string `json:"uid,omitempty"` // of an object that is in a cluster
 	// User is who the request was from, if that is not who all are from.
 	User string `json:"user,omitempty"`
 
@@ -114,6 +115,16 @@ func (r *Result) walk(depth int, visit func(r *Result, depth int)) {
 	for _, created := range r.Created {
 		created.walk(depth+1, visit)
 	}
+}
+
+// IsNews says whether anything about the result, or about what was made of it, is
+// more than that it was allowed or skipped.
+func (r *Result) IsNews() (news bool) {
+	r.Walk(func(r *Result, _ int) {
+		isAllowed := r.Decision == Allowed || r.Decision == Patched || r.Decision == Skipped
+		news = news || !isAllowed || len(r.Warnings)+len(r.Audits)+len(r.Ignored) > 0
+	})
+	return news
 }
 
 // Summary counts results.

@@ -32,22 +32,13 @@ func (t *text) paint(color int, s string) string {
 
 // Write implements Writer.
 func (t *text) Write(r *Result) error {
-	if t.o.Quiet && !isNews(r) {
+	if t.o.Quiet && !r.IsNews() {
 		return nil
 	}
 	var b strings.Builder
 	r.Walk(func(r *Result, depth int) { t.add(&b, r, depth) })
 	_, err := io.WriteString(t.w, b.String())
 	return err
-}
-
-// isNews says whether anything about the result is more than that it was allowed.
-func isNews(r *Result) (news bool) {
-	r.Walk(func(r *Result, _ int) {
-		isAllowed := r.Decision == Allowed || r.Decision == Patched || r.Decision == Skipped
-		news = news || !isAllowed || len(r.Warnings)+len(r.Audits)+len(r.Ignored) > 0
-	})
-	return news
 }
 
 func (t *text) add(b *strings.Builder, r *Result, depth int) {

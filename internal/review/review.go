@@ -57,6 +57,10 @@ type Options struct {
 	SkipUnknown bool
 
 	KeepObjects, KeepResponse bool // for what reports may show
+
+	// Selects says which reviews are called for at all; the others are skipped. Nil
+	// is for all.
+	Selects func(ctx context.Context, review *codec.Review) (bool, error)
 }
 
 // A session is one run.

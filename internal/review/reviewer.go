@@ -272,6 +272,15 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 		return nil
 	}
 	describe(review, result)
+	if r.Selects != nil {
+		if selected, err := r.Selects(ctx, review); err != nil || !selected {
+			result.Decision, result.Message = report.Skipped, "no webhook is called for it"
+			if err != nil {
+				result.Decision, result.Message = report.Broken, err.Error()
+			}
+			return nil
+		}
+	}
 	if r.KeepObjects && result.Before == nil {
 		result.Before = review.Object.Root().AppendJSON(nil)
 	}

@@ -115,6 +115,21 @@ var makers = map[schema.GroupKind]maker{
 	{Group: "batch", Kind: "CronJob"}:    cronJob,
 }
 
+// Controller returns the name of the service account in kube-system as which
+// kube-controller-manager makes objects for owners of this kind. "" if it makes
+// none.
+func Controller(owner schema.GroupKind) string { return controllers[owner] }
+
+var controllers = map[schema.GroupKind]string{
+	{Group: "apps", Kind: "Deployment"}:  "deployment-controller",
+	{Group: "apps", Kind: "ReplicaSet"}:  "replicaset-controller",
+	{Kind: "ReplicationController"}:      "replication-controller",
+	{Group: "apps", Kind: "StatefulSet"}: "statefulset-controller",
+	{Group: "apps", Kind: "DaemonSet"}:   "daemon-set-controller",
+	{Group: "batch", Kind: "Job"}:        "job-controller",
+	{Group: "batch", Kind: "CronJob"}:    "cronjob-controller",
+}
+
 // Children returns what the object's controller makes of it first: one pod of
 // several that are the same, and none for objects that have no such controller. The
 // object is JSON, as it is stored.

@@ -15,15 +15,18 @@ type benchProgress struct {
 	terminal io.Writer // nil if there is none
 }
 
-func newBenchProgress(w io.Writer) *benchProgress {
+func newBenchProgress(w io.Writer) *benchProgress { return &benchProgress{terminalOf(w)} }
+
+// terminalOf returns w if it is a terminal, and nil if not.
+func terminalOf(w io.Writer) io.Writer {
 	file, ok := w.(*os.File)
 	if !ok {
-		return new(benchProgress)
+		return nil
 	}
 	if about, err := file.Stat(); err != nil || about.Mode()&os.ModeCharDevice == 0 {
-		return new(benchProgress)
+		return nil
 	}
-	return &benchProgress{terminal: file}
+	return file
 }
 
 const clearLine = "\r\x1b[K"

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ type knownCluster struct {
 
 	// imagined says that a new cluster stands for one that is not named: nothing
 	// is served.
-	imagined bool
+	imagined  bool
+	userAgent string       // "fastadmit" if empty
 	log      *slog.Logger // may be nil
 	metrics  *metrics.Set // may be nil
 
@@ -46,7 +48,7 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 			Kubeconfig: c.kubeconfig,
 			Dir:        c.dir,
 			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",
-			UserAgent:  "fastadmit",
+			UserAgent:  cmp.Or(c.userAgent, "fastadmit"),
 			Log:        c.log,
 			Metrics:    c.metrics,
 		})

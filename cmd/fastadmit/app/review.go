@@ -87,25 +87,31 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	r.useKubeconfig("file that says how to reach a cluster, whose objects plugins see and whose resources are known; it is only read",
 		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, those of a new cluster")
 	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file or folder to review, - for standard input; the same as an argument")
-	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
-		"; object prints objects as they would be stored, diff what changes, response AdmissionReviews")
 	flags.StringVar(&r.operation, "operation", "", "what is done with the objects: CREATE, UPDATE or DELETE; if empty, CREATE, or UPDATE of those in --old")
 	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects as they are before an UPDATE; without, an UPDATE changes nothing")
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects that name none")
-	flags.StringVar(&r.user.Username, "as", "", "user who sends the objects")
-	flags.StringSliceVar(&r.user.Groups, "as-group", nil, "groups of the user; without, those that kube-apiserver gives one of that name")
-	flags.StringVar(&r.user.UID, "as-uid", "", "uid of the user")
-	flags.StringArrayVar(&r.extra, "as-extra", nil, "what else is known of the user, as key=value; may be repeated")
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review what controllers would make of workloads")
-	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
-		"where custom workloads have the template of their pods, as rollouts.argoproj.io=.spec.template")
 	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "leave out documents that are no Kubernetes objects, and unknown kinds")
-	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, leave out what is simply allowed")
-	completeValues(cmd, "output", report.Formats()...)
+	r.addSharedFlags(cmd)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)
 	completeFiles(cmd, "old", manifestExtensions()...)
+}
+
+// addSharedFlags adds the flags that review and audit have in common.
+func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
+		"; object prints objects as they would be stored, diff what changes, response AdmissionReviews")
+	flags.StringVar(&r.user.Username, "as", r.user.Username, "user who sends the objects")
+	flags.StringSliceVar(&r.user.Groups, "as-group", r.user.Groups, "groups of the user; without, those that kube-apiserver gives one of that name")
+	flags.StringVar(&r.user.UID, "as-uid", "", "uid of the user")
+	flags.StringArrayVar(&r.extra, "as-extra", nil, "what else is known of the user, as key=value; may be repeated")
+	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
+		"where custom workloads have the template of their pods, as rollouts.argoproj.io=.spec.template")
+	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
+	completeValues(cmd, "output", report.Formats()...)
 }
 
 func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
@@ -113,7 +119,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		return errors.New("name files or folders to review, or - for standard input")
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	writer, err := report.New(r.output, out, r.reportOptions(cmd.OutOrStdout()))
+	writer, err := report.New(r.output, out, r.reportOptions("fastadmit review", cmd.OutOrStdout()))
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
@@ -161,9 +167,9 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 	return nil
 }
 
-// reportOptions are for what is printed to stdout.
-func (r *reviewOptions) reportOptions(stdout io.Writer) report.Options {
-	o := report.Options{Quiet: r.quiet, Tool: "fastadmit review", Version: r.options.shownVersion(), Rules: make(map[string]string)}
+// reportOptions are for what a command prints to stdout.
+func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Options {
+	o := report.Options{Quiet: r.quiet, Tool: tool, Version: r.options.shownVersion(), Rules: make(map[string]string)}
 	file, ok := stdout.(*os.File)
 	o.Color = ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	for _, plugin := range r.options.table() {

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/audit"
+	"github.com/fastadmit/fastadmit/internal/registration"
+	"github.com/fastadmit/fastadmit/internal/report"
+)
+
+const (
+	// auditUserAgent is how kube-apiserver's logs and metrics name an audit.
+	auditUserAgent = "fastadmit-audit"
+
+	// auditQPS is what an audit may ask the API server for by default: less than
+	// half of what a server may, whose lookups answer users. 50,000 objects are 100
+	// pages.
+	auditQPS = 20
+)
+
+type auditOptions struct {
+	reviewOptions
+	namespaces   []string
+	all          bool
+	workloadPods bool
+	chunkSize    int64
+	qps          float32
+}
+
+func newAuditCommand(o *options) *cobra.Command {
+	a := &auditOptions{reviewOptions: reviewOptions{selection: selection{options: o}}}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Review what a cluster has: what the enabled plugins would deny",
+		Long: `Lists the objects that the rules of the enabled plugins select, and reviews each as if it were created
+now (or updated, with --operation). Nothing is changed: all reviews are dry runs. What kube-apiserver
+would not call fastadmit for is skipped: the namespaces kube-system, kube-node-lease and fastadmit's own, and what
+the section registration of --config leaves out. Plugins that count or write (ResourceQuota,
+EventRateLimit, NamespaceAutoProvision) are left out: they do not decide by the object.
+
+Prints what would be denied, and warnings, and at the end how many objects there were.
+
+Exits with 0 if nothing would be denied, 1 if anything would, 2 if something could not be listed or
+reviewed, or the command is wrong.`,
+		Example: "  fastadmit audit --kubeconfig=$HOME/.kube/config --config=fastadmit.yaml\n" +
+			"  fastadmit audit --kubeconfig=$HOME/.kube/config --enable-admission-plugins=PodSecurity -n shop -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := a.run(cmd)
+			if failed, ok := errors.AsType[*failure](err); ok {
+				return &exit{exitBroken, failed.error}
+			}
+			return err
+		},
+	}
+	a.addAuditFlags(cmd)
+	return cmd
+}
+
+func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	a.addFlags(cmd)
+	a.useKubeconfig("file that says how to reach the cluster; without one, the cluster this runs in", unusedCluster)
+	a.user.Username, a.user.Groups = "system:admin", []string{"system:masters"}
+	a.addSharedFlags(cmd)
+	flags.Lookup("as").Usage = "user who sends the objects, but for those that kube-controller-manager makes. The default may do everything"
+	flags.StringVar(&a.operation, "operation", string(codec.Create), "CREATE: would the object be denied if it were created now? UPDATE: would a write that changes nothing be denied?")
+	flags.StringSliceVarP(&a.namespaces, "namespace", "n", nil, "namespaces to review, and nothing outside of them; all if not given")
+	flags.BoolVar(&a.all, "all", false, "print what is simply allowed, too")
+	flags.BoolVar(&a.workloadPods, "workload-pods", false,
+		"review what controllers would make of workloads as well, as review does; of most, the pods are in the cluster already")
+	flags.Int64Var(&a.chunkSize, "chunk-size", audit.DefaultPageSize, "how many objects a request lists")
+	flags.Float32Var(&a.qps, "kube-api-qps", auditQPS, "how many requests a second the audit may send to the API server, lookups of plugins apart")
+	completeValues(cmd, "operation", string(codec.Create), string(codec.Update))
+}
+
+// check says what is wrong with the flags.
+func (a *auditOptions) check() error {
+	switch operation := codec.Operation(strings.ToUpper(a.operation)); {
+	case operation != codec.Create && operation != codec.Update:
+		return fmt.Errorf("--operation: got %q, want CREATE or UPDATE", a.operation)
+	case a.cluster.dir != "":
+		return errors.New("--cluster-state-dir goes without audit, which lists the objects of a cluster; fastadmit review takes folders")
+	case a.chunkSize < 1:
+		return fmt.Errorf("--chunk-size: got %d, want at least 1", a.chunkSize)
+	case a.qps <= 0:
+		return fmt.Errorf("--kube-api-qps: got %v, want more than 0", a.qps)
+	}
+	if a.flags.Changed("as") && !a.flags.Changed("as-group") {
+		a.user.Groups = nil // those of the default user
+	}
+	return nil
+}
+
+func (a *auditOptions) run(cmd *cobra.Command) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	writer, err := report.New(a.output, out, a.reportOptions("fastadmit audit", cmd.OutOrStdout()))
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	o, err := a.auditOptions(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	terminal := terminalOf(cmd.ErrOrStderr())
+	o.Progress = auditProgress(terminal)
+	var summary report.Summary
+	err = audit.Run(cmd.Context(), *o, func(result *report.Result) error {
+		summary.Add(result)
+		if !a.all && !result.IsNews() {
+			return nil
+		}
+		if terminal != nil {
+			fmt.Fprint(terminal, clearLine)
+		}
+		return writer.Write(result)
+	})
+	if terminal != nil {
+		fmt.Fprint(terminal, clearLine)
+	}
+	if err == nil {
+		err = writer.Close(&summary)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return failed(err)
+	}
+	return a.verdict(&summary)
+}
+
+// verdict is the error that ends the command.
+func (a *auditOptions) verdict(s *report.Summary) error {
+	switch {
+	case s.Broken+s.Failed > 0:
+		return &exit{exitBroken, nil}
+	case s.Denied > 0, s.Warnings > 0 && a.warningsAsErrors:
+		return &exit{exitDenied, nil}
+	}
+	return nil
+}
+
+// progressEvery is how often the line of progress changes.
+const progressEvery = 200 * time.Millisecond
+
+// auditProgress shows on a terminal how far the audit is.
+func auditProgress(terminal io.Writer) func(audit.Progress) {
+	if terminal == nil {
+		return nil
+	}
+	var last time.Time
+	return func(p audit.Progress) {
+		if time.Since(last) < progressEvery {
+			return
+		}
+		last = time.Now()
+		of := ""
+		if p.Remaining > 0 {
+			of = fmt.Sprintf(", some %d to go", p.Remaining)
+		}
+		fmt.Fprintf(terminal, clearLine+"%s: %d reviewed%s", p.Resource, p.Reviewed, of)
+	}
+}
+
+// auditOptions makes the plugins and what they see of the cluster ready.
+func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*audit.Options, error) {
+	a.noPods = !a.workloadPods
+	reviewed, err := a.reviewOptions.reviewOptions()
+	if err != nil {
+		return nil, err
+	}
+	a.cluster.userAgent = auditUserAgent
+	loaded, err := a.load(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	loaded.chain = loaded.chain.Select(func(p *handlers.Plugin, _ *handlers.Settings) bool {
+		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
+		if counts {
+			fmt.Fprintf(stderr, "fastadmit: %s is left out: it counts or writes, and does not decide by the object alone\n", p.Name)
+		}
+		return !counts
+	})
+	if len(loaded.chain.Plugins()) == 0 {
+		return nil, errors.New("there is nothing to audit: every enabled plugin counts or writes")
+	}
+	registered, err := loaded.register(&loaded.Registration)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cluster.follow(ctx, []cluster.Need{cluster.Namespaces.Watched()}, []string{"audit"}); err != nil {
+		return nil, failed(err)
+	}
+	config, err := cluster.RESTConfig(a.cluster.kubeconfig)
+	if err != nil {
+		return nil, failed(err)
+	}
+	config.UserAgent, config.QPS, config.Burst = auditUserAgent, a.qps, max(1, int(a.qps))
+	reviewed.Chain, reviewed.DryRun = loaded.chain, true
+	return &audit.Options{
+		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &a.cluster.namespaces,
+		Namespaces: a.namespaces, PageSize: a.chunkSize,
+	}, failed(a.cluster.await(ctx))
+}
+
+// webhooksOf returns what kube-apiserver calls. Of mutating webhooks it is what
+// they have in common with validating ones.
+func webhooksOf(r *registration.Registration) (all []admissionregistrationv1.ValidatingWebhook) {
+	if r.Mutating != nil {
+		for i := range r.Mutating.Webhooks {
+			w := &r.Mutating.Webhooks[i]
+			all = append(all, admissionregistrationv1.ValidatingWebhook{
+				Name: w.Name, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			})
+		}
+	}
+	if r.Validating != nil {
+		all = append(all, r.Validating.Webhooks...)
+	}
+	return all
+}

@@ -1,0 +1,211 @@
+// Package audit reviews the objects that a cluster has: what the enabled plugins
+// would say if they were written now. Lists are read as they come, so memory does
+// not grow with the cluster.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/match"
+	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/review"
+)
+
+// Options say what is reviewed, and how.
+type Options struct {
+	// Review has how objects are reviewed. Its Operation is CREATE or UPDATE.
+	Review review.Options
+	// Config says how to reach the API server, and how often.
+	Config *rest.Config
+	// Webhooks are those that kube-apiserver would call. Objects of which it calls
+	// none are skipped.
+	Webhooks []admissionregistrationv1.ValidatingWebhook
+	// NamespaceLabels knows the labels of namespaces, for the selectors of Webhooks.
+	NamespaceLabels match.Namespaces
+	// Namespaces are those whose objects are reviewed, and nothing that is in no
+	// namespace. Without any, all is.
+	Namespaces []string
+	// PageSize is how many objects a request lists.
+	PageSize int64
+	// Progress, if it is set, is called from time to time.
+	Progress func(p Progress)
+}
+
+// Progress says how far it is.
+type Progress struct {
+	Resource  string // plural, with its group
+	Reviewed  int64  // objects of the resource
+	Remaining int64  // objects that follow, as the API server said with the last page; 0 if it did not
+}
+
+// DefaultPageSize is what kubectl asks for in one request (--chunk-size).
+const DefaultPageSize = 500
+
+// audit is one run.
+type audit struct {
+	*Options
+	client *client
+	rules  []handlers.Rule
+	match  []*match.Matcher
+}
+
+// Run reviews what the cluster has, and calls emit with what became of each object,
+// a resource after the other, in the order in which the API server has them. What
+// cannot be listed is a result, too. The error is the first of emit, or says that
+// the API server could not be asked.
+func Run(ctx context.Context, o Options, emit func(*report.Result) error) error {
+	a := &audit{Options: &o}
+	var err error
+	if a.client, err = newClient(o.Config, o.PageSize); err != nil {
+		return err
+	}
+	for i := range o.Webhooks {
+		w := &o.Webhooks[i]
+		m, err := match.New(&match.Criteria{Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector}, nil)
+		if err != nil {
+			return err
+		}
+		a.match = append(a.match, m)
+		for j := range w.Rules {
+			a.rules = append(a.rules, match.NewRule(&w.Rules[j]))
+		}
+	}
+	a.Review.Selects = a.selects
+	resources, faults, err := a.resources(ctx)
+	if err != nil {
+		return err
+	}
+	for _, fault := range faults {
+		if err := emit(fault); err != nil {
+			return err
+		}
+	}
+	if len(resources) == 0 && len(faults) == 0 {
+		return fmt.Errorf("there is nothing to review: the plugins handle no %s of anything that can be listed; kube-apiserver has no such resource", o.Review.Operation)
+	}
+	namespaces := o.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, r := range resources {
+		for _, namespace := range namespaces {
+			if err := a.resource(ctx, r, namespace, emit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// selects says whether kube-apiserver would call any of the webhooks.
+func (a *audit) selects(ctx context.Context, review *codec.Review) (bool, error) {
+	attributes := handlers.AttributesOf(review)
+	for _, m := range a.match {
+		if matched, err := m.Matches(ctx, review, &attributes, a.NamespaceLabels); matched || err != nil {
+			return matched, err
+		}
+	}
+	return false, nil
+}
+
+func broken(r *resource, err error) *report.Result {
+	result := &report.Result{Decision: report.Broken, Message: err.Error()}
+	if r != nil {
+		result.APIVersion, result.Kind, result.Resource = r.GroupVersion().String(), r.kind, r.GroupVersionResource.Resource
+	}
+	return result
+}
+
+// A job is an object that is reviewed.
+type job struct {
+	text json.RawMessage
+	done chan *report.Result // has room for the result
+}
+
+// queueLength is how many objects for each processor are in memory: enough that no
+// one waits for a slow neighbour, and at most 12 MiB of the largest objects that
+// etcd stores.
+const queueLength = 8
+
+// errStopped ends a list that nobody reads any more.
+var errStopped = errors.New("stopped")
+
+// resource reviews the objects of a resource.
+func (a *audit) resource(ctx context.Context, r *resource, namespace string, emit func(*report.Result) error) error {
+	workers := runtime.GOMAXPROCS(0)
+	jobs, ordered := make(chan *job, workers*queueLength), make(chan *job, workers*queueLength)
+	inner, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			live := review.NewLive(a.Review)
+			for j := range jobs {
+				j.done <- live.Review(inner, r.gvk(), r.Resource, j.text)
+			}
+		})
+	}
+	progress := Progress{Resource: r.GroupResource().String()}
+	remaining := make(chan int64, 1)
+	var listed error
+	running.Go(func() {
+		defer close(ordered)
+		defer close(jobs)
+		listed = a.client.list(inner, &listing{path: r.path(namespace), visit: func(text json.RawMessage) error {
+			j := &job{text, make(chan *report.Result, 1)}
+			for _, queue := range [...]chan *job{jobs, ordered} {
+				select {
+				case queue <- j:
+				case <-inner.Done():
+					return context.Cause(inner)
+				}
+			}
+			return nil
+		}, page: func(n int64) {
+			select {
+			case <-remaining:
+			default:
+			}
+			remaining <- n
+		}})
+	})
+	var failed error
+	for j := range ordered {
+		result := <-j.done
+		if failed != nil {
+			continue
+		}
+		if failed = emit(result); failed != nil {
+			stop(errStopped)
+			continue
+		}
+		progress.Reviewed++
+		select {
+		case progress.Remaining = <-remaining:
+		default:
+		}
+		if a.Progress != nil {
+			a.Progress(progress)
+		}
+	}
+	running.Wait()
+	switch {
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case listed != nil:
+		return emit(broken(r, fmt.Errorf("cannot list %s after %d objects: %w", r.GroupResource(), progress.Reviewed, listed)))
+	}
+	return nil
+}
