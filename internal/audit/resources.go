@@ -105,7 +105,9 @@ func (a *audit) mayMatch(version schema.GroupVersion) bool {
 	})
 }
 
-func contains(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
+func contains(list []string, s string) bool {
+	return slices.Contains(list, s) || slices.Contains(list, "*")
+}
 
 // matches says whether a rule is about the resource.
 func (a *audit) matches(r *resource) bool {

@@ -36,7 +36,7 @@ type Result struct {
 	// Name is that of the object; one that the API server will generate ends with
 	// a star.
 	Name string `json:"name,omitempty"`
-	UID string `json:"uid,omitempty"` // of an object that is in a cluster
+	UID  string `json:"uid,omitempty"` // of an object that is in a cluster
 	// User is who the request was from, if that is not who all are from.
 	User string `json:"user,omitempty"`
 

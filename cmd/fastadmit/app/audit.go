@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,24 @@ type auditOptions struct {
 	workloadPods bool
 	chunkSize    int64
 	qps          float32
+	writeReports string
+	metricsFile  string
+}
+
+// anyReports is the value of --write-reports without one.
+const anyReports = "auto"
+
+// An auditRun is what becomes of the results of one audit.
+type auditRun struct {
+	*auditOptions
+	ctx      context.Context
+	out      *bufio.Writer
+	writer   report.Writer
+	terminal io.Writer      // where progress is shown; nil if nowhere
+	reports  *audit.Reports // nil if none are written
+	metrics  *auditMetrics
+	summary  report.Summary
+	isPart   bool // something could not be listed
 }
 
 func newAuditCommand(o *options) *cobra.Command {
@@ -45,7 +64,7 @@ func newAuditCommand(o *options) *cobra.Command {
 		Use:   "audit",
 		Short: "Review what a cluster has: what the enabled plugins would deny",
 		Long: `Lists the objects that the rules of the enabled plugins select, and reviews each as if it were created
-now (or updated, with --operation). Nothing is changed: all reviews are dry runs. What kube-apiserver
+now (or updated, with --operation). Nothing is changed, except with --write-reports: all reviews are dry runs. What kube-apiserver
 would not call fastadmit for is skipped: the namespaces kube-system, kube-node-lease and fastadmit's own, and what
 the section registration of --config leaves out. Plugins that count or write (ResourceQuota,
 EventRateLimit, NamespaceAutoProvision) are left out: they do not decide by the object.
@@ -83,7 +102,13 @@ func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 		"review what controllers would make of workloads as well, as review does; of most, the pods are in the cluster already")
 	flags.Int64Var(&a.chunkSize, "chunk-size", audit.DefaultPageSize, "how many objects a request lists")
 	flags.Float32Var(&a.qps, "kube-api-qps", auditQPS, "how many requests a second the audit may send to the API server, lookups of plugins apart")
+	flags.StringVar(&a.writeReports, "write-reports", "",
+		"write the findings of each object as a report, and remove reports of earlier audits: "+strings.Join(audit.ReportAPIs(), " or ")+
+			"; without a value, the first that the cluster has")
+	flags.Lookup("write-reports").NoOptDefVal = anyReports
+	flags.StringVar(&a.metricsFile, "metrics-file", "", "file to write metrics to when the audit is done, in Prometheus' text format")
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update))
+	completeValues(cmd, "write-reports", audit.ReportAPIs()...)
 }
 
 // check says what is wrong with the flags.
@@ -97,6 +122,8 @@ func (a *auditOptions) check() error {
 		return fmt.Errorf("--chunk-size: got %d, want at least 1", a.chunkSize)
 	case a.qps <= 0:
 		return fmt.Errorf("--kube-api-qps: got %v, want more than 0", a.qps)
+	case a.writeReports != "" && a.writeReports != anyReports && !slices.Contains(audit.ReportAPIs(), a.writeReports):
+		return fmt.Errorf("--write-reports: got %q, want %s", a.writeReports, strings.Join(audit.ReportAPIs(), " or "))
 	}
 	if a.flags.Changed("as") && !a.flags.Changed("as-group") {
 		a.user.Groups = nil // those of the default user
@@ -117,29 +144,59 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	terminal := terminalOf(cmd.ErrOrStderr())
-	o.Progress = auditProgress(terminal)
-	var summary report.Summary
-	err = audit.Run(cmd.Context(), *o, func(result *report.Result) error {
-		summary.Add(result)
-		if !a.all && !result.IsNews() {
-			return nil
+	run := &auditRun{
+		auditOptions: a, ctx: cmd.Context(), out: out, writer: writer, terminal: terminalOf(cmd.ErrOrStderr()), metrics: newAuditMetrics(),
+	}
+	if a.writeReports != "" {
+		if run.reports, err = audit.NewReports(cmd.Context(), o.Config, strings.TrimSuffix(a.writeReports, anyReports), a.namespaces); err != nil {
+			return failed(err)
 		}
-		if terminal != nil {
-			fmt.Fprint(terminal, clearLine)
-		}
-		return writer.Write(result)
-	})
-	if terminal != nil {
-		fmt.Fprint(terminal, clearLine)
+	}
+	o.Progress = auditProgress(run.terminal)
+	err = audit.Run(cmd.Context(), *o, run.emit)
+	if run.terminal != nil {
+		fmt.Fprint(run.terminal, clearLine)
 	}
 	if err == nil {
-		err = writer.Close(&summary)
+		err = run.end()
 	}
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return failed(err)
 	}
-	return a.verdict(&summary)
+	return a.verdict(&run.summary)
+}
+
+// emit takes a result.
+func (r *auditRun) emit(result *report.Result) error {
+	r.summary.Add(result)
+	r.metrics.add(result)
+	r.isPart = r.isPart || result.Decision == report.Broken && result.UID == ""
+	if r.reports != nil {
+		if err := r.reports.Write(r.ctx, result); err != nil {
+			return err
+		}
+	}
+	if !r.all && !result.IsNews() {
+		return nil
+	}
+	if r.terminal != nil {
+		fmt.Fprint(r.terminal, clearLine)
+	}
+	return r.writer.Write(result)
+}
+
+// end ends what was written. Where something could not be listed, old reports stay:
+// they may be about that.
+func (r *auditRun) end() error {
+	err := r.writer.Close(&r.summary)
+	if r.reports != nil && !r.isPart {
+		_, removed := r.reports.RemoveOld(r.ctx)
+		err = errors.Join(err, removed)
+	}
+	if r.metricsFile != "" {
+		err = errors.Join(err, r.metrics.write(r.metricsFile, &r.summary))
+	}
+	return err
 }
 
 // verdict is the error that ends the command.

@@ -29,8 +29,8 @@ type knownCluster struct {
 	// is served.
 	imagined  bool
 	userAgent string       // "fastadmit" if empty
-	log      *slog.Logger // may be nil
-	metrics  *metrics.Set // may be nil
+	log       *slog.Logger // may be nil
+	metrics   *metrics.Set // may be nil
 
 	state      atomic.Pointer[cluster.State] // nil until it is needed
 	namespaces namespaces

@@ -7,6 +7,11 @@ import "strings"
 var help = map[string]string{
 	"fastadmit_accept_errors_total": "Attempts to accept a connection that failed, by port.",
 
+	"fastadmit_audit_duration_seconds":           "How long the last audit took.",
+	"fastadmit_audit_findings":                   "What plugins found in the last audit, by namespace; those of further namespaces have none.",
+	"fastadmit_audit_last_run_timestamp_seconds": "When the last audit ended.",
+	"fastadmit_audit_objects":                    "Objects of the last audit, by what became of them.",
+
 	"fastadmit_budget_overruns_total": "Calls that kube-apiserver had given up before their answer was ready.",
 
 	"fastadmit_certificate_expiry_timestamp_seconds": "When the CA that signs, the leaf that is served, or what it is trusted by in registered webhooks expires; 0 if there is none.",
