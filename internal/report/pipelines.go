@@ -1,6 +1,8 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -91,14 +93,18 @@ func (g *gitHub) Close(s *Summary) error {
 }
 
 // junit writes a report as Ant's JUnit task does, which most CI systems read
-// (https://github.com/testmoapp/junitxml): a suite for each file, a case for each
-// object.
+// (https://github.com/testmoapp/junitxml): a suite for each file, or for each resource
+// of a cluster, and a case for each object.
 type junit struct {
 	w     io.Writer
 	o     *Options
 	began bool
 	suite *junitSuite
 }
+
+// junitCasesMax bounds the cases of a suite, which is in memory until it is whole;
+// more are in another suite of that name.
+const junitCasesMax = 10_000
 
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
@@ -135,21 +141,21 @@ func newJUnit(w io.Writer, o *Options) Writer { return &junit{w: w, o: o} }
 
 // Write implements Writer.
 func (j *junit) Write(root *Result) error {
-	file := root.File
-	if j.suite != nil && j.suite.Name != file {
+	name := cmp.Or(root.File, root.Resource)
+	if j.suite != nil && (j.suite.Name != name || len(j.suite.Cases) >= junitCasesMax) {
 		if err := j.flush(); err != nil {
 			return err
 		}
 	}
 	if j.suite == nil {
-		j.suite = &junitSuite{Name: file}
+		j.suite = &junitSuite{Name: name}
 	}
 	root.Walk(func(r *Result, depth int) { j.suite.add(root, r, depth) })
 	return nil
 }
 
 func (s *junitSuite) add(root, r *Result, depth int) {
-	c := junitCase{Name: r.Object(), Class: root.File, File: root.File, Line: root.Line}
+	c := junitCase{Name: r.Object(), Class: cmp.Or(root.File, root.Resource), File: root.File, Line: root.Line}
 	if depth > 0 {
 		c.Name += ", made of " + root.Object()
 	}
@@ -207,12 +213,14 @@ func (j *junit) Close(*Summary) error {
 
 // sarif writes SARIF 2.1.0, which code scanning reads
 // (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html).
+//
+// The results come first, so that they need not be kept until the rules are known.
 type sarif struct {
 	w       io.Writer
 	o       *Options
+	began   bool
 	rules   []sarifRule
 	indexes map[string]int // of rules, by their ids
-	results []sarifResult
 }
 
 type sarifText struct {
@@ -254,7 +262,7 @@ type sarifLogical struct {
 }
 
 func newSARIF(w io.Writer, o *Options) Writer {
-	return &sarif{w: w, o: o, rules: []sarifRule{}, indexes: make(map[string]int), results: []sarifResult{}}
+	return &sarif{w: w, o: o, rules: []sarifRule{}, indexes: make(map[string]int)}
 }
 
 // Write implements Writer.
@@ -267,9 +275,39 @@ func (s *sarif) Write(r *Result) error {
 		if p.isWarning {
 			result.Level = "warning"
 		}
-		s.results = append(s.results, result)
+		separator := ","
+		if !s.began {
+			separator = ""
+			if err := s.begin(); err != nil {
+				return err
+			}
+		}
+		text, err := indentedJSON(result, "        ")
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(s.w, "%s\n        %s", separator, text); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (s *sarif) begin() error {
+	s.began = true
+	_, err := io.WriteString(s.w, "{\n  \"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\",\n"+
+		"  \"version\": \"2.1.0\",\n  \"runs\": [\n    {\n      \"results\": [")
+	return err
+}
+
+// indentedJSON encodes a value. Characters of HTML stay as they are.
+func indentedJSON(value any, prefix string) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetIndent(prefix, "  ")
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // rule returns the index of a rule.
@@ -307,15 +345,15 @@ func (s *sarif) location(r *Result) (l sarifLocation) {
 
 // Close implements Writer.
 func (s *sarif) Close(*Summary) error {
-	encoder := json.NewEncoder(s.w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(map[string]any{
-		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-		"version": "2.1.0",
-		"runs": []any{map[string]any{
-			"tool":    map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}},
-			"results": s.results,
-		}},
-	})
+	if !s.began {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	tool := map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}}
+	text, err := indentedJSON(tool, "      ")
+	if err == nil {
+		_, err = fmt.Fprintf(s.w, "\n      ],\n      \"tool\": %s\n    }\n  ]\n}\n", text)
+	}
+	return err
 }

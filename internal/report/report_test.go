@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +183,15 @@ func TestJUnit(t *testing.T) {
 	}
 	if output := got.Suites[0].Cases[1].Output; output == nil || output.Text != "warning: PodSecurity: would violate: x\nwarning: old\n" {
 		t.Errorf("got %+v", output)
+	}
+	pods := []*Result{{Resource: "pods", Name: "a", Decision: Denied}, {Resource: "pods", Name: "b", Decision: Denied}, {Resource: "services", Name: "c", Decision: Denied}}
+	if got := write(t, "junit", tool, pods); !strings.Contains(got, `<testsuite name="pods" tests="2"`) || !strings.Contains(got, `<testsuite name="services" tests="1"`) {
+		t.Errorf("got %s, want a suite for each resource of a cluster", got)
+	}
+	for n, suites := range map[int]int{junitCasesMax - 1: 1, junitCasesMax: 1, junitCasesMax + 1: 2} {
+		if got := strings.Count(write(t, "junit", tool, slices.Repeat(pods[:1], n)), "<testsuite name"); got != suites {
+			t.Errorf("got %d suites for %d cases, want %d", got, n, suites)
+		}
 	}
 	if got := write(t, "junit", tool, nil); !strings.HasSuffix(got, "<testsuites name=\"fastadmit review\">\n</testsuites>\n") {
 		t.Errorf("got %s for nothing", got)
