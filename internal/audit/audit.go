@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -39,6 +40,8 @@ type Options struct {
 	PageSize int64
 	// Progress, if it is set, is called from time to time.
 	Progress func(p Progress)
+
+	retries wait.Backoff // between attempts; those of the package if it is zero
 }
 
 // Progress says how far it is.
@@ -68,6 +71,9 @@ func Run(ctx context.Context, o Options, emit func(*report.Result) error) error 
 	var err error
 	if a.client, err = newClient(o.Config, o.PageSize); err != nil {
 		return err
+	}
+	if o.retries != (wait.Backoff{}) {
+		a.client.retries = o.retries
 	}
 	for i := range o.Webhooks {
 		w := &o.Webhooks[i]

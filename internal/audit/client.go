@@ -87,7 +87,7 @@ type listing struct {
 	page func(remaining int64)
 
 	last  string // the key of the last object that was visited
-	again bool   // a page is read once more: objects up to last are skipped
+	again bool   // something is read once more: objects up to last are skipped
 }
 
 // list visits all objects. What kube-apiserver ends before its time is gone on
@@ -108,7 +108,7 @@ func (c *client) list(ctx context.Context, l *listing) error {
 			if token == "" {
 				return nil
 			}
-			waits, attempts, l.again = c.retries, 0, false
+			waits, attempts = c.retries, 0
 			continue
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -226,6 +226,7 @@ func (l *listing) items(d *json.Decoder) error {
 		if l.again && key <= l.last {
 			continue
 		}
+		l.again = false
 		if err := l.visit(text); err != nil {
 			return &visitError{err}
 		}
