@@ -78,6 +78,11 @@ func TestSchemaRefuses(t *testing.T) {
 	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // blocks every drain
 	f("podDisruptionBudget: {minAvailable: 1}", "/podDisruptionBudget")
 	f("autoscaling: {minReplicas: 0}", "/autoscaling/minReplicas")
+	f("audit: {enabled: sometimes}", "/audit/enabled")
+	f("audit: {schedule: ''}", "/audit/schedule")
+	f("audit: {operation: DELETE}", "/audit/operation")
+	f("audit: {writeReports: true}", "/audit/writeReports")
+	f("audit: {resources: {limits: {memory: null}}}", "/audit/resources/limits")
 	f("topologySpreadConstraints: [{topologyKey: a}]", "/topologySpreadConstraints/0")
 	f("networkPolicy: {enabled: true}", "/networkPolicy/apiServerCIDRs") // nobody could call
 	f("networkPolicy: {apiServerCIDRs: [10.0.0.1]}", "/networkPolicy/apiServerCIDRs/0")

@@ -54,6 +54,18 @@ func newClient(config *rest.Config, limit int64) (*client, error) {
 	return &client{c, limit, retries}, nil
 }
 
+// Ask returns an error if the API server does not answer, at once.
+func Ask(ctx context.Context, config *rest.Config) error {
+	c, err := newClient(config, DefaultPageSize)
+	if err == nil {
+		_, err = c.get(ctx, "/api", new(metav1.APIVersions))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot ask the API server: %w", err)
+	}
+	return nil
+}
+
 // get decodes what the API server has at a path. Found is false if there is
 // nothing.
 func (c *client) get(ctx context.Context, path string, into any) (found bool, err error) {

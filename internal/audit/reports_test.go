@@ -59,13 +59,13 @@ func TestReports(t *testing.T) {
 	if want := []string{"PATCH " + at, "PATCH " + clusterAt}; !slices.Equal(s.writes, want) {
 		t.Fatalf("got %q, want %q", s.writes, want)
 	}
-	const found = `"timestamp":{"seconds":7,"nanos":8},"properties":{"operation":"CREATE"`
+	const found = `"timestamp":{"seconds":7,"nanos":8},"properties":{`
 	want := `"source":"fastadmit","scope":{"apiVersion":"v1","kind":"Pod","namespace":"ns0","name":"a","uid":"uid-a"},` +
 		`"summary":{"pass":0,"fail":1,"warn":2,"error":1,"skip":0},"results":[` +
-		`{"source":"fastadmit","policy":"PodSecurity","result":"fail","scored":true,"message":"no",` + found + `}},` +
-		`{"source":"fastadmit","policy":"A","result":"warn","message":"w",` + found + `}},` +
-		`{"source":"fastadmit","policy":"B","result":"warn","message":"x",` + found + `}},` +
-		`{"source":"fastadmit","policy":"C","result":"error","message":"y",` + found + `,"object":"Pod ns0/a-*"}}]}`
+		`{"source":"fastadmit","policy":"PodSecurity","result":"fail","scored":true,"message":"no",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"A","result":"warn","message":"w",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"B","result":"warn","message":"x",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"C","result":"error","message":"y",` + found + `"object":"Pod ns0/a-*","operation":"CREATE"}}]}`
 	got := s.written[at]
 	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report","metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
 		!strings.Contains(got, `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"uid-a"}]`) {

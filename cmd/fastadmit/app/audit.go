@@ -40,6 +40,7 @@ type auditOptions struct {
 	qps          float32
 	writeReports string
 	metricsFile  string
+	exitZero     bool
 }
 
 // anyReports is the value of --write-reports without one.
@@ -106,6 +107,7 @@ func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 		"write the findings of each object as a report, and remove reports of earlier audits: "+strings.Join(audit.ReportAPIs(), " or ")+
 			"; without a value, the first that the cluster has")
 	flags.Lookup("write-reports").NoOptDefVal = anyReports
+	flags.BoolVar(&a.exitZero, "exit-zero", false, "exit with 0 also if something would be denied, and with 2 only if the audit could not be done")
 	flags.StringVar(&a.metricsFile, "metrics-file", "", "file to write metrics to when the audit is done, in Prometheus' text format")
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update))
 	completeValues(cmd, "write-reports", audit.ReportAPIs()...)
@@ -132,6 +134,7 @@ func (a *auditOptions) check() error {
 }
 
 func (a *auditOptions) run(cmd *cobra.Command) error {
+	limitMemory()
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -204,6 +207,8 @@ func (a *auditOptions) verdict(s *report.Summary) error {
 	switch {
 	case s.Broken+s.Failed > 0:
 		return &exit{exitBroken, nil}
+	case a.exitZero:
+		return nil
 	case s.Denied > 0, s.Warnings > 0 && a.warningsAsErrors:
 		return &exit{exitDenied, nil}
 	}
@@ -240,19 +245,20 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 		return nil, err
 	}
 	a.cluster.userAgent = auditUserAgent
-	loaded, err := a.load(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	loaded.chain = loaded.chain.Select(func(p *handlers.Plugin, _ *handlers.Settings) bool {
+	var leftOut []string
+	a.keep = func(p *handlers.Plugin) bool {
 		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
 		if counts {
-			fmt.Fprintf(stderr, "fastadmit: %s is left out: it counts or writes, and does not decide by the object alone\n", p.Name)
+			leftOut = append(leftOut, p.Name)
 		}
 		return !counts
-	})
-	if len(loaded.chain.Plugins()) == 0 {
-		return nil, errors.New("there is nothing to audit: every enabled plugin counts or writes")
+	}
+	loaded, err := a.load(ctx, nil)
+	for _, name := range leftOut {
+		fmt.Fprintf(stderr, "fastadmit: %s is left out: it counts or writes, and does not decide by the object alone\n", name)
+	}
+	if err != nil {
+		return nil, err
 	}
 	registered, err := loaded.register(&loaded.Registration)
 	if err != nil {
@@ -266,6 +272,9 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 		return nil, failed(err)
 	}
 	config.UserAgent, config.QPS, config.Burst = auditUserAgent, a.qps, max(1, int(a.qps))
+	if err := audit.Ask(ctx, config); err != nil {
+		return nil, failed(err)
+	}
 	reviewed.Chain, reviewed.DryRun = loaded.chain, true
 	return &audit.Options{
 		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &a.cluster.namespaces,

@@ -27,6 +27,8 @@ type selection struct {
 	admissionFile   string
 	configFile      string
 	cluster         knownCluster
+	// keep, if it is set, says which of the enabled plugins are run.
+	keep func(*handlers.Plugin) bool
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -113,6 +115,13 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	for _, name := range loaded.EnableAdmissionPlugins {
 		if !slices.Contains(s.disable, name) {
 			enabled[name] = handlers.Enabled{Config: loaded.Configs[name], Settings: loaded.Settings[name]}
+		}
+	}
+	if s.keep != nil {
+		for i := range table {
+			if _, ok := enabled[table[i].Name]; ok && !s.keep(&table[i]) {
+				delete(enabled, table[i].Name)
+			}
 		}
 	}
 	if wrong != nil {
