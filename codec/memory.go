@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -15,6 +16,24 @@ import (
 // kube-apiserver fills in, so a Pod has at most 34,000. When two plugins change
 // each of them, one of which has a checkpoint, that takes 29 MB.
 const MemoryMax = 64 << 20
+
+// memoryUsual is how many bytes an Object may take without its context being asked.
+// It is what reading takes at most, and some edits: a Pod that ten plugins have read
+// takes a seventh of it.
+const memoryUsual = 64 << 10
+
+// MemoryKey is the key under which the context of a review, which Until says, has
+// the MemoryGranter of the review. Without one, each review may take what MemoryMax
+// allows, however many there are at once.
+type MemoryKey struct{}
+
+// A MemoryGranter says whether there is memory for a review that takes more than
+// most do. It is asked again each time that the review takes still more.
+type MemoryGranter interface{ GrantMemory() bool }
+
+// ErrNoMemory is the fault of an Object whose MemoryGranter had no memory for the
+// review. It is nobody's fault: there may be memory in a moment.
+var ErrNoMemory = errors.New("no memory for the review just now")
 
 // SizeError says that a limit was met that no object meets which an API server
 // can store. It is the fault of the document, and no plugin's: whoever sent the
@@ -36,14 +55,28 @@ func (o *Object) TooLarge(err *SizeError) {
 }
 
 // Fits reports whether n more bytes may be taken because of what is in the
-// document, as MemoryMax says. If not, that is the fault that Err returns. It is
-// for plugins that make something for each element of a list, and counts
-// nothing: what a plugin made is gone when it has answered.
+// document, as MemoryMax and the review's MemoryGranter say. If not, that is the
+// fault that Err returns. It is for plugins that make something for each element of
+// a list, and counts nothing: what a plugin made is gone when it has answered.
 func (o *Object) Fits(n int) bool {
-	if o.err == nil && n > MemoryMax-o.memory() {
+	if o.err != nil {
+		return false
+	}
+	switch taken := o.memory(); {
+	case n > MemoryMax-taken:
 		o.err = &SizeError{What: "bytes of memory for what is read and changed of the object", Max: MemoryMax}
+	case n > memoryUsual-taken && !o.isGranted():
+		o.err = ErrNoMemory
 	}
 	return o.err == nil
+}
+
+func (o *Object) isGranted() bool {
+	if o.ctx == nil {
+		return true
+	}
+	granter, ok := o.ctx.Value(MemoryKey{}).(MemoryGranter)
+	return !ok || granter.GrantMemory()
 }
 
 // What decoding takes for each byte, object and element of a text, while slices
@@ -55,17 +88,20 @@ const (
 	decodedElement = 40
 )
 
-// decodedFreely is how long a document may be for its parts to be decoded
-// without a look: one object takes two bytes at least.
-const decodedFreely = MemoryMax / (decodedByte + (decodedObject+decodedElement)/2)
+// decodedMost is what decoding takes at most for each byte: an object takes two of
+// them at least.
+const decodedMost = decodedByte + (decodedObject+decodedElement)/2
 
 // FitsDecoded reports what Fits does for the memory that the value takes when it
 // is decoded into Go types, as far as it is known before: what looks like an
 // object within a string counts as one. Plugins ask before they decode, or make
 // as much of each element of a list themselves.
 func (v Value) FitsDecoded() bool {
-	if v.at == 0 || len(v.object.text) <= decodedFreely {
+	if v.at == 0 {
 		return true
+	}
+	if most := decodedMost * len(v.object.text); most <= MemoryMax {
+		return v.object.Fits(min(most, MemoryMax-v.object.memory()))
 	}
 	text := v.source()
 	return v.object.Fits(decodedByte*len(text) + decodedObject*strings.Count(text, "{") + decodedElement*strings.Count(text, ","))

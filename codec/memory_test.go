@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strconv"
@@ -87,6 +88,55 @@ func TestFits(t *testing.T) {
 		if o.Reset([]byte(`{}`)); o.Err() != nil {
 			t.Errorf("after Reset: got %v", o.Err())
 		}
+	}
+}
+
+// A granter has memory as long as it is open, and counts who asks.
+type granter struct {
+	context.Context
+	asked int
+	open  bool
+}
+
+func (g *granter) GrantMemory() bool { g.asked++; return g.open }
+
+func (g *granter) Value(key any) any {
+	if _, ok := key.(MemoryKey); ok {
+		return g
+	}
+	return g.Context.Value(key)
+}
+
+// TestMemoryGranter takes as much memory as most reviews do, a byte less and a byte
+// more. Only the last asks.
+func TestMemoryGranter(t *testing.T) {
+	for _, more := range []int{-1, 0, 1} {
+		for _, open := range []bool{true, false} {
+			var r Review
+			if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":1}}}`)); err != nil {
+				t.Fatal(err)
+			}
+			g := &granter{Context: t.Context(), open: open}
+			r.Until(context.WithValue(g, "other", "value")) //nolint:staticcheck // a context that is derived, as a plugin's with a timeout
+			got := r.Object.Fits(memoryUsual - r.Object.memory() + more)
+			if want := more <= 0 || open; got != want || errors.Is(r.Err(), ErrNoMemory) == want || g.asked != max(more, 0) {
+				t.Errorf("%+d bytes, %v: got %v, %v, asked %d times", more, open, got, r.Err(), g.asked)
+			}
+		}
+	}
+	var o Object
+	o.Reset([]byte(`[` + strings.Repeat("{},", memoryUsual) + `{}]`))
+	g := &granter{Context: t.Context()}
+	o.ctx = g
+	for i := range 2 * nodesMax {
+		o.SetString("x", Index(i), "name")
+	}
+	if !errors.Is(o.Err(), ErrNoMemory) || g.asked != 1 {
+		t.Errorf("edits of many elements: got %v, asked %d times", o.Err(), g.asked)
+	}
+	o.Reset([]byte(`[` + strings.Repeat("{},", 1000) + `{}]`))
+	if o.ctx = g; o.Root().FitsDecoded() || !errors.Is(o.Err(), ErrNoMemory) || g.asked != 2 {
+		t.Errorf("decoding a list: got %v, asked %d times", o.Err(), g.asked)
 	}
 }
 
@@ -180,17 +230,17 @@ func TestFitsDecoded(t *testing.T) {
 	each := decodedByte*len("{},") + decodedObject + decodedElement
 	most := (MemoryMax - 4096) / each
 	var o Object
-	for _, n := range []int{1, decodedFreely / len("{},"), most - 10, most + 10} {
+	for _, n := range []int{1, MemoryMax / decodedMost / len("{},"), most - 10, most + 10} {
 		o.Reset([]byte(before + strings.Repeat("{},", n-1) + "{}]}"))
 		if got := o.Get("a").FitsDecoded(); got != (n <= most) || got != (o.Err() == nil) {
 			t.Errorf("%d objects: got %v, %v", n, got, o.Err())
 		}
 	}
 	for _, more := range []int{-1, 0, 1} { // all that is left, less the text
-		o.Reset([]byte(before + strings.Repeat("0,", 2*decodedFreely) + "0]}"))
+		o.Reset([]byte(before + strings.Repeat("0,", 2*(MemoryMax/decodedMost)) + "0]}"))
 		list := o.Get("a")
 		list.source()
-		o.arena = make([]byte, 0, MemoryMax-o.memory()-decodedByte*len(list.source())-decodedElement*2*decodedFreely+more)
+		o.arena = make([]byte, 0, MemoryMax-o.memory()-decodedByte*len(list.source())-decodedElement*2*(MemoryMax/decodedMost)+more)
 		if got := list.FitsDecoded(); got != (more <= 0) {
 			t.Errorf("%+d bytes: got %v", more, got)
 		}

@@ -26,6 +26,9 @@ type budget struct {
 	context.Context // the parent
 	deadline        time.Time
 	review          *codec.Review // that the call is about
+	body            []byte        // of the request
+	server          *server       // that has the memory for it
+	memory          reservation
 
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
@@ -41,19 +44,22 @@ var budgets = sync.Pool{New: func() any { return &budget{Context: context.Backgr
 // acquireBudget returns the context of a call that began at start and may take
 // as long as its query says: "timeout=10s", which kube-apiserver rounds up to
 // whole seconds (k8s.io/apiserver pkg/admission/plugin/webhook).
-func acquireBudget(start time.Time, args *fasthttp.Args, review *codec.Review) *budget {
+func (s *server) acquireBudget(start time.Time, args *fasthttp.Args, review *codec.Review, body []byte) *budget {
 	b := budgets.Get().(*budget)
-	b.review = review
+	b.review, b.body, b.server = review, body, s
 	b.deadline = start.Add(parseTimeout(args.Peek("timeout")))
 	return b
 }
 
 // Value implements context.Context. Contexts that were derived from b may ask
-// later, from other goroutines, but not for this key: only a plugin's own calls
-// do, while it runs.
+// later, from other goroutines, but not for these keys: only a plugin's own calls
+// and its review do, while it runs.
 func (b *budget) Value(key any) any {
-	if _, ok := key.(cluster.CallerKey); ok && b.review != nil {
-		return b
+	if b.review != nil {
+		switch key.(type) {
+		case cluster.CallerKey, codec.MemoryKey:
+			return b
+		}
 	}
 	return b.Context.Value(key)
 }
@@ -67,7 +73,8 @@ func (b *budget) Requester() (user, namespace string) {
 // that were derived from it ask it once more when they end, which may be
 // later, in goroutines of their own.
 func (b *budget) release() {
-	b.review = nil
+	b.memory.release()
+	b.review, b.body, b.server = nil, nil, nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()
 		return

@@ -20,7 +20,7 @@ func TestBudgetRequester(t *testing.T) {
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	b := acquireBudget(time.Now(), new(fasthttp.Args), review)
+	b := new(server).acquireBudget(time.Now(), new(fasthttp.Args), review, []byte(body))
 	ctx, cancel := context.WithTimeout(b, time.Second) // as for a plugin with a timeout of its own
 	defer cancel()
 	for _, ctx := range []context.Context{b, ctx} {

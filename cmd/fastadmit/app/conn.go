@@ -210,12 +210,12 @@ func (c *conn) Read(b []byte) (int, error) {
 		return c.readFirst(b)
 	}
 	// What is read into more than a read buffer is a body. fasthttp has made the
-	// memory for all that is missing of it.
+	// memory for all that is missing of it, and more: see bodyMemory.
 	if len(b) <= headerBytesMax {
 		return c.Conn.Read(b)
 	}
 	if c.body.bytes.Load() == 0 {
-		if err := c.listener.server.load.expect(c, len(b)); err != nil {
+		if err := c.listener.server.load.expect(c, cap(b)); err != nil {
 			return 0, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 )
 
 // load is what a server has in hand: the calls that are being answered, and the
-// bytes of bodies, from when there is memory for one to its answer. Only bodies
+// bytes that bodies take, from when there is memory for one to its answer. Only bodies
 // of callers that may call are read, so strangers are no part of it. What of a
 // body fits into a read buffer is part of what a connection costs, and of
 // requests that are refused nothing is counted.
@@ -46,8 +47,9 @@ const (
 	// where nothing is looked up in the cluster.
 	requestsInFlightMax = 1000
 
-	// bytesInFlightMax is how many bytes of requests may be in flight by
-	// default: four of the largest, a quarter of the chart's memory limit.
+	// bytesInFlightMax is how many bytes the bodies in flight may take by default:
+	// as many as four of the largest, a quarter of the chart's memory limit. One of
+	// 17 MB takes as much as the largest, see bodyMemory.
 	bytesInFlightMax = 4 * bodyBytesMax
 
 	// cheapBytes is how large a body may be to be read although the answer is
@@ -106,14 +108,19 @@ func (l *load) reserve(bytes int64) bool {
 	}
 }
 
+// bodyMemory returns how much memory fasthttp makes for a body of so many bytes: a
+// power of two (its roundUpForSliceCap).
+func bodyMemory(bytes int) int64 { return 1 << bits.Len(uint(bytes-1)) }
+
 func (l *load) release(bytes int64) { l.bytes.Add(-bytes) }
 
 // hasRoom reports whether a body of so many bytes may come.
-func (l *load) hasRoom(bytes int64) bool {
-	if !l.reserve(bytes) {
+func (l *load) hasRoom(bytes int) bool {
+	takes := bodyMemory(bytes)
+	if !l.reserve(takes) {
 		return false
 	}
-	l.release(bytes)
+	l.release(takes)
 	return true
 }
 
@@ -144,8 +151,8 @@ func (l *load) isSlow(b *arriving, now time.Time) bool {
 	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
 }
 
-// expect counts the body of a connection's request, of which there are so many
-// bytes to come.
+// expect counts the body of a connection's request, for whose rest there are so many
+// bytes of memory.
 func (l *load) expect(c *conn, bytes int) error {
 	if !l.reserve(int64(bytes)) {
 		return errOverloaded
@@ -219,7 +226,7 @@ func (s *server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if !s.callers.knows(header) {
 		return refused
 	}
-	if coming > cheapBytes && coming <= bodyBytesMax && (s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(int64(coming))) {
+	if coming > cheapBytes && coming <= bodyBytesMax && (s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(coming)) {
 		return refused
 	}
 	return fasthttp.RequestConfig{}

@@ -3,9 +3,11 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -77,19 +79,47 @@ func TestOverload(t *testing.T) {
 
 // TestOverloadBytes has less room than a body needs.
 func TestOverloadBytes(t *testing.T) {
-	const most = 200_000
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-request-bytes-inflight=200000")
+	const most = 1 << 18
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-request-bytes-inflight=262144")
 	f := func(size, code int) {
 		t.Helper()
 		if response, _ := s.open(t).send(request("/mutate", padded(size))); response.StatusCode != code {
 			t.Errorf("%d bytes: got %s, want %d", size, response.Status, code)
 		}
 	}
-	const twice = headerBytesMax + 400 // what of a request may be counted twice, and the header
-	f(most-twice, http.StatusOK)
-	f(most+1, http.StatusTooManyRequests)
+	f(most-1, http.StatusOK)
+	f(most, http.StatusOK)
+	f(most+1, http.StatusTooManyRequests) // takes twice as much
+	less := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-request-bytes-inflight=262143")
+	if response, _ := less.open(t).send(request("/mutate", padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("with a byte less than it takes: got %s", response.Status)
+	}
 	f(bodyBytesMax+1, http.StatusRequestEntityTooLarge)
 	s.open(t).answers(false)
+}
+
+// TestBodyMemory compares what is counted of bodies that are on their way with what
+// fasthttp makes of memory for them.
+func TestBodyMemory(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	for _, size := range []int{cheapBytes + 1, 1 << 20, 1<<20 + 1, 4<<20 - 1, 17_000_000} { // each takes more than the one before, or its memory would be used
+		x := p.open(t)
+		header := fmt.Sprintf("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := x.conn.Write([]byte(header)); err != nil {
+			t.Fatal(err)
+		}
+		var counted int64
+		until(t, "its bytes count", func() bool { counted = p.server.load.bytes.Load(); return counted > 0 })
+		runtime.ReadMemStats(&after)
+		made := int64(after.TotalAlloc - before.TotalAlloc)
+		if takes := bodyMemory(size); counted != takes || made < takes || made > takes+1<<20 {
+			t.Errorf("%d bytes: counted %d, of %d that were made, want %d", size, counted, made, takes)
+		}
+		x.conn.Close()
+		until(t, "nothing counts", func() bool { return p.server.load.bytes.Load() == 0 })
+	}
 }
 
 // TestSlowSendersGiveWay fills the server with bodies that do not come. One that
@@ -97,7 +127,7 @@ func TestOverloadBytes(t *testing.T) {
 // that it may try again.
 func TestSlowSendersGiveWay(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	p.server.load.bytesMax, p.server.load.pace = 300_000, 0
+	p.server.load.bytesMax, p.server.load.pace = 3<<17, 0
 	stall := func() *exchange {
 		t.Helper()
 		before := p.server.load.bytes.Load()

@@ -36,12 +36,19 @@ const (
 	memoryOfByte    = 2
 	memoryOfObject  = 1 << 10
 	memoryOfElement = 96
+
+	// memoryFreely is for which length of a body, times the reviews in flight, nobody
+	// looks at what a small review takes. That is 375 times its length at most, for
+	// a list of "{}". The nth of those that are in flight has a body of memoryFreely
+	// divided by n bytes at most, so a thousand of them take up to 46 MB.
+	memoryFreely = 16 << 10
 )
 
-// memory bounds what large reviews take in all beside their bodies. Those for
-// which there is no room wait, the first one first: they are rare, and what one
-// of them takes is free again within a second. Small ones, up to cheapBytes, are
-// not counted: what one of them takes is less than waiting costs.
+// memory bounds what reviews take in all beside their bodies. Large ones, of more
+// than cheapBytes, have it reserved before they begin. Those for which there is no
+// room wait, the first one first: they are rare, and what one of them takes is free
+// again within a second. A small one has it reserved when it takes more than most
+// do, see codec.MemoryGranter, and does not wait: it may hold what others wait for.
 type memory struct {
 	max      int64
 	room     *semaphore.Weighted
@@ -62,7 +69,7 @@ func reviewMemory() int64 {
 	return int64(float64(limit) * reviewMemoryShare)
 }
 
-// A reservation is memory that a review may take, 0 bytes for a small one.
+// A reservation is memory that a review may take, 0 bytes for most small ones.
 type reservation struct {
 	memory *memory
 	bytes  int64
@@ -83,14 +90,40 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 			defer cancel()
 		}
 		if m.room.Acquire(ctx, r.bytes) != nil {
-			return r, false
+			return reservation{}, false
 		}
 	}
 	m.reserved.Add(r.bytes)
 	return r, true
 }
 
-// needs returns how much memory a large review may take.
+// try reserves what the review in body may take, if there is room now.
+func (m *memory) try(body []byte) (r reservation, ok bool) {
+	r = reservation{m, m.needs(body)}
+	if !m.room.TryAcquire(r.bytes) {
+		return reservation{}, false
+	}
+	m.reserved.Add(r.bytes)
+	return r, true
+}
+
+// reserve reserves memory for a large review, waiting for it.
+func (s *server) reserve(b *budget) (ok bool) {
+	b.memory, ok = s.memory.reserve(b, b.body)
+	return ok
+}
+
+// GrantMemory implements codec.MemoryGranter.
+func (b *budget) GrantMemory() (ok bool) {
+	s := b.server
+	if b.memory.bytes > 0 || s.load.requests.Load()*int64(len(b.body)) <= memoryFreely {
+		return true
+	}
+	b.memory, ok = s.memory.try(b.body)
+	return ok
+}
+
+// needs returns how much memory a review may take.
 func (m *memory) needs(body []byte) int64 {
 	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
 	return min(int64(sum), reviewMemoryMax, m.max)
@@ -111,13 +144,13 @@ func (r *reservation) release() {
 	}
 }
 
-// noMemory refuses a review that there is no memory for just now.
-func (s *server) noMemory(ctx *fasthttp.RequestCtx, r reservation) {
+// refuseNoMemory refuses a review that there is no memory for just now.
+func (s *server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 	s.metrics.noMemory.Inc()
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
 		fmt.Sprintf("no memory for a review that may take %d bytes: others may take %d, want at most %d in all",
-			r.bytes, r.memory.reserved.Load(), r.memory.max))
+			s.memory.needs(body), s.memory.reserved.Load(), s.memory.max))
 }
 
 // A largeAnswer is the body of an answer whose memory is not kept for the next

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
@@ -100,6 +102,83 @@ func TestReviewMemoryRefuses(t *testing.T) {
 	}
 	if response, _ := x.receive(); response.StatusCode != http.StatusOK {
 		t.Errorf("the one that waited: got %s", response.Status)
+	}
+	until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// TestManySmallReviews has many reviews at once that are too small to have memory
+// reserved for them, and full of what takes some. No more of it is in use than may
+// be, the others are told to come again, and usual reviews are answered.
+func TestManySmallReviews(t *testing.T) {
+	const most, many = 32 << 20, 100
+	var inside atomic.Int64
+	goOn := make(chan struct{})
+	greedy := handlers.Plugin{
+		Name: "Greedy", Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Own: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
+				containers := review.Object.Get("spec", "containers")
+				for i := range containers.Len() {
+					review.Object.SetString("Always", "spec", "containers", codec.Index(i), "imagePullPolicy")
+				}
+				if review.Object.Err() == nil && containers.Len() > 100 {
+					inside.Add(1)
+					<-goOn
+				}
+				return handlers.Allowed()
+			}}, nil
+		},
+	}
+	s := serve(t, []handlers.Plugin{greedy}, "--enable-admission-plugins=Greedy", "--max-review-memory-bytes="+strconv.Itoa(most))
+	small := manyContainers((cheapBytes-1000)/len("{},"), "{}")
+	if len(small) > cheapBytes {
+		t.Fatalf("%d bytes are large", len(small))
+	}
+	needs := newMemory(most).needs(small)
+	answers := make(chan int, many)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range many {
+		x := s.open(t)
+		go func() {
+			if _, err := x.conn.Write(request("/mutate", small)); err != nil {
+				t.Error(err)
+			}
+			response, err := http.ReadResponse(x.reader, nil)
+			if err != nil {
+				t.Error(err)
+				answers <- 0
+				return
+			}
+			answers <- response.StatusCode
+		}()
+	}
+	for range many - most/needs {
+		select {
+		case code := <-answers:
+			if code != http.StatusTooManyRequests {
+				t.Errorf("one too many: got %d", code)
+			}
+		case <-time.After(time.Minute):
+			close(goOn)
+			t.Fatalf("%d have memory, want %d", inside.Load(), most/needs)
+		}
+	}
+	until(t, "the others wait", func() bool { return inside.Load() == most/needs })
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > most+many*2*cheapBytes {
+		t.Errorf("%d bytes are in use, want at most %d and the bodies", grown, most)
+	}
+	s.open(t).answers(false)
+	close(goOn)
+	for range most / needs {
+		if code := <-answers; code != http.StatusOK {
+			t.Errorf("one for which there was memory: got %d", code)
+		}
 	}
 	until(t, "nothing is reserved", func() bool {
 		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")

@@ -195,7 +195,7 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
 		return
 	}
-	budget := acquireBudget(call.start, ctx.QueryArgs(), review)
+	budget := s.acquireBudget(call.start, ctx.QueryArgs(), review, body)
 	defer budget.release()
 	call.operation, call.deadline = operationAt(review.Operation()), budget.deadline
 	if !s.begin(c, call) {
@@ -205,18 +205,20 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.overloaded(ctx)
 		return
 	}
-	reserved, ok := s.memory.reserve(budget, body)
-	if !ok {
+	if !s.reserve(budget) {
 		if s.end(c) {
-			s.noMemory(ctx, reserved)
+			s.refuseNoMemory(ctx, body)
 		}
 		return
 	}
-	defer reserved.release()
 	e := call.endpoint
 	outcome, err := e.chain.Review(budget, review, e.phase)
 	if !s.end(c) {
 		return // it took so long that it was answered without
+	}
+	if errors.Is(err, codec.ErrNoMemory) {
+		s.refuseNoMemory(ctx, body)
+		return
 	}
 	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
@@ -227,7 +229,7 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
 	}
-	s.answer(ctx, review, &reserved)
+	s.answer(ctx, review, &budget.memory)
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == handlers.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {

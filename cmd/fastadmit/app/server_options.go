@@ -46,9 +46,9 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.requestsMax, "max-requests-inflight", requestsInFlightMax,
 		"how many requests may be in flight; the others get 429 with Retry-After, after which kube-apiserver tries again")
 	flags.Int64Var(&o.requestBytesMax, "max-request-bytes-inflight", bytesInFlightMax,
-		"how many bytes of requests may be in flight, in the same way")
+		"how many bytes of memory the bodies of requests in flight may take, in the same way; a body takes a power of two")
 	flags.Int64Var(&o.reviewMemoryMax, "max-review-memory-bytes", 0,
-		"how much memory reviews of more than 64 KiB may take beside their bodies; the others wait, then get 429;\n"+
+		"how much memory reviews of more than 64 KiB, and smaller ones that take a lot, may take beside their bodies; the others get 429;\n"+
 			"0 for three eighths of what the container has")
 	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
 		"after about how long an answer closes its connection, so that calls spread over replicas; 0 for never")
