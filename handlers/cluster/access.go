@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -18,6 +20,19 @@ const (
 	allowedTTL = 5 * time.Minute
 	deniedTTL  = 30 * time.Second
 
+	// accessBytesMax is how long a question may be, as JSON. What is longer is not
+	// allowed, without asking. kube-apiserver knows users by the headers of their
+	// requests, which have 1 MiB at most (net/http DefaultMaxHeaderBytes), and takes
+	// bodies of 3 MiB (k8s.io/apiserver pkg/server/config.go), so it takes all that
+	// are not longer. What makes one longer is a value that a user chose, such as the
+	// audience of a token.
+	accessBytesMax = 1 << 20
+
+	// questionsMax is about how many questions one review may ask: one second's worth
+	// of all requests of the API server, see qps. They are asked one after the other
+	// and have to be answered within the ten seconds that a webhook has by default.
+	questionsMax = 50
+
 	// accessMax is how many answers are remembered, as there (k8s.io/apiserver
 	// plugin/pkg/authorizer/webhook). An answer takes some 400 bytes.
 	accessMax = 8192
@@ -28,6 +43,8 @@ const (
 type Access struct {
 	reviews *Objects[*authorizationv1.SubjectAccessReview]
 	answers *cache.LRUExpireCache // statuses, by digest of the spec: users choose how long that is
+
+	long, many *metrics.Counter // what was not asked
 }
 
 // AccessIn returns the Access of a cluster. It panics if
@@ -35,16 +52,61 @@ type Access struct {
 func AccessIn(v *View) *Access {
 	reviews := SubjectAccessReviews.In(v)
 	reviews.must("create", "")
-	return &Access{reviews, cache.NewLRUExpireCache(accessMax)}
+	refused := func(reason string) *metrics.Counter {
+		return v.state.options.Metrics.GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_access_refusals_total{reason=%q}`, reason))
+	}
+	return &Access{reviews: reviews, answers: cache.NewLRUExpireCache(accessMax), long: refused("long"), many: refused("many")}
+}
+
+// MayAsk reports whether one review may ask so many questions, and counts it if not:
+// it is to be denied then. The most that it may ask are returned too.
+func (a *Access) MayAsk(questions int) (most int, ok bool) {
+	if questions > questionsMax {
+		a.many.Inc()
+		return questionsMax, false
+	}
+	return questionsMax, true
+}
+
+// encode returns a question as JSON, and how it is answered if it is too long.
+func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []byte, refused *authorizationv1.SubjectAccessReviewStatus, err error) {
+	text, err = json.Marshal(spec)
+	if err == nil && len(text) > accessBytesMax {
+		a.long.Inc()
+		refused = &authorizationv1.SubjectAccessReviewStatus{
+			Reason: fmt.Sprintf("the question is too long: got %d bytes, want at most %d", len(text), accessBytesMax),
+		}
+	}
+	return text, refused, err
+}
+
+// ReviewAnew is Review, but it asks each time, and remembers nothing.
+func (a *Access) ReviewAnew(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+	_, refused, err := a.encode(spec)
+	if err != nil {
+		return status, err
+	}
+	if refused != nil {
+		return *refused, nil
+	}
+	answer, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: *spec})
+	if err != nil {
+		return status, err
+	}
+	return answer.Status, nil
 }
 
 // Review returns the answer of a SubjectAccessReview: remembered, or from the API
 // server. Who asks for the same at the same time shares a request. Nothing of spec
-// is kept. Files cannot say, which is an error.
+// is kept. A question of more than 1 MiB is not asked, and answered with no. Files
+// cannot say, which is an error.
 func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	text, err := json.Marshal(spec)
+	text, refused, err := a.encode(spec)
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
+	}
+	if refused != nil {
+		return *refused, nil
 	}
 	key := sha256.Sum256(text)
 	if status, ok := a.answers.Get(key); ok {

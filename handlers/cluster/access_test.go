@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,6 +99,63 @@ func TestAccess(t *testing.T) {
 		if _, err := access.Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"}); !apierrors.IsForbidden(err) || asked.Load() != 1 {
 			t.Errorf("got %v, asked %d times, want the API server's refusal", err, asked.Load())
 		}
+	}
+}
+
+// TestAccessBounds asks questions as long as may be, a byte shorter and a byte
+// longer, and reviews that ask as many as may be, one less and one more.
+func TestAccessBounds(t *testing.T) {
+	a := newAPIServer(t)
+	set := metrics.NewSet()
+	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()))
+	s := a.newState(Options{Metrics: set})
+	need := SubjectAccessReviews.Called("create")
+	if err := s.Follow(t.Context(), need); err != nil {
+		t.Fatal(err)
+	}
+	access := AccessIn(s.View(need))
+	var asked atomic.Int32
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		asked.Add(1)
+		review := new(authorizationv1.SubjectAccessReview)
+		review.Status.Allowed = true
+		a.write(w, r, http.StatusCreated, review)
+		return true
+	})
+	shows := func(reason string, want int) {
+		t.Helper()
+		var page strings.Builder
+		set.WritePrometheus(&page)
+		if line := fmt.Sprintf("fastadmit_cluster_access_refusals_total{reason=%q} %d\n", reason, want); !strings.Contains(page.String(), line) {
+			t.Errorf("no %s in %s", line, page.String())
+		}
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "<"}}
+	text, err := json.Marshal(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const aName = len(`"user":"",`)
+	for i, more := range []int{-1, 0, 1} {
+		spec.User = strings.Repeat("x", accessBytesMax-len(text)-aName+more)
+		for j, ask := range []func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error){access.Review, access.ReviewAnew} {
+			asked.Store(0)
+			got, err := ask(t.Context(), &spec)
+			if err != nil || got.Allowed != (more <= 0) || (asked.Load() > 0) != (more <= 0) {
+				t.Errorf("%+d bytes: got %v, %v, asked %d times", more, got, err, asked.Load())
+			}
+			if more > 0 && got.Reason != "the question is too long: got 1048577 bytes, want at most 1048576" {
+				t.Errorf("got reason %q", got.Reason)
+			}
+			shows("long", max(i-1, 0)*(j+1))
+		}
+		if most, ok := access.MayAsk(questionsMax + more); most != questionsMax || ok != (more <= 0) {
+			t.Errorf("%d questions: got %v, %d", questionsMax+more, ok, most)
+		}
+		shows("many", max(more, 0))
 	}
 }
 

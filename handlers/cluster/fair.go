@@ -5,8 +5,10 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"golang.org/x/time/rate"
 )
 
@@ -96,13 +98,21 @@ func callerOf(ctx context.Context) caller {
 type fairLimiter struct {
 	tokens *rate.Limiter
 
+	waits   atomic.Int64     // how many requests wait
+	givenUp *metrics.Counter // requests whose time ended while they waited
+
 	mu          sync.Mutex
 	waiting     line
 	dispatching bool
 }
 
-func newFairLimiter(qps float64, burst int) *fairLimiter {
-	return &fairLimiter{tokens: rate.NewLimiter(rate.Limit(qps), burst)}
+func newFairLimiter(qps float64, burst int, set *metrics.Set) *fairLimiter {
+	l := &fairLimiter{
+		tokens:  rate.NewLimiter(rate.Limit(qps), burst),
+		givenUp: set.NewCounter("fastadmit_cluster_requests_given_up_total"),
+	}
+	set.NewGauge("fastadmit_cluster_requests_waiting", func() float64 { return float64(l.waits.Load()) })
+	return l
 }
 
 // A line is where requests wait: those of one caller, or lines that take turns.
@@ -176,6 +186,8 @@ func (l *fairLimiter) Wait(ctx context.Context) error {
 	}
 	t := &turn{caller: callerOf(ctx), granted: make(chan struct{})}
 	l.waiting.add(t, t.caller[:])
+	l.waits.Add(1)
+	defer l.waits.Add(-1)
 	if !l.dispatching {
 		l.dispatching = true
 		go l.dispatch()
@@ -193,6 +205,7 @@ func (l *fairLimiter) Wait(ctx context.Context) error {
 		return nil
 	default:
 		l.waiting.remove(t, t.caller[:])
+		l.givenUp.Inc()
 		return ctx.Err()
 	}
 }

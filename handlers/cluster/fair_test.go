@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
@@ -58,7 +59,17 @@ func TestFairOrder(t *testing.T) {
 
 // TestFairLimiter has requests given up, granted and not needed to wait.
 func TestFairLimiter(t *testing.T) {
-	l := newFairLimiter(1, 2)
+	set := metrics.NewSet()
+	l := newFairLimiter(1, 2, set)
+	shows := func(waiting, givenUp int) {
+		t.Helper()
+		eventually(t, "the metrics show it", func() bool {
+			var page strings.Builder
+			set.WritePrometheus(&page)
+			return strings.Contains(page.String(), fmt.Sprintf("fastadmit_cluster_requests_waiting %d\n", waiting)) &&
+				strings.Contains(page.String(), fmt.Sprintf("fastadmit_cluster_requests_given_up_total %d\n", givenUp))
+		})
+	}
 	l.dispatching = true // by hand
 	for range 2 {
 		if err := l.Wait(t.Context()); err != nil {
@@ -76,10 +87,12 @@ func TestFairLimiter(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	givesUp, first, second := wait(ctx, "a"), wait(t.Context(), "a"), wait(t.Context(), "b")
+	shows(3, 0)
 	cancel()
 	if err := <-givesUp; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context ended", err)
 	}
+	shows(2, 1)
 	if err := l.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context ended", err)
 	}
@@ -100,6 +113,7 @@ func TestFairLimiter(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Error(err)
 	}
+	shows(0, 1)
 	if len(l.waiting.lines) != 0 || l.QPS() != 1 {
 		t.Errorf("%d lines are left, at %v requests a second", len(l.waiting.lines), l.QPS())
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // getLive asks the API server for an object. One that has been created while it
@@ -88,7 +90,7 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 		own := false
 		flight := s.flights.DoChan(key, func() (any, error) {
 			own = true
-			asking, cancel := context.WithTimeout(context.WithValue(context.Background(), callerContextKey{}, who), s.timing.live)
+			asking, cancel := context.WithTimeout(s.logging(context.WithValue(context.Background(), callerContextKey{}, who)), s.timing.live)
 			defer cancel()
 			return ask(asking)
 		})
@@ -109,12 +111,18 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 	}
 }
 
+// logging returns ctx with the State's log, for what client-go has to say of a
+// request: it would write that to stderr, with names that users chose.
+func (s *store) logging(ctx context.Context) context.Context {
+	return klog.NewContext(ctx, logr.FromSlogHandler(s.log.Handler()))
+}
+
 // create creates an object.
 func (s *store) create(ctx context.Context, object Object) (runtime.Object, error) {
 	if s.client == nil {
 		return s.files.create(ctx, object)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timing.live)
+	ctx, cancel := context.WithTimeout(s.logging(ctx), s.timing.live)
 	defer cancel()
 	created := s.kind.object.DeepCopyObject()
 	err := s.client.Post().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).Body(object).Do(ctx).Into(created)
@@ -126,7 +134,7 @@ func (s *store) updateStatus(ctx context.Context, object Object) (runtime.Object
 	if s.client == nil {
 		return s.files.updateStatus(object)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timing.live)
+	ctx, cancel := context.WithTimeout(s.logging(ctx), s.timing.live)
 	defer cancel()
 	updated := s.kind.object.DeepCopyObject()
 	err := s.client.Put().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,6 +15,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 )
 
 func pemOf(certificate []byte) []byte {
@@ -181,4 +186,48 @@ func TestLiveStorm(t *testing.T) {
 	if got := failures.Load(); got != 0 {
 		t.Errorf("%d answers were wrong", got)
 	}
+}
+
+// A talker is a rate limiter that says something about a request as client-go does
+// of one that waited.
+type talker struct{ flowcontrol.RateLimiter }
+
+func (talker) Wait(ctx context.Context) error {
+	klog.FromContext(ctx).Info("Waited before sending request", "URL", "https://127.0.0.1/"+strings.Repeat("x", 10))
+	return nil
+}
+
+type talking struct{ rest.Interface }
+
+func (c talking) Get() *rest.Request  { return c.Interface.Get().Throttle(talker{}) }
+func (c talking) Post() *rest.Request { return c.Interface.Post().Throttle(talker{}) }
+func (c talking) Put() *rest.Request  { return c.Interface.Put().Throttle(talker{}) }
+
+// TestClientLog has client-go say something of each kind of request. It goes to the
+// State's log, which is bounded, and not to stderr.
+func TestClientLog(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(namespace("shop"))
+	var log strings.Builder
+	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	needs := []Need{Namespaces.Called("get", "list", "create"), ResourceQuotas.CalledStatus("update")}
+	if err := s.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	f := func(name string, kind *Kind, call func()) {
+		t.Helper()
+		log.Reset()
+		store := s.find(kind)
+		store.client = talking{store.client}
+		if call(); !strings.Contains(log.String(), "URL=https://127.0.0.1/xxxxxxxxxx") {
+			t.Errorf("%s: the log has %q", name, log.String())
+		}
+	}
+	view := s.View(needs...)
+	f("get", Namespaces.Kind, func() { _, _ = Namespaces.In(view).GetLive(t.Context(), "", "shop") })
+	f("list", Namespaces.Kind, func() { _, _ = Namespaces.In(view).ListLive(t.Context(), "") })
+	f("create", Namespaces.Kind, func() { _, _ = Namespaces.In(view).Create(t.Context(), namespace("new")) })
+	f("update", ResourceQuotas.Kind, func() {
+		_, _ = ResourceQuotas.In(view).UpdateStatus(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"}})
+	})
 }

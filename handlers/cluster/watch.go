@@ -76,7 +76,7 @@ func (s *State) connect() error {
 	}
 	shared.ContentType = contentType
 	shared.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
-	shared.RateLimiter = newFairLimiter(qps, burst)
+	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
 	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
 	shared.NegotiatedSerializer = s.codecs().WithoutConversion()
 	connections, err := rest.HTTPClientFor(shared)

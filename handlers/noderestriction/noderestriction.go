@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,7 +79,7 @@ type plugin struct {
 	claims   *cluster.Objects[*corev1.PersistentVolumeClaim]
 	volumes  *cluster.Objects[*corev1.PersistentVolume]
 	drivers  *cluster.Objects[*storagev1.CSIDriver]
-	reviews  *cluster.Objects[*authorizationv1.SubjectAccessReview]
+	access   *cluster.Access
 
 	translator csitranslation.CSITranslator
 }
@@ -93,7 +92,7 @@ func newPlugin(view *cluster.View) *plugin {
 		claims:     cluster.PersistentVolumeClaims.In(view),
 		volumes:    cluster.PersistentVolumes.In(view),
 		drivers:    cluster.CSIDrivers.In(view),
-		reviews:    cluster.SubjectAccessReviews.In(view),
+		access:     cluster.AccessIn(view),
 		translator: csitranslation.New(),
 	}
 }

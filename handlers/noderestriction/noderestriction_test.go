@@ -207,9 +207,12 @@ func TestUnreadable(t *testing.T) {
 // TestAuthorizer shows what the API server is asked, and what becomes of its
 // answers.
 func TestAuthorizer(t *testing.T) {
-	token := bodyOf(`{"username":"system:node:n1","uid":"7","groups":["g","system:nodes"],"extra":{"k":["v","w"]}}`,
-		`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","name":"web","operation":"CREATE",`+
-			`"object":{"spec":{"audiences":["vault"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}}}`)
+	tokenFor := func(audience string) []byte {
+		return bodyOf(`{"username":"system:node:n1","uid":"7","groups":["g","system:nodes"],"extra":{"k":["v","w"]}}`,
+			`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","name":"web","operation":"CREATE",`+
+				`"object":{"spec":{"audiences":["`+audience+`"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}}}`)
+	}
+	token := tokenFor("vault")
 	var asked authorizationv1.SubjectAccessReviewSpec
 	f := func(want handlers.Outcome, text string, status *authorizationv1.SubjectAccessReviewStatus) {
 		t.Helper()
@@ -252,6 +255,13 @@ func TestAuthorizer(t *testing.T) {
 	}
 	if !reflect.DeepEqual(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
+	}
+
+	// An audience is a user's value: one that is too long to ask about is no failure.
+	token = tokenFor(strings.Repeat("v", 1<<20))
+	f(handlers.OutcomeDenied, `audience \"vvvv`, &authorizationv1.SubjectAccessReviewStatus{Allowed: true})
+	if !reflect.DeepEqual(asked, want) {
+		t.Error("asked about an audience that is too long")
 	}
 }
 

@@ -77,11 +77,7 @@ func (p *plugin) review(ctx context.Context, r *request, audience string) (statu
 	if err != nil {
 		return status, err
 	}
-	answer, err := p.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: *spec})
-	if err != nil {
-		return status, err
-	}
-	return answer.Status, nil
+	return p.access.ReviewAnew(ctx, spec)
 }
 
 // asksFor reports whether a volume of the pod asks for tokens for the audience:

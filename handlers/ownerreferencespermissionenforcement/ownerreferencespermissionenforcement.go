@@ -44,14 +44,6 @@ func Plugin() handlers.Plugin {
 	}
 }
 
-// ownersMax is about how many owners one request may ask: one second's worth of
-// all requests to kube-apiserver (handlers/cluster), which are made one after the
-// other and have to be answered within the ten seconds that a webhook has by
-// default. Objects have one owner, some have two. Kubernetes has no limit, so a
-// request with more is denied here that may be allowed there, unless its user may
-// set the finalizers of everything.
-const ownersMax = 50
-
 type plugin struct {
 	access *cluster.Access
 	mapper *mapper
@@ -95,9 +87,11 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		return handlers.Allowed()
 	}
 	blocking = distinct(blocking)
-	if len(blocking) > ownersMax {
+	// Objects have one owner, some have two. Kubernetes has no limit, so a request with
+	// more is denied here that may be allowed there.
+	if most, ok := p.access.MayAsk(len(blocking)); !ok {
 		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("cannot set blockOwnerDeletion for %d owners in one request: "+
-			"want at most %d, because each needs a check whether you can set its finalizers", len(blocking), ownersMax)))
+			"want at most %d, because each needs a check whether you can set its finalizers", len(blocking), most)))
 	}
 	for i := range blocking {
 		if refused := p.demandFinalizers(a, &blocking[i]); refused != nil {

@@ -189,6 +189,7 @@ func TestManyOwners(t *testing.T) {
 		}
 	}
 	const all, discovery = 1, 1 // what is asked besides
+	const ownersMax = 50
 	const yes, tooMany = `"allowed":true`, `cannot set blockOwnerDeletion for 51 owners in one request: want at most 50`
 	const allowed, denied = `{"allowed":true}`, `{"allowed":false,"reason":"no"}`
 	f(allowed, 1, 1000, yes, all+discovery+1)

@@ -116,7 +116,7 @@ func TestManySmallReviews(t *testing.T) {
 	var inside atomic.Int64
 	goOn := make(chan struct{})
 	greedy := handlers.Plugin{
-		Name: "Greedy", Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Own: true,
+		Name: "Greedy", Rules: []handlers.Rule{handlers.Any()}, Mutates: true, OutOfTree: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
 				containers := review.Object.Get("spec", "containers")

@@ -19,6 +19,10 @@ var help = map[string]string{
 	"fastadmit_certificate_renewals_total":           "CAs and leaves made, and webhook configurations applied.",
 	"fastadmit_certificate_repairs_total":            "Times that what was wrong in the Secret of the certificates was put right.",
 
+	"fastadmit_cluster_access_refusals_total":   "Reviews denied, or answered with no permission, because of what kube-apiserver would be asked about their users: too many questions, or one that is too long.",
+	"fastadmit_cluster_requests_given_up_total": "Requests of the API server whose time ended while they waited for their turn.",
+	"fastadmit_cluster_requests_waiting":        "Requests of the API server that wait for their turn.",
+
 	"fastadmit_cluster_live_requests_total":  "Objects asked of the API server because they were not known yet.",
 	"fastadmit_cluster_objects":              "Objects known of the cluster.",
 	"fastadmit_cluster_state_age_seconds":    "How long nothing was heard of the cluster.",
@@ -48,8 +52,8 @@ var help = map[string]string{
 
 	"fastadmit_stuck_requests": "Calls whose plugin did not return in time; they were answered with an error.",
 
-	"fastadmit_review_memory_refusals_total": "Large reviews refused with 429 because others had taken the memory for them.",
-	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews may take just now.",
+	"fastadmit_review_memory_refusals_total": "Reviews refused with 429 because others had taken the memory for them.",
+	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews, and small ones that take a lot, may take just now.",
 	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because of what plugins would make of their objects.",
 
 	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",
