@@ -214,8 +214,10 @@ func (s *session) ensure(path []string, old any) {
 		path = append(path, "deeper")
 		s.model.put(path, map[string]any{})
 	}
-	s.note("EnsureObject(%q)", path)
-	s.object.EnsureObject(path...)
+	if object := s.object.Get(path...); !object.IsSet() {
+		s.note("Set({}, %q)", path)
+		s.object.Set("{}", path...)
+	}
 }
 
 // detour makes edits that are undone, the last of which may have failed.

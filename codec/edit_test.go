@@ -3,6 +3,7 @@ package codec_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -63,11 +64,25 @@ func TestEdit(t *testing.T) {
 	f(`{"a":[1]}`, func(o O) { o.Remove("a", "1"); o.Remove("a", "-") }, `{"a":[1]}`)
 	f(`{"a":1}`, func(o O) { o.Remove("a"); o.Set("2", "a") }, `{"a":2}`)
 
-	f(`{}`, func(o O) { o.EnsureObject("a", "b"); o.Set("1", "a", "b", "c") }, `{"a":{"b":{"c":1}}}`)
-	f(`{"a":{"b":null,"c":1}}`, func(o O) { o.EnsureObject("a", "b") }, `{"a":{"b":{},"c":1}}`)
-	f(`{"a":{"b":{"x":1}}}`, func(o O) { o.EnsureObject("a", "b") }, `{"a":{"b":{"x":1}}}`)
-	f(`{}`, func(o O) { o.EnsureObject() }, `{}`)
-	f(`{"a":[null]}`, func(o O) { o.EnsureObject("a", "0", "b") }, `{"a":[{"b":{}}]}`)
+	f(`[1]`, func(o O) { o.Append("2") }, `[1,2]`)
+	f(`[1]`, func(o O) { o.Add("2", "-") }, `[1,2]`)
+
+	// What is missing or null on the way is made.
+	f(`{}`, func(o O) { o.Set("1", "a", "b", "c"); o.SetString("x", "a", "b", "d") }, `{"a":{"b":{"c":1,"d":"x"}}}`)
+	f(`{"a":{"b":null,"c":1}}`, func(o O) { o.SetBool(true, "a", "b", "d") }, `{"a":{"b":{"d":true},"c":1}}`)
+	f(`{"a":{"b":1}}`, func(o O) { o.Remove("a"); o.SetInt(-2, "a", "c", "d") }, `{"a":{"c":{"d":-2}}}`)
+	f(`{}`, func(o O) { o.Append("1", "a", "b") }, `{"a":{"b":[1]}}`)
+	f(`{"a":[null]}`, func(o O) { o.AppendString("x", "a", "0", "b") }, `{"a":[{"b":["x"]}]}`)
+	f(`{}`, func(o O) { o.Add("1", "a", "b") }, `{"a":{"b":1}}`)
+	f(`{"a":null}`, func(o O) { o.Add("1", "a", "-") }, `{"a":[1]}`)
+	f(`{"a":{"b":null}}`, func(o O) { o.Remove("a", "b", "c"); o.Remove("a", "c", "d") }, `{"a":{"b":null}}`)
+
+	f(`{"a":"x"}`, func(o O) { o.SetString("x", "a") }, `{"a":"x"}`)
+	f(`{"a":"\u0078"}`, func(o O) { o.SetString("x", "a") }, `{"a":"\u0078"}`)
+	f(`{"a":1}`, func(o O) { o.SetInt(1, "a") }, `{"a":1}`)
+	f(`{"a":1}`, func(o O) { o.SetInt(math.MinInt64, "a") }, `{"a":-9223372036854775808}`)
+	f(`{"a":true}`, func(o O) { o.SetBool(true, "a") }, `{"a":true}`)
+	f(`{"a":true}`, func(o O) { o.SetBool(false, "a") }, `{"a":false}`)
 }
 
 func TestEditRefused(t *testing.T) {
@@ -90,7 +105,7 @@ func TestEditRefused(t *testing.T) {
 		o.Set("1", "other") // after a fault edits are no-ops, and the first fault stays
 		o.Append("1", "others")
 		o.Remove("a")
-		o.EnsureObject("object")
+		o.SetString("x", "a", "b", "c")
 		if got := o.Root().JSON(); got != text || !errors.Is(o.Err(), fault) {
 			t.Errorf("%s: got %s, %v after a fault", text, got, o.Err())
 		}
@@ -102,26 +117,23 @@ func TestEditRefused(t *testing.T) {
 	)
 	f(`{"a":1}`, func(o O) { o.Set("1") }, "", "cannot replace or remove the whole document")
 	f(`{"a":1}`, func(o O) { o.Remove() }, "", "cannot replace or remove the whole document")
-	f(`[1]`, func(o O) { o.Append("1") }, "", "cannot replace or remove the whole document")
+	f(`{"a":1}`, func(o O) { o.Add("1") }, "", "cannot replace or remove the whole document")
+	f(`{"a":1}`, func(o O) { o.Append("1") }, "", "not an array")
+	f(`null`, func(o O) { o.Append("1") }, "", "cannot replace or remove the whole document")
+	f(`null`, func(o O) { o.Set("1", "a") }, "", "cannot replace or remove the whole document")
 	f(`[1]`, func(o O) { o.Remove("0") }, "", "cannot insert into or remove from an array that is the document itself")
 	f(`1`, func(o O) { o.Set("1", "a") }, "", noContainer)
 	f(``, func(o O) { o.Set("1", "a") }, "/a", "there is no document, as for the object of a DELETE request")
 	f(`{"a":1}`, func(o O) { o.Set("1", "a", "b") }, "/a", noContainer)
-	f(`{"a":null}`, func(o O) { o.Set("1", "a", "b") }, "/a", noContainer)
-	f(`{}`, func(o O) { o.Set("1", "x/y", "~", "c") }, "/x~1y", noContainer)
+	f(`{"x/y":{"~":1}}`, func(o O) { o.Set("1", "x/y", "~", "c") }, "/x~1y/~0", noContainer)
 	f(`{"a":[]}`, func(o O) { o.Set("1", "a", "0") }, "/a/0", "the array is shorter than that, use Append")
 	f(`{"a":[1]}`, func(o O) { o.Set("1", "a", "-") }, "/a/-", "the array is shorter than that, use Append")
-	f(`{"a":[1]}`, func(o O) { o.Set("1", "a", "1", "b") }, "/a/1", "no such element")
-	f(`{"a":[1]}`, func(o O) { o.Append("1", "a", "1") }, "/a/1", "no such element")
+	f(`{"a":[1]}`, func(o O) { o.Set("1", "a", "1", "b") }, "/a/1", "the array is shorter than that, use Append")
+	f(`{"a":[1]}`, func(o O) { o.Append("1", "a", "1") }, "/a/1", "the array is shorter than that, use Append")
 	f(`{"a":{}}`, func(o O) { o.Append("1", "a") }, "/a", "not an array")
 	f(`{"a":""}`, func(o O) { o.AppendString("1", "a") }, "/a", "not an array")
 	f(`{"a":[1]}`, func(o O) { o.Add("1", "a", "2") }, "/a/2", "no such index in the array")
 	f(`{"a":[1]}`, func(o O) { o.Add("1", "a", "x") }, "/a/x", "no such index in the array")
-	f(`{"a":1}`, func(o O) { o.EnsureObject("a") }, "/a", "not an object")
-	f(`{"a":[1]}`, func(o O) { o.EnsureObject("a") }, "/a", "not an object")
-	f(`{"a":1}`, func(o O) { o.EnsureObject("a", "b") }, "/a", noContainer)
-	f(`{"a":[]}`, func(o O) { o.EnsureObject("a", "0") }, "/a/0", "the array is shorter than that, use Append")
-	f(`[]`, func(o O) { o.EnsureObject() }, "", "not an object")
 
 	deep := strings.Repeat("[", 10001) + strings.Repeat("]", 10001)
 	for _, json := range []string{

@@ -1,9 +1,6 @@
 package codec
 
-import (
-	"iter"
-	"strconv"
-)
+import "iter"
 
 // Edit is one place where the document was edited.
 type Edit struct {
@@ -25,20 +22,14 @@ func (o *Object) Edits() iter.Seq[Edit] {
 }
 
 // walkEdits yields the edits below parent, whose pointer is in o.pointer.
-func (o *Object) walkEdits(parent int32, yield func(Edit) bool) bool {
+func (o *Object) walkEdits(parent nodeID, yield func(Edit) bool) bool {
 	at := len(o.pointer)
-	inArray := o.kindAt(o.nodes[parent].at) == KindArray
 	for n := o.nodes[parent].first; n != 0; n = o.nodes[n].next {
 		isSet := o.nodes[n].at != o.nodes[n].was
 		if !isSet && !o.nodes[n].edited {
 			continue
 		}
-		o.pointer = append(o.pointer[:at], '/')
-		if inArray {
-			o.pointer = strconv.AppendInt(o.pointer, int64(o.nodes[n].name), 10)
-		} else {
-			o.pointer = AppendPointerToken(o.pointer, o.unescape(o.nameOf(n)))
-		}
+		o.pointer = o.appendToken(append(o.pointer[:at], '/'), n)
 		if !isSet {
 			if !o.walkEdits(n, yield) {
 				return false

@@ -63,12 +63,13 @@ func ExampleObject_Get() {
 	// {"name":"log","image":"log:2"}
 }
 
-func ExampleObject_Set() {
+func ExampleValue_Set() {
 	var o codec.Object
 	o.Reset([]byte(`{"metadata":{},"spec":{"containers":[{"name":"nginx"}]}}`))
-	o.EnsureObject("metadata", "annotations")
 	o.SetString("ann", "metadata", "annotations", "example.com/owner")
-	o.Set(`"Always"`, "spec", "containers", "0", "imagePullPolicy")
+	for _, container := range o.Get("spec", "containers").Elements() {
+		container.SetString("Always", "imagePullPolicy")
+	}
 	o.Append(`{"operator":"Exists"}`, "spec", "tolerations")
 	fmt.Println(o.Root().JSON())
 	for edit := range o.Edits() {
@@ -86,12 +87,12 @@ func ExampleObject_Set() {
 func ExampleObject_Err() {
 	var o codec.Object
 	o.Reset([]byte(`{"spec":{"replicas":3}}`))
-	o.Set("true", "spec", "template", "paused") // there is no template
-	o.Set("4", "spec", "replicas")              // too late
+	o.SetBool(true, "spec", "replicas", "paused") // a number, not an object
+	o.SetInt(4, "spec", "replicas")               // too late
 	fmt.Println(o.Err())
 	fmt.Println(o.Root().JSON())
 	// Output:
-	// cannot edit "/spec/template": neither an object nor an array
+	// cannot edit "/spec/replicas": neither an object nor an array
 	// {"spec":{"replicas":3}}
 }
 

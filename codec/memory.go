@@ -109,7 +109,7 @@ func (v Value) FitsDecoded() bool {
 
 // memory returns how many bytes o has taken beside its text.
 func (o *Object) memory() int {
-	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain) + len(o.index)*indexBytes
+	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain) + o.indexed*indexBytes
 }
 
 // mayGrow reports whether a slice of that capacity may get room for n bytes

@@ -178,7 +178,7 @@ func TestMemoryMax(t *testing.T) {
 	f("one look at the last", numbers, func(o *Object, _ int) { o.Get(element(many - 1)) })
 	f("edits", "["+strings.Repeat("{},", many/4)+"0]", func(o *Object, i int) { o.Set("1", Index(i%(many/4)), "a") })
 	f("an edit among many members", "{"+strings.Repeat(`"a":0,`, many)+`"b":0}`, func(o *Object, _ int) { o.Set("1", "c") })
-	f("texts", `{}`, func(o *Object, _ int) { o.SetString(strings.Repeat("x", 1<<20), "a") })
+	f("texts", `{}`, func(o *Object, i int) { o.SetString(strings.Repeat("x", 1<<20)+Index(i), "a") })
 	f("names", `{}`, func(o *Object, i int) { o.Set("1", strings.Repeat("x", 1<<20)+Index(i)) })
 	f("appended", `{"a":[]}`, func(o *Object, _ int) { o.Append("1", "a") })
 	f("removed", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Remove("a", "1") })

@@ -1,15 +1,19 @@
 package codec
 
-// A place is where a text begins or ends in an Object: counted from 1, first
+// An offset is where a text begins or ends in an Object: counted from 1, first
 // through the document and then through the arena of texts that edits made. It
 // is 0 for what is nowhere.
-type place = int32
+type offset int32
+
+// A nodeID names a node of an Object, 0 for none. In a Value, the negative of
+// one stands for what is in that node and has none of its own.
+type nodeID int32
 
 // nodeBytes is how much memory a node takes.
-const nodeBytes = 44
+const nodeBytes = 48
 
 // textMax is how long a document may be, in bytes: far more than a review can
-// have, and a quarter of what a place can count. With an arena of MemoryMax it
+// have, and a quarter of what an offset can count. With an arena of MemoryMax it
 // is less than half.
 const textMax = 512 << 20
 
@@ -25,25 +29,27 @@ const rootNode = 1
 // A node is a member, an element or the document, as far as reads and edits
 // came by it. It holds no pointers: making it and forgetting it cost little.
 type node struct {
-	name    place // of a member, where its name begins behind the quote; of an element, its index
-	nameLen int32 // the name's length as it is written, negative if there are escapes in it
-	at      place // where the value begins; 0 if it was removed
-	end     place // behind the value, 0 if that was not looked for yet
-	was     place // where the value began that the document came with, 0 if it was added
+	name    offset // of a member, where its name begins behind the quote
+	nameLen int32  // the name's length as it is written
+	index   int32  // of an element
+	at      offset // where the value begins; 0 if it was removed
+	end     offset // behind the value, 0 if that was not looked for yet
+	was     offset // where the value began that its parent's text came with, 0 if it was added
 
-	up     int32 // the node it is in
-	next   int32 // its next sibling, in the order of the text; added ones come last
-	first  int32 // the first one in it
-	last   int32 // the last one in it
-	recent int32 // of an array, the element that was looked up last
+	up     nodeID // the node it is in
+	next   nodeID // its next sibling, in the order of the text; added ones come last
+	first  nodeID // the first one in it
+	last   nodeID // the last one in it
+	recent nodeID // the one in it that was looked up last by its index or place
 
+	escaped  bool // there are escapes in the name
 	complete bool // all that is in it has nodes
 	edited   bool // something in it was set, added or removed
-	indexed  bool // all that is in it is in the index
+	detached bool // what it was in has another value now
 }
 
 // root returns the node of the document.
-func (o *Object) root() int32 {
+func (o *Object) root() nodeID {
 	if len(o.nodes) == 0 {
 		o.nodes = append(o.nodes, node{}, node{at: 1, was: 1})
 	}
@@ -51,27 +57,27 @@ func (o *Object) root() int32 {
 }
 
 // textAt returns the text that a place is in, and the place where it begins.
-func (o *Object) textAt(at place) (text string, base place) {
+func (o *Object) textAt(at offset) (text string, base offset) {
 	if int(at) <= len(o.text) {
 		return o.text, 1
 	}
-	return stringOf(o.arena), 1 + place(len(o.text))
+	return stringOf(o.arena), 1 + offset(len(o.text))
 }
 
 // from returns the text that begins at a place.
-func (o *Object) from(at place) string {
+func (o *Object) from(at offset) string {
 	text, base := o.textAt(at)
 	return text[at-base:]
 }
 
 // view returns the text between two places.
-func (o *Object) view(at, end place) string {
+func (o *Object) view(at, end offset) string {
 	text, base := o.textAt(at)
 	return text[at-base : end-base]
 }
 
 // kindAt returns what begins at a place.
-func (o *Object) kindAt(at place) Kind {
+func (o *Object) kindAt(at offset) Kind {
 	switch i := int(at) - 1; {
 	case i < 0:
 		return KindMissing
@@ -85,7 +91,7 @@ func (o *Object) kindAt(at place) Kind {
 // endOf returns where the value at n ends, 0 at a syntax error. If it is an object
 // that is known in part, it goes over the rest of it: skipping all of it would
 // take as long, and the next one who looks into it has that before him.
-func (o *Object) endOf(n int32) place {
+func (o *Object) endOf(n nodeID) offset {
 	if end := o.nodes[n].end; end != 0 {
 		return end
 	}
@@ -101,26 +107,26 @@ func (o *Object) endOf(n int32) place {
 	if end < 0 {
 		return 0
 	}
-	c.end = base + place(end)
+	c.end = base + offset(end)
 	return c.end
 }
 
 // scan finds the next member or element of the object or array at n that has no
 // node yet, and gives it one. It returns 0 at the end and at a syntax error.
-func (o *Object) scan(n int32) int32 {
+func (o *Object) scan(n nodeID) nodeID {
 	if o.nodes[n].complete {
 		return 0
 	}
 	at, last := o.nodes[n].at, o.nodes[n].last
 	text, base := o.textAt(at)
-	pos, name := int(at-base)+1, place(0)
+	pos := int(at-base) + 1
 	if last != 0 {
 		end := o.endOf(last)
 		if end == 0 {
 			o.nodes[n].complete = true
 			return 0
 		}
-		pos, name = int(end-base), o.nodes[last].name+1
+		pos = int(end - base)
 	}
 	if !o.hasRoom(n) {
 		return 0
@@ -128,7 +134,7 @@ func (o *Object) scan(n int32) int32 {
 	inArray := text[at-base] == '['
 	if inArray {
 		if at := predictedElement(text, pos, last == 0); at != 0 {
-			return o.link(n, name, 0, base+place(at))
+			return o.linkElement(n, base+offset(at))
 		}
 		if o.close(n, text, pos, base) {
 			return 0
@@ -138,29 +144,27 @@ func (o *Object) scan(n int32) int32 {
 	if inArray && !c.element() || !inArray && !c.member() {
 		o.nodes[n].complete = true
 		if o.err == nil {
-			o.nodes[n].end = base + place(c.pos)
+			o.nodes[n].end = base + offset(c.pos)
 		}
 		return 0
 	}
-	nameLen := c.nameEnd - c.name
-	switch {
-	case inArray:
-		return o.link(n, name, 0, base+place(c.pos))
-	case c.escaped:
-		nameLen = -nameLen
+	if inArray {
+		return o.linkElement(n, base+offset(c.pos))
 	}
-	return o.link(n, base+place(c.name), int32(nameLen), base+place(c.pos))
+	m := o.link(n, base+offset(c.name), int32(c.nameEnd-c.name), base+offset(c.pos))
+	o.nodes[m].escaped = c.escaped
+	return m
 }
 
 // predicted is scan for members as kube-apiserver writes them, without white
 // space and without escapes in their names. It goes on to the member of that
 // name, and returns the last one it found, 0 if it found none.
-func (o *Object) predicted(n int32, name string) (m int32) {
-	p := &o.nodes[n]
-	text, base := o.textAt(p.at)
-	pos := int(p.at-base) + 1
-	if p.last != 0 {
-		end := o.endOf(p.last)
+func (o *Object) predicted(n nodeID, name string) (m nodeID) {
+	at, last := o.nodes[n].at, o.nodes[n].last
+	text, base := o.textAt(at)
+	pos := int(at-base) + 1
+	if last != 0 {
+		end := o.endOf(last)
 		if pos = int(end-base) + 1; end == 0 || pos > len(text) || text[pos-1] != ',' {
 			return 0
 		}
@@ -171,14 +175,14 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 			break
 		}
 		at := end + 2
-		m = o.link(n, base+place(pos+1), place(end-pos-1), base+place(at))
+		m = o.link(n, base+offset(pos+1), int32(end-pos-1), base+offset(at))
 		if text[pos+1:end] == name {
 			break
 		}
 		if pos = o.skipValue(text, at); pos < 0 {
 			break
 		}
-		o.nodes[m].end = base + place(pos)
+		o.nodes[m].end = base + offset(pos)
 		if pos >= len(text) || text[pos] != ',' {
 			o.close(n, text, pos, base)
 			break
@@ -189,19 +193,19 @@ func (o *Object) predicted(n int32, name string) (m int32) {
 }
 
 // close ends the object or array at n if its closing bracket is at pos.
-func (o *Object) close(n int32, text string, pos int, base place) bool {
+func (o *Object) close(n nodeID, text string, pos int, base offset) bool {
 	c := &o.nodes[n]
 	if pos >= len(text) || text[pos] != text[c.at-base]+2 { // the distance of the brackets in ASCII
 		return false
 	}
-	c.complete, c.end = true, base+place(pos+1)
+	c.complete, c.end = true, base+offset(pos+1)
 	return true
 }
 
 // scanMembers finds members of the object at n that have no node yet, up to the
 // one of that name, and gives them one. It returns the last one of them, or 0 at
 // the end and at a syntax error.
-func (o *Object) scanMembers(n int32, name string) int32 {
+func (o *Object) scanMembers(n nodeID, name string) nodeID {
 	if m := o.predicted(n, name); m != 0 {
 		return m
 	}
@@ -210,17 +214,17 @@ func (o *Object) scanMembers(n int32, name string) int32 {
 
 // readMembers gives nodes to all members of the object at n, as long as reading
 // makes some.
-func (o *Object) readMembers(n int32) {
+func (o *Object) readMembers(n nodeID) {
 	for !o.nodes[n].complete && !o.isFull() {
 		o.scanMembers(n, "")
 	}
 }
 
 // link makes a node the last one in n, for the value that the document has at a
-// place, which is 0 for one that an edit adds. Whoever calls it has asked
+// offset, which is 0 for one that an edit adds. Whoever calls it has asked
 // hasRoom, or isFull. It is small enough to be inlined.
-func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
-	m := int32(len(o.nodes))
+func (o *Object) link(n nodeID, name offset, nameLen int32, at offset) nodeID {
+	m := nodeID(len(o.nodes))
 	p := &o.nodes[n]
 	if p.last == 0 {
 		p.first = m
@@ -234,9 +238,19 @@ func (o *Object) link(n int32, name place, nameLen int32, at place) int32 {
 	return m
 }
 
+// linkElement is link for an element of the array at n.
+func (o *Object) linkElement(n nodeID, at offset) nodeID {
+	last := o.nodes[n].last
+	m := o.link(n, 0, 0, at)
+	if last != 0 {
+		o.nodes[m].index = o.nodes[last].index + 1
+	}
+	return m
+}
+
 // hasRoom reports whether there is memory for another node. If there is none, n is
 // complete: nobody looks for more in it.
-func (o *Object) hasRoom(n int32) bool {
+func (o *Object) hasRoom(n nodeID) bool {
 	if len(o.nodes) == cap(o.nodes) && !o.growNodes() {
 		o.nodes[n].complete = true
 		return false
@@ -245,7 +259,7 @@ func (o *Object) hasRoom(n int32) bool {
 }
 
 // finish gives nodes to all that is in n.
-func (o *Object) finish(n int32) {
+func (o *Object) finish(n nodeID) {
 	inArray := o.isArray(n)
 	for !o.nodes[n].complete {
 		if inArray {
@@ -257,9 +271,9 @@ func (o *Object) finish(n int32) {
 }
 
 // count returns how many elements the array at n has, all of which have nodes.
-func (o *Object) count(n int32) int {
+func (o *Object) count(n nodeID) int {
 	if last := o.nodes[n].last; last != 0 {
-		return int(o.nodes[last].name) + 1
+		return int(o.nodes[last].index) + 1
 	}
 	return 0
 }
@@ -270,13 +284,15 @@ func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
 // member returns the node of the first member of that name of the object at n,
 // 0 if there is none or, then full is true, if that would take a node more than
 // reading makes.
-func (o *Object) member(n int32, name string) (m int32, full bool) {
+func (o *Object) member(n nodeID, name string) (m nodeID, full bool) {
 	nodes := o.nodes
-	if o.index != nil && nodes[n].indexed {
-		return o.index[memberName{n, name}], false
+	if o.index != nil {
+		if names := o.index[n]; names != nil {
+			return names[name], false
+		}
 	}
 	for m = nodes[n].first; m != 0; m = nodes[m].next {
-		if c := &nodes[m]; (int(c.nameLen) == len(name) || c.nameLen < 0) && o.isNamed(c, name) { // most are passed without a call
+		if c := &nodes[m]; (int(c.nameLen) == len(name) || c.escaped) && o.isNamed(m, name) { // most are passed without a call
 			return m, false
 		}
 	}
@@ -284,36 +300,37 @@ func (o *Object) member(n int32, name string) (m int32, full bool) {
 		if o.isFull() {
 			return 0, true
 		}
-		if m = o.scanMembers(n, name); m != 0 && o.isNamed(&o.nodes[m], name) {
+		if m = o.scanMembers(n, name); m != 0 && o.isNamed(m, name) {
 			return m, false
 		}
 	}
 	return 0, false
 }
 
-// isNamed reports whether c is a member of that name.
-func (o *Object) isNamed(c *node, name string) bool {
-	if c.nameLen >= 0 {
-		return int(c.nameLen) == len(name) && o.view(c.name, c.name+c.nameLen) == name
+// isNamed reports whether the member at m has that name.
+func (o *Object) isNamed(m nodeID, name string) bool {
+	written := o.nameOf(m)
+	if !o.nodes[m].escaped {
+		return written == name
 	}
-	return o.nameIs(o.view(c.name, c.name-c.nameLen), name)
+	return o.nameIs(written, name)
 }
 
 // element returns the node of an element of the array at n, 0 if there is none.
 // It begins at the one looked up last: reading or editing one element after the
 // other must not take quadratic time.
-func (o *Object) element(n int32, index int) int32 {
+func (o *Object) element(n nodeID, index int) nodeID {
 	if index < 0 {
 		return 0
 	}
 	e := o.nodes[n].recent
-	if e == 0 || int(o.nodes[e].name) > index {
+	if e == 0 || int(o.nodes[e].index) > index {
 		e = o.nodes[n].first
 	}
 	if e == 0 {
 		e = o.scan(n)
 	}
-	for e != 0 && int(o.nodes[e].name) < index {
+	for e != 0 && int(o.nodes[e].index) < index {
 		next := o.nodes[e].next
 		if next == 0 {
 			next = o.scan(n)
@@ -328,7 +345,7 @@ func (o *Object) element(n int32, index int) int32 {
 }
 
 // nameOf returns the name of the member at m as it is written.
-func (o *Object) nameOf(m int32) string {
+func (o *Object) nameOf(m nodeID) string {
 	c := &o.nodes[m]
-	return o.view(c.name, c.name+max(c.nameLen, -c.nameLen))
+	return o.view(c.name, c.name+offset(c.nameLen))
 }

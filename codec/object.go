@@ -25,16 +25,19 @@ const arenaBytesMax = 64 << 10
 // allocations. It must not be used by two goroutines at once, even for
 // reading.
 type Object struct {
-	text  string          // the document, without white space around it
-	arena []byte          // what edits made, a space behind each text
-	nodes []node          // what is where, as far as reads and edits came by; see node.go
-	err   error           // the first fault met
-	plain []byte          // arena of strings read with their escapes undone
-	lent  lent            // for the build tag poison
-	ctx   context.Context // that ends loops over what is in it, nil for none
+	text       string          // the document, without white space around it
+	arena      []byte          // what edits made, a space behind each text
+	arenaUsed  int             // where in arena the last text ends that is the value of a node
+	isReadOnly bool            // edits are faults
+	nodes      []node          // what is where, as far as reads and edits came by; see node.go
+	err        error           // the first fault met
+	plain      []byte          // arena of strings read with their escapes undone
+	lent       lent            // for the build tag poison
+	ctx        context.Context // that ends loops over what is in it, nil for none
 
-	index   map[memberName]int32 // the members of objects that have many, nil without such; see index.go
-	found   ast.Node             // what sonic found; it would be on the heap otherwise
+	index   map[nodeID]map[string]nodeID // the members of objects that have many, nil without such; see index.go
+	indexed int                          // how many members are in the index
+	found   ast.Node                     // what sonic found; it would be on the heap otherwise
 	finger  finger
 	changes int
 	pointer []byte // where Edits is
@@ -109,10 +112,10 @@ func (o *Object) settle(text string) {
 func (o *Object) clear() {
 	o.err = nil
 	o.lent.takeBack()
-	o.changes, o.savedChanges = 0, 0
+	o.changes, o.savedChanges, o.arenaUsed = 0, 0, 0
 	o.found = ast.Node{}
 	o.finger = finger{}
-	o.index = nil
+	o.forgetIndex()
 	o.nodes = resetNodes(o.nodes)
 	o.saved = resetNodes(o.saved)
 	o.pointer = resetArena(o.pointer)
@@ -143,7 +146,7 @@ func (o *Object) Root() Value {
 }
 
 // valueOf returns the value at a node, a missing one for 0.
-func (o *Object) valueOf(n int32) Value {
+func (o *Object) valueOf(n nodeID) Value {
 	return Value{object: o, at: o.nodes[n].at, node: n}
 }
 

@@ -138,6 +138,7 @@ func (r *Review) Decode(body []byte) error {
 	r.Object.settle(r.fields[fieldObject])
 	r.OldObject.settle(r.fields[fieldOldObject])
 	r.Options.settle(r.fields[fieldOptions])
+	r.OldObject.isReadOnly, r.Options.isReadOnly, r.envelope.isReadOnly = true, true, true
 	return nil
 }
 

@@ -54,14 +54,14 @@ func kindOfText(text string) Kind {
 // Value show in it; it stays what it was when it is replaced itself.
 type Value struct {
 	object *Object
-	at     place // where its text begins, 0 if it is missing
-	node   int32 // its node, 0 if it has none
+	at     offset // where its text begins, 0 if it is missing
+	node   nodeID // its node, or the negative of one that it is in; 0 if neither is known
 }
 
 // valueAt returns the value that begins with text, a view of the document; a
 // missing one for "".
 func (o *Object) valueAt(text string) Value {
-	return Value{object: o, at: place(offsetIn(o.text, text) + 1)}
+	return Value{object: o, at: offset(offsetIn(o.text, text) + 1)}
 }
 
 // text returns the text that begins with the value, "" for none.
@@ -123,12 +123,15 @@ func (v Value) child(token string) Value {
 
 // live returns the node that knows what is in v, 0 if there is none, or if it
 // has another value now.
-func (v Value) live() int32 {
-	if nodes := v.object.nodes; int(v.node) < len(nodes) && nodes[v.node].at == v.at {
+func (v Value) live() nodeID {
+	if nodes := v.object.nodes; uint(v.node) < uint(len(nodes)) && nodes[v.node].at == v.at {
 		return v.node
 	}
 	return 0
 }
+
+// within returns what a Value inside of v that has no node says of the node it is in.
+func (v Value) within() nodeID { return min(v.node, -v.node) }
 
 // find returns the member of that name of an object without a node, searched
 // for by sonic's native code.
@@ -141,7 +144,7 @@ func (v Value) find(name string) Value {
 	if o.found, err = s.GetByPath(name); err == nil {
 		var found string
 		if found, err = o.found.Raw(); err == nil {
-			return Value{object: o, at: v.at + place(offsetIn(text, found))}
+			return Value{object: o, at: v.at + offset(offsetIn(text, found)), node: v.within()}
 		}
 	}
 	if !errors.Is(err, ast.ErrNotExist) {
@@ -154,7 +157,7 @@ func (v Value) find(name string) Value {
 // last, so that looking up one after the other does not take quadratic time.
 type finger struct {
 	items
-	array place
+	array offset
 	index int
 }
 
@@ -181,15 +184,16 @@ func (v Value) elementAt(index int) Value {
 // without nodes.
 type items struct {
 	cursor
-	base  place // of the text
-	opens int   // where the bracket is
-	start int   // where the current one's value begins, 0 before the first
+	base  offset // of the text
+	in    nodeID // what Values say of the node they are in
+	opens int    // where the bracket is
+	start int    // where the current one's value begins, 0 before the first
 }
 
 func (v Value) items() items {
 	text, base := v.object.textAt(v.at)
 	opens := int(v.at - base)
-	return items{cursor: v.object.enter(text, opens), base: base, opens: opens}
+	return items{cursor: v.object.enter(text, opens), base: base, in: v.within(), opens: opens}
 }
 
 // next moves to the next one. It returns false at the end, and after a fault:
@@ -213,7 +217,9 @@ func (it *items) next() (ok bool) {
 }
 
 // value returns the value of the current one.
-func (it *items) value() Value { return Value{object: it.object, at: it.base + place(it.start)} }
+func (it *items) value() Value {
+	return Value{object: it.object, at: it.base + offset(it.start), node: it.in}
+}
 
 // parseIndex returns the array index a path token stands for, or -1 (RFC 6901
 // section 4: no sign, no leading zeros).
@@ -260,13 +266,13 @@ func (v Value) elements(yield func(int, Value) bool) {
 // nodes, or get them by it.
 type walk struct {
 	of    Value
-	node  int32 // the current one, 0 before the first
-	known int32 // how many nodes there were at the beginning: what was added since is for the next walk
-	full  bool  // there are no nodes, or none behind node: rest goes on there
+	node  nodeID // the current one, 0 before the first
+	known nodeID // how many nodes there were at the beginning: what was added since is for the next walk
+	full  bool   // there are no nodes, or none behind node: rest goes on there
 }
 
 func (v Value) walk() walk {
-	return walk{of: v, known: int32(len(v.object.nodes)), full: v.live() == 0}
+	return walk{of: v, known: nodeID(len(v.object.nodes)), full: v.live() == 0}
 }
 
 // next moves to the next one.
