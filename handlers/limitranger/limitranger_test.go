@@ -81,6 +81,19 @@ func TestDefaults(t *testing.T) {
 		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`, "cpu request for container c"),
 		defaults("cpu=1", ""), defaults("cpu=2", ""))
 
+	// The resources of a sentence are in order, whichever item they are from.
+	f(`{"spec":{"containers":[{"name":"c"}]}}`,
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"a/b":"3","cpu":"1","memory":"2"}}}]}}`,
+			"a/b, cpu, memory request for container c"), defaults("cpu=1", ""), defaults("memory=2 a/b=3", ""))
+
+	// What is no default of a container is none.
+	pods := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Default: list("cpu=1"), DefaultRequest: list("cpu=1")}
+	f(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`,
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`, defaults("memory=1", ""), pods)
+	f(`{"spec":{"containers":[{"name":"c"}]}}`,
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`, "memory request for container c"),
+		defaults("memory=1", ""), pods)
+
 	// What has no defaults changes nothing, not even the annotation.
 	const full = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"old"}},"spec":{"containers":[{"name":"c","resources":` + filled + `}]}}`
 	f(full, full, both)
@@ -141,6 +154,10 @@ func TestContainerLimits(t *testing.T) {
 	f(pod(`{"limits":{"cpu":"1001m"}}`), `maximum cpu usage per Container is 1, but limit is 1001m`, one)
 	f(pod(`{"limits":{"cpu":"1"},"requests":{"cpu":"2"}}`), `maximum cpu usage per Container is 1, but request is 2`, one)
 
+	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"500m"}}`), ``, half)
+	f(pod(`{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`), ``, one)
+	f(pod(`{"limits":{"cpu":"-2"}}`), ``, corev1.LimitRangeItem{Max: list("cpu=-1")}) // a request that is not there is not too much
+
 	ratio := corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=1500m")}
 	f(pod(`{"limits":{"cpu":"750m"},"requests":{"cpu":"500m"}}`), ``, ratio)
 	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but provided ratio is 2.000000`, ratio)
@@ -151,6 +168,7 @@ func TestContainerLimits(t *testing.T) {
 	// Beyond what fits into thousandths, whole units are compared.
 	large := corev1.LimitRangeItem{Max: list("cpu=9223372036854775807")}
 	f(pod(`{"limits":{"cpu":"9223372036854775807"}}`), ``, large)
+	f(pod(`{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}`), ``, corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=9223372036854776")})
 	least := corev1.LimitRangeItem{Min: list("cpu=600m")}
 	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"9223372036854776"}}`), ``, least)
 	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"9223372036854775"}}`),
@@ -188,6 +206,16 @@ func TestPodLimits(t *testing.T) {
 	f(with(`{"resources":{"limits":{"memory":"2Gi"}}},`+restarting), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
 	f(strings.TrimSuffix(pod(`{}`), "}")+`,"initContainers":[`+restarting+`,`+restarting+`]}`, ``, most)
 
+	// An amount of an init container counts although it is none, or the same as that
+	// of the others; what restarts counts by itself, too, should the others be less
+	// than nothing.
+	f(`{"containers":[{}],"initContainers":[{"resources":{"limits":{"memory":"0"}}}]}`, ``, most)
+	f(`{"containers":[{"resources":{"limits":{"memory":"2Gi"}}}],"initContainers":[{"resources":{"limits":{"memory":"2147483648"}}}]}`,
+		`maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
+	const restarts = `{"restartPolicy":"Always","resources":{"limits":{"memory":"1Gi"}}}`
+	f(`{"containers":[{"resources":{"limits":{"memory":"-4Gi"}}}],"initContainers":[`+restarts+`,`+restarts+`]}`,
+		`maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
+
 	// What the pod as a whole says comes first, for CPU and memory.
 	whole := func(resources string) string {
 		return strings.TrimSuffix(pod(half, half), "}") + `,"resources":` + resources + `}`
@@ -216,6 +244,39 @@ func TestClaimLimits(t *testing.T) {
 	f(`{"requests":{"storage":"6Gi"}}`, `maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi`)
 	f(`null`, `[minimum storage usage per PersistentVolumeClaim is 1Gi.  No request is specified, `+
 		`maximum storage usage per PersistentVolumeClaim is 5Gi.  No request is specified]`)
+}
+
+// TestEveryItem has several items, of which the last one is violated, and several
+// resources, whose messages are in order.
+func TestEveryItem(t *testing.T) {
+	pods, containers := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=2")}
+	checkViolations(t, "v1/pods", pod(`{"requests":{"cpu":"1"}}`), `minimum cpu usage per Container is 2, but request is 1`, pods, containers)
+	small, large := corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Max: list("storage=2")},
+		corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Max: list("storage=1")}
+	checkViolations(t, "v1/persistentvolumeclaims", `{"resources":{"requests":{"storage":"2"}}}`,
+		`maximum storage usage per PersistentVolumeClaim is 1, but request is 2`, small, large)
+	var several, messages []string
+	for name := 'a'; name <= 'j'; name++ {
+		several = append(several, fmt.Sprintf("x/%c=1", name))
+		messages = append(messages, fmt.Sprintf("minimum x/%c usage per Container is 1.  No request is specified", name))
+	}
+	checkViolations(t, "v1/pods", pod(`{}`), `[`+strings.Join(messages, ", ")+`]`,
+		corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list(strings.Join(several, " "))})
+}
+
+// TestMessagesMax has as many bytes of messages as there may be before another
+// limit is looked at, and one more.
+func TestMessagesMax(t *testing.T) {
+	for _, length := range []int{handlers.MessagesBytesMax - 1, handlers.MessagesBytesMax, handlers.MessagesBytesMax + 1} {
+		v := violations{review: new(codec.Review), length: length}
+		source := func(string) (request, limit amount, err error) { return request, limit, nil }
+		if err := v.check(list("cpu=1"), source, belowMin(corev1.LimitTypeContainer)); err != nil {
+			t.Fatal(err)
+		}
+		if added := len(v.messages); (added == 1) != (length <= handlers.MessagesBytesMax) || v.length != length+len(strings.Join(v.messages, "")) {
+			t.Errorf("%d bytes: got %d more messages, and %d bytes", length, added, v.length)
+		}
+	}
 }
 
 // TestHandles has a pod that gets a default, violates a limit and has a quantity
@@ -267,6 +328,17 @@ func TestFailure(t *testing.T) {
 		f(handlers.Validate, pod(`{"requests":{"memory":"1","cpu":`+quantity+`}}`))
 		f(handlers.Validate, `{"initContainers":[{"resources":{"requests":{"memory":"1","cpu":`+quantity+`}}}]}`)
 		f(handlers.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
+	}
+	// By whichever limit the quantity is read.
+	for _, item := range []corev1.LimitRangeItem{{Min: list("storage=1")}, {Max: list("storage=1")}, {MaxLimitRequestRatio: list("storage=1")}} {
+		for kind, resource := range map[corev1.LimitType]string{"Container": "pods", "Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims"} {
+			if item.Type = kind; kind == "PersistentVolumeClaim" && item.MaxLimitRequestRatio != nil {
+				continue // claims have no limits
+			}
+			const odd = `"resources":{"requests":{"storage":"much"}}`
+			handlertest.CheckOutcome(t, handlertest.MustChain(t, Plugin(), "", limits("l", item)), handlers.Validate, handlers.OutcomeErrored,
+				handlertest.Body(codec.Create, "v1/"+resource, `{"spec":{`+odd+`,"containers":[{`+odd+`}]}}`))
+		}
 	}
 }
 

@@ -195,9 +195,9 @@ func aboveRatio(kind corev1.LimitType) rule {
 			return fmt.Sprintf("%s max limit to request ratio per %s is %s, but %s", name, kind, enforced.String(), what)
 		}
 		switch {
-		case !request.given || r == 0:
+		case r == 0:
 			return ratio("no request is specified or request is 0")
-		case !limit.given || l == 0:
+		case l == 0:
 			return ratio("no limit is specified or limit is 0")
 		}
 		shown := float64(l) / float64(r)

@@ -31,31 +31,38 @@ func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
 type apiServer struct {
 	status     string
 	finalizers string // instead, of the finalizers of one kind; the same if empty
+	broken     string // requests with that in their body fail, unless it is empty
 	asked      []string
+	bodies     []string
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asked = append(a.asked, r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
+	body, err := io.ReadAll(r.Body)
+	a.bodies = append(a.bodies, string(body))
 	switch {
+	case err != nil || a.broken != "" && bytes.Contains(body, []byte(a.broken)):
+		http.Error(w, "broken", http.StatusInternalServerError)
 	case a.status == "" || r.URL.Path == "/apis/broken/v1":
 		http.Error(w, "broken", http.StatusInternalServerError)
 	case r.Method == http.MethodPost:
 		status := a.status
-		if body, err := io.ReadAll(r.Body); err == nil && a.finalizers != "" && bytes.Contains(body, []byte("replicasets")) {
+		if a.finalizers != "" && bytes.Contains(body, []byte("replicasets")) {
 			status = a.finalizers
 		}
 		fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":%s}`, status)
 	case r.URL.Path == "/apis/apps/v1":
 		w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[` +
-			`{"name":"replicasets","namespaced":true,"kind":"ReplicaSet"},{"name":"replicasets/scale","kind":"Scale"}]}`))
+			`{"name":"replicasets","namespaced":true,"kind":"ReplicaSet"},{"name":"replicasets/scale","kind":"Scale"},` +
+			`{"name":"shops","kind":"Shop"},{"name":"twins","kind":"Twin"},{"name":"replicasetsoftwins","kind":"Twin"}]}`))
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// chain returns a chain of the plugin that asks the server.
-func (a *apiServer) chain(t testing.TB) *handlers.Chain {
+// state returns a State of the server's cluster.
+func (a *apiServer) state(t testing.TB) *cluster.State {
 	t.Helper()
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
@@ -68,10 +75,22 @@ func (a *apiServer) chain(t testing.TB) *handlers.Chain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := Plugin()
-	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
+	if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 		t.Fatal(err)
 	}
+	return state
+}
+
+func (a *apiServer) plugin(t testing.TB) *plugin {
+	t.Helper()
+	view := a.state(t).View(Plugin().Needs...)
+	return &plugin{access: cluster.AccessIn(view), mapper: newMapper(cluster.DiscoveryIn(view))}
+}
+
+// chain returns a chain of the plugin that asks the server.
+func (a *apiServer) chain(t testing.TB) *handlers.Chain {
+	t.Helper()
+	state, plugin := a.state(t), Plugin()
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +156,13 @@ func TestAsked(t *testing.T) {
 	f(denied, create(ownedBy("a/b/c", "ReplicaSet", true)), "unexpected GroupVersion string: a/b/c", review)
 	f(`{"allowed":true,"denied":true}`, create(blocking), "can't set finalizers on", review, "/apis/apps/v1", review)
 
+	// What is another reference and what only looks like one.
+	absent := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1"}`)
+	f(denied, update(absent, plain), cannotDelete, review)
+	both := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1","blockOwnerDeletion":true},{"apiVersion":"v1","kind":"Pod","name":"q","uid":"2"}`)
+	f(allowed, update(both, blocking), yes, review)
+	f(`{"allowed":false,"reason":"no"}`, update(plain, none), `you can't delete: no, <nil>`, review)
+
 	// Nobody knows.
 	a := new(apiServer)
 	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, create(blocking))
@@ -155,6 +181,49 @@ func TestAsked(t *testing.T) {
 		f(denied, create(owned(odd)), yes)
 		f(denied, update(owned(odd), none), cannotDelete, review)
 	}
+}
+
+// TestOwnersScope has owners in the namespace and in none, and a kind that two
+// resources have, the second of which may not be set.
+func TestOwnersScope(t *testing.T) {
+	f := func(kind, want string, namespaced bool) {
+		t.Helper()
+		a := &apiServer{status: `{"allowed":true}`, finalizers: `{"allowed":false,"reason":"no"}`, broken: "\x01*"}
+		chain := a.chain(t)
+		body := create(ownedBy("apps/v1", kind, true))
+		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, body) // who may do everything is not known
+		a.broken, a.status = "", `{"allowed":false,"reason":"no"}`
+		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+		last := a.bodies[len(a.bodies)-1]
+		if !strings.Contains(last, want) || strings.Contains(last, "namespace") != namespaced {
+			t.Errorf("%s: asked %q, want %s", kind, last, want)
+		}
+	}
+	f("ReplicaSet", "replicasets", true)
+	f("Shop", "shops", false)
+
+	a := &apiServer{status: `{"allowed":true}`, finalizers: `{"allowed":false}`}
+	review := create(ownedBy("apps/v1", "Twin", true))
+	demand := func(want handlers.Outcome) {
+		t.Helper()
+		p := a.plugin(t)
+		r := codec.Acquire()
+		defer r.Release()
+		if err := r.Decode(review); err != nil {
+			t.Fatal(err)
+		}
+		asks, err := newAsker(t.Context(), p.access, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := p.demandFinalizers(asks, &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Twin", Name: "o"})
+		if (refused != nil) != (want == handlers.OutcomeDenied) {
+			t.Errorf("got %v, want %v", refused, want)
+		}
+	}
+	demand(handlers.OutcomeDenied)
+	a.finalizers = ""
+	demand(handlers.OutcomeAllowed)
 }
 
 // TestRemembered has two requests ask once.
@@ -219,6 +288,7 @@ func TestPodStatus(t *testing.T) {
 	f("v1/pods", "ephemeralcontainers", handlers.OutcomeDenied)
 	f("example.com/v1/pods", "status", handlers.OutcomeDenied)
 	f("apps/v1/deployments", "status", handlers.OutcomeDenied)
+	f("v1/services", "status", handlers.OutcomeDenied)
 }
 
 func TestMapper(t *testing.T) {

@@ -209,7 +209,7 @@ func TestPartOfARequest(t *testing.T) {
 func TestStrangersTakeNothing(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	write(t, tokens, "secret,kube-apiserver,1\n")
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens, "--max-requests-inflight=1", "--max-request-bytes-inflight=100000")
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens, "--max-requests-inflight=1", "--max-request-bytes-inflight=131072")
 	for range 5 {
 		if _, err := s.open(t).conn.Write(request("/validate", padded(90_000))[:20_000]); err != nil {
 			t.Fatal(err)
