@@ -53,6 +53,10 @@ docs: ## write what is generated in documents anew
 e2e: chart ## real kube-apiserver and etcd, which it builds: plugins against Kubernetes' own, the wire, certificates, losses, the chart
 	e2e/run
 
+.PHONY: e2e-full
+e2e-full: chart ## the same with ten times as many generated cases; writes the tables of e2e/README.md
+	FASTADMIT_E2E_FULL=1 e2e/run
+
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard
 	@# Which builds the image. Without it, its test is skipped.

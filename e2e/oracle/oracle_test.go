@@ -30,7 +30,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the generated cases; 0 takes one from the clock")
-	cases = flag.Int("cases", 10000, "generated cases for each plugin")
+	cases = flag.Int("cases", tally.Cases(1000, 10_000), "generated cases for each plugin")
 )
 
 // differencesMax is how many differences of a plugin are worth reading.

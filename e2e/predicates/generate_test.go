@@ -26,7 +26,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the generated cases; 0 takes one from the clock")
-	cases = flag.Int("cases", 100_000, "generated cases")
+	cases = flag.Int("cases", tally.Cases(10_000, 100_000), "generated cases")
 )
 
 // differencesMax is how many differences are worth reading.

@@ -59,8 +59,8 @@ func showLosses(dir string) (string, error) {
 
 // The lines between which a README has the tables.
 const (
-	begin       = "<!-- table: written by make e2e -->\n"
-	beginLosses = "<!-- losses: written by make e2e -->\n"
+	begin       = "<!-- table: written by make e2e-full -->\n"
+	beginLosses = "<!-- losses: written by make e2e-full -->\n"
 	end         = "<!-- end -->\n"
 )
 
