@@ -22,6 +22,8 @@ type view struct {
 	Timeline template.HTML
 	Ratios   template.HTML
 	Sweep    template.HTML
+
+	AboutRatios string
 }
 
 // A viewTarget is a target with the sum of its rounds.
@@ -49,7 +51,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
-	v := &view{Report: r, Title: "Admission webhook load report", Wrong: r.Failed()}
+	v := &view{Report: r, Title: "Admission webhook load report", Wrong: r.Failed(), AboutRatios: aboutRatios}
 	for i := range r.Series {
 		s := &r.Series[i]
 		if len(s.Rounds) > 0 {
@@ -102,7 +104,7 @@ func showSpread(s Spread, rounds int, format func(float64) string) string {
 	if rounds < 2 {
 		return format(s.Median)
 	}
-	return fmt.Sprintf("%s (%s to %s)", format(s.Median), format(s.Min), format(s.Max))
+	return fmt.Sprintf("%s\n%s to %s", format(s.Median), format(s.Min), format(s.Max))
 }
 
 // latencyPlot shows the latency by percentile.

@@ -239,7 +239,7 @@ func TestSynthetic(t *testing.T) {
 
 // The legend has a line for each bundled recording, with its length.
 func TestLegend(t *testing.T) {
-	legend, err := os.ReadFile("corpus/legend.md")
+	legend, err := os.ReadFile("../corpus/legend.md")
 	if err != nil {
 		t.Fatal(err)
 	}

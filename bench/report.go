@@ -187,13 +187,24 @@ func writeFaults(w io.Writer, total *Result) {
 	}
 }
 
+// direction says what is divided by what.
+func direction(comparisons []Comparison) string {
+	if len(comparisons) == 1 {
+		return comparisons[0].Other + " / " + comparisons[0].Base
+	}
+	return "OTHERS / " + comparisons[0].Base
+}
+
+// aboutRatios is how to read a ratio.
+const aboutRatios = "Under 1x is less than the base. Less is better, but of requests/s."
+
 // writeComparison writes the targets beside each other.
 func writeComparison(w io.Writer, series []Series, comparisons []Comparison) {
 	fmt.Fprint(w, "  COMPARED")
 	for i := range series {
 		fmt.Fprintf(w, "\t%s", series[i].Name)
 	}
-	fmt.Fprintln(w, "\tRATIO (LOWEST TO HIGHEST)")
+	fmt.Fprintf(w, "\t%s (LOWEST TO HIGHEST)\n", direction(comparisons))
 	for _, m := range Metrics() {
 		var cells, ratios []string
 		for i := range series {
@@ -212,6 +223,7 @@ func writeComparison(w io.Writer, series []Series, comparisons []Comparison) {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", m.Name, strings.Join(cells, "\t"), strings.Join(ratios, ", "))
 		}
 	}
+	fmt.Fprintf(w, "  %s\n", aboutRatios)
 	for _, comparison := range comparisons {
 		if n := len(comparison.Disagreements); n > 0 {
 			fmt.Fprintf(w, "  decided differently on %d recordings; the first: %s\n", n, comparison.Disagreements[0])

@@ -69,6 +69,8 @@ func TestTextReport(t *testing.T) {
 		"WRONG: uid, 2 times; the first: got <b>\n",
 		"note: a note\n",
 		"CPU per request 30 µs 70 µs 2.75x (1.50 to 4)\n",
+		" https://b/<script>alert(1)</script> / https://a (LOWEST TO HIGHEST)\n",
+		" Under 1x is less than the base. Less is better, but of requests/s.\n",
 		"rate sweep from open loop",
 		"knee 1000 requests/s with p99 under 5 ms\n",
 	} {

@@ -123,6 +123,36 @@ func TestSweepFindsTheKnee(t *testing.T) {
 	f(1e12, 500, 0, 1e8, 1e12)
 }
 
+// TestSweepInconclusive says of a sweep that found no knee why it did not.
+func TestSweepInconclusive(t *testing.T) {
+	f := func(capacity float64, late bool, interruptedAfter int, want string) {
+		t.Helper()
+		searches := []search{{Sweep: Sweep{Bound: 1000}, rate: 500}}
+		s := &searches[0]
+		err := inTurns(searches, func(_ int, rate float64) (*Result, error) {
+			r := &Result{Requests: 1, Rate: rate, Latency: Latency{P99: 100}}
+			if rate > capacity {
+				r.Latency.P99 = 5000
+				if late {
+					r.Lag.P99 = 4000
+				}
+			}
+			return r, nil
+		}, func() bool { return len(s.Steps) >= interruptedAfter })
+		if err != nil || s.Outcome() != want {
+			t.Errorf("capacity %g: got %q and %v, want %q", capacity, s.Outcome(), err, want)
+		}
+		if s.Inconclusive == "" == strings.Contains(want, "inconclusive") {
+			t.Errorf("got %q beside %q", s.Inconclusive, s.Outcome())
+		}
+	}
+	f(500, false, 100, "500 requests/s with p99 under 1 ms")
+	f(499, false, 100, "inconclusive: the first rate is too high already; begin with a lower one")
+	f(500, true, 100, "inconclusive, at least 500 requests/s with p99 under 1 ms: at 516 requests/s the generator was late itself, so the server may take more")
+	f(1e9, false, 2, "inconclusive, at least 1000 requests/s with p99 under 1 ms: it was interrupted")
+	f(1e12, false, 100, "inconclusive, at least 67108864000 requests/s with p99 under 1 ms: it is not over after 28 steps")
+}
+
 // TestSweepsTakeTurns has two sweeps of which one ends sooner, and an
 // interruption.
 func TestSweepsTakeTurns(t *testing.T) {

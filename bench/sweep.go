@@ -33,8 +33,11 @@ type Sweep struct {
 	Target string  `json:"target"`
 	Bound  float64 `json:"p99BoundMicroseconds"`
 	// Knee is in requests per second; 0 when even the first rate is too much.
-	Knee  float64 `json:"kneePerSecond"`
-	Steps []*Step `json:"steps"`
+	Knee float64 `json:"kneePerSecond"`
+	// Inconclusive says why Knee is no more than the highest rate that was found not
+	// to be too high. It is empty if Knee is the answer.
+	Inconclusive string  `json:"inconclusiveBecause,omitempty"`
+	Steps        []*Step `json:"steps"`
 }
 
 // A Step is a rate that was tried.
@@ -95,7 +98,11 @@ func inTurns(searches []search, run func(i int, rate float64) (*Result, error), 
 				i = len(searches) - 1 - i
 			}
 			s := &searches[i]
-			if s.over || interrupted() && len(s.Steps) > 0 {
+			if s.over {
+				continue
+			}
+			if interrupted() && len(s.Steps) > 0 {
+				s.end("it was interrupted")
 				continue
 			}
 			result, err := run(i, s.rate)
@@ -117,8 +124,11 @@ type search struct {
 	rate    float64 // that is tried next
 	tooHigh float64 // the lowest rate that is, 0 while there is none
 	again   bool    // the rate was too high, and is tried once more
+	late    bool    // the generator was, at that rate
 	over    bool
 }
+
+func (s *search) end(inconclusive string) { s.over, s.Inconclusive = true, inconclusive }
 
 // step notes what came of the rate that was tried, and chooses the next.
 func (s *search) step(result *Result, interrupted bool) {
@@ -126,8 +136,11 @@ func (s *search) step(result *Result, interrupted bool) {
 	s.Steps = append(s.Steps, step)
 	s.over = interrupted || len(s.Steps) == sweepStepsMax
 	if interrupted {
-		step.Why = "interrupted"
+		step.Why, s.Inconclusive = "interrupted", "it was interrupted"
 		return
+	}
+	if s.over {
+		s.Inconclusive = fmt.Sprintf("it is not over after %d steps", len(s.Steps))
 	}
 	s.again = step.Why != "" && !s.again
 	switch {
@@ -136,15 +149,17 @@ func (s *search) step(result *Result, interrupted bool) {
 	case step.Why == "":
 		s.Knee = s.rate
 	default:
-		s.tooHigh = s.rate
+		s.tooHigh, s.late = s.rate, result.Lag.P99 > s.Bound
 	}
 	switch {
 	case s.Knee == 0: // the first is too high
-		s.over = true
+		s.end("the first rate is too high already; begin with a lower one")
 	case s.tooHigh == 0:
 		s.rate *= 2
+	case s.tooHigh-s.Knee <= sweepPrecision*s.Knee && s.late:
+		s.end(fmt.Sprintf("at %s requests/s the generator was late itself, so the server may take more", digits(s.tooHigh)))
 	case s.tooHigh-s.Knee <= sweepPrecision*s.Knee:
-		s.over = true
+		s.end("")
 	default:
 		s.rate = (s.Knee + s.tooHigh) / 2
 	}
@@ -187,6 +202,18 @@ func (s *Sweep) wrong() int64 {
 	return wrong
 }
 
+// Outcome is the knee in words, or why there is none.
+func (s *Sweep) Outcome() string {
+	under := fmt.Sprintf("%s requests/s with p99 under %s", digits(s.Knee), Time.Format(s.Bound))
+	switch {
+	case s.Inconclusive == "":
+		return under
+	case s.Knee == 0:
+		return "inconclusive: " + s.Inconclusive
+	}
+	return fmt.Sprintf("inconclusive, at least %s: %s", under, s.Inconclusive)
+}
+
 func (s *Sweep) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s\n", s.Target)
 	if len(s.Steps) > 0 {
@@ -202,7 +229,7 @@ func (s *Sweep) writeText(w io.Writer) {
 		fmt.Fprintf(w, "  %s/s\t%s/s\t%s\t%s\t%s\t%s\t%s\t%s\n", digits(step.Rate), digits(r.Rate),
 			Time.Format(r.Latency.P50), Time.Format(r.Latency.P99), Time.Format(r.Latency.P999), cpu, Time.Format(r.Lag.P99), step.Why)
 	}
-	fmt.Fprintf(w, "\n  knee\t%s requests/s with p99 under %s\n\n", digits(s.Knee), Time.Format(s.Bound))
+	fmt.Fprintf(w, "\n  knee\t%s\n\n", s.Outcome())
 	for _, step := range s.Steps {
 		writeFaults(w, &Result{Faults: step.Result.Faults}) // how late the generator was is in the table
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -151,6 +152,9 @@ func (b *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	if err := b.checkHTML(); err != nil {
+		return failed(err)
+	}
 	show := newBenchProgress(stderr)
 	for i := range configs {
 		configs[i].Progress = show.progress
@@ -158,7 +162,10 @@ func (b *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	report, err := b.measure(ctx, configs)
 	show.clear()
 	if err != nil {
-		return failed(err)
+		return failed(b.explain(err))
+	}
+	if hint := b.hint(report); hint != "" {
+		fmt.Fprintf(stderr, "fastadmit: %s\n", hint)
 	}
 	report.Command = strings.Join(os.Args, " ")
 	if err := b.write(report, stdout); err != nil {
@@ -168,6 +175,58 @@ func (b *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return failed(fmt.Errorf("%d requests did not get a right answer", wrong))
 	}
 	return nil
+}
+
+// checkHTML says before the load what would be said after it: that the page
+// cannot be written.
+func (b *benchOptions) checkHTML() error {
+	if b.htmlFile == "" {
+		return nil
+	}
+	_, missing := os.Stat(b.htmlFile)
+	file, err := os.OpenFile(b.htmlFile, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	if errors.Is(missing, fs.ErrNotExist) {
+		err = os.Remove(b.htmlFile)
+	}
+	return errors.Join(err, file.Close())
+}
+
+// explain adds to an error which flag helps.
+func (b *benchOptions) explain(err error) error {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
+		return err
+	}
+	prefix := ""
+	if b.against.url != "" && strings.Contains(err.Error(), b.against.url) {
+		prefix = "against-"
+	}
+	return fmt.Errorf("%w; name the certificates to verify it with in --%scertificate-authority, or do not verify it with --%[2]sinsecure-skip-tls-verify", err, prefix)
+}
+
+// hint says how to send only what the webhook is for, where most of what was sent
+// was denied.
+func (b *benchOptions) hint(r *bench.Report) string {
+	if len(b.weights) > 0 || len(b.sizes) > 0 || len(r.Series) == 0 || len(r.Series[0].Rounds) == 0 {
+		return ""
+	}
+	var requests, denied int64
+	kept := ""
+	for _, kind := range r.Series[0].Total().Kinds {
+		requests, denied = requests+kind.Requests, denied+kind.Denied
+		if kind.Denied < kind.Requests && kept == "" {
+			kept = kind.Kind
+		}
+	}
+	if denied*2 <= requests {
+		return ""
+	}
+	if kept == "" {
+		kept = "pods:create"
+	}
+	return fmt.Sprintf("%d of %d requests were denied, which says little about others; with --weights=%s=1 only what is named is sent", denied, requests, kept)
 }
 
 func (b *benchOptions) measure(ctx context.Context, configs []bench.Config) (*bench.Report, error) {

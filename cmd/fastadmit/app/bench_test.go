@@ -107,7 +107,7 @@ func TestBenchSweep(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
 		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms")
-	if code != exitDone || errs != "" || !strings.Contains(out, "knee  0 requests/s") || strings.Count(out, "100/s") < 2 {
+	if code != exitDone || errs != "" || !strings.Contains(out, "knee  inconclusive: the first rate is too high already") || strings.Count(out, "100/s") < 2 {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
 }
@@ -165,6 +165,31 @@ func TestBenchUsage(t *testing.T) {
 	f(exitFailed, "cannot read the token", url, "--token-file=/nowhere")
 	f(exitFailed, "found no file", url, "--recordings=/nowhere")
 	f(exitFailed, "cannot connect to https://127.0.0.1:1", url)
+	f(exitFailed, "--html: open /nowhere/report.html: no such file", url, "--html=/nowhere/report.html") // before it connects
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	served := "https://" + s.address + "/mutate"
+	f(exitFailed, "unknown authority; name the certificates to verify it with in --certificate-authority, or do not verify it with --insecure", served)
+	f(exitFailed, "verify it with in --against-certificate-authority, or do not verify it with --against-insecure", served,
+		"--insecure-skip-tls-verify", "--count=1", "--warm-up=0", "--against=https://"+s.address+"/validate")
+	page := filepath.Join(t.TempDir(), "report.html")
+	f(exitFailed, "cannot connect to https://127.0.0.1:1", url, "--html="+page)
+	if _, err := os.Stat(page); err == nil {
+		t.Error("got a page of a load that was none")
+	}
+}
+
+// TestBenchHint says how to send other reviews where most are denied.
+func TestBenchHint(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
+	for flag, want := range map[string]string{
+		"--expect=any":            "20 of 20 requests were denied, which says little about others; with --weights=pods:create=1 only what is named is sent",
+		"--weights=pods:create=1": "",
+	} {
+		_, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20", flag)
+		if code != exitDone || !strings.Contains(errs, want) || want == "" && errs != "" {
+			t.Errorf("%s: got %d and %q, want %q", flag, code, errs, want)
+		}
+	}
 }
 
 // Profiles are served when they are asked for, and only then.
