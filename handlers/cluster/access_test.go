@@ -26,7 +26,7 @@ import (
 // asking returns a View of the API server for the questions of these tests.
 func asking(t *testing.T, a *apiServer) *View {
 	t.Helper()
-	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()))
+	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()...))
 	s := a.newState(Options{})
 	needs := []Need{SubjectAccessReviews.Called("create"), Discovered()}
 	if err := s.Follow(t.Context(), needs...); err != nil {

@@ -31,15 +31,13 @@ import (
 
 // configMap is a kind that lives in namespaces, as later ones will: all that it
 // takes.
-var configMap = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "ConfigMap",
-	resource:   "configmaps",
-	namespaced: true,
-	object:     &corev1.ConfigMap{},
-	list:       &corev1.ConfigMapList{},
-}, func(c *corev1.ConfigMap) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: trimMeta(&c.ObjectMeta)}
+var configMap = Define(Definition{
+	Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true,
+}, Type[*corev1.ConfigMap]{
+	List: &corev1.ConfigMapList{},
+	Keep: func(c *corev1.ConfigMap) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: trimMeta(&c.ObjectMeta)}
+	},
 })
 
 // An apiServer speaks as kube-apiserver does where it is asked for namespaces
@@ -77,7 +75,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	a := &apiServer{
 		t:       t,
 		addr:    "127.0.0.1:0",
-		codecs:  serializer.NewCodecFactory(newScheme(slices.Collect(maps.Values(testKinds)))),
+		codecs:  serializer.NewCodecFactory(newScheme(slices.Collect(maps.Values(testKinds))...)),
 		changed: make(chan struct{}),
 		version: 10,
 		oldest:  10,
@@ -289,7 +287,7 @@ func (a *apiServer) encoder(s runtime.Encoder) runtime.Encoder {
 func (a *apiServer) write(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
 	media := a.media(r)
 	var body bytes.Buffer
-	if err := a.encoder(media.Serializer).Encode(object, &body); err != nil {
+	if err := a.encoder(media.Serializer).Encode(object.DeepCopyObject(), &body); err != nil {
 		a.t.Error(err)
 	}
 	w.Header().Set("Content-Type", media.MediaType)
@@ -315,7 +313,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 	events := streaming.NewEncoder(media.StreamSerializer.NewFrameWriter(w), a.encoder(media.StreamSerializer.Serializer))
 	send := func(event watch.Event) bool {
 		var object bytes.Buffer
-		if err := a.encoder(media.Serializer).Encode(event.Object, &object); err != nil {
+		if err := a.encoder(media.Serializer).Encode(event.Object.DeepCopyObject(), &object); err != nil {
 			a.t.Error(err)
 		}
 		err := events.Encode(&metav1.WatchEvent{Type: string(event.Type), Object: runtime.RawExtension{Raw: object.Bytes()}})
@@ -369,7 +367,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 var fastTiming = timing{
 	quiet:   time.Minute,
 	live:    time.Minute,
-	upgrade: time.Millisecond,
+	absent:  time.Millisecond,
 	backoff: wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 5, Cap: 20 * time.Millisecond},
 }
 
@@ -388,7 +386,7 @@ func namespacesIn(s *State) *Objects[*corev1.Namespace] {
 func (a *apiServer) newState(o Options) *State {
 	a.t.Helper()
 	o.Kubeconfig = a.kubeconfig()
-	o.kinds = []*Kind{configMap.Kind}
+	o.Kinds = []*Kind{configMap.Kind}
 	s, err := New(o)
 	if err != nil {
 		a.t.Fatal(err)

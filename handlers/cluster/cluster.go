@@ -11,7 +11,6 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 )
 
@@ -31,7 +30,9 @@ type Options struct {
 	// nobody can.
 	Authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview)
 
-	kinds []*Kind // beside those of Kinds
+	// Kinds are those that objects in files may have beside the ones of the function
+	// Kinds: what plugins define themselves.
+	Kinds []*Kind
 }
 
 // A State is what is known about the cluster. Its methods may be called by
@@ -45,6 +46,7 @@ type State struct {
 	dial func(kind *Kind) (rest.Interface, error)
 
 	mu     sync.Mutex               // for those who add stores
+	series map[string]*series       // by the resource
 	stores atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
 }
 
@@ -67,7 +69,12 @@ func New(o Options) (*State, error) {
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewSet()
 	}
-	s := &State{options: o, kinds: append(Kinds(), o.kinds...)}
+	s := &State{options: o, kinds: Kinds(), series: make(map[string]*series)}
+	for _, kind := range o.Kinds {
+		if !slices.Contains(s.kinds, kind) && kind != discovered {
+			s.kinds = append(s.kinds, kind)
+		}
+	}
 	s.stores.Store(new([]*store))
 	if o.Dir == "" && !o.Embedded && o.Objects == nil {
 		return s, s.connect()
@@ -80,6 +87,10 @@ func New(o Options) (*State, error) {
 	return s, s.read()
 }
 
+// Kinds returns the kinds that there may be objects of: those of the function Kinds
+// and of Options.Kinds.
+func (s *State) Kinds() []*Kind { return slices.Clone(s.kinds) }
+
 // add adds the store of a kind, if there is none.
 func (s *State) add(kind *Kind) error {
 	if s.find(kind) != nil {
@@ -89,6 +100,9 @@ func (s *State) add(kind *Kind) error {
 	if s.dial == nil {
 		store.files = newStored(store)
 		store.files.authorize = s.options.Authorize
+		if !slices.Contains(s.kinds, kind) { // no file can have one
+			store.sync.Do(func() { close(store.synced) })
+		}
 	} else {
 		client, err := s.dial(kind)
 		if err != nil {
@@ -122,11 +136,12 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 			return err
 		}
 		store := s.find(need.Kind)
+		store.neededBy(need.plugin)
 		if store.client != nil {
 			store.addLiveMetrics(s.options.Metrics, need.Verbs)
 		}
 		if need.isWatched() && !store.followed.Swap(true) {
-			store.addMetrics(s.options.Metrics)
+			s.addMetrics(store)
 			if store.client != nil {
 				go store.follow(ctx)
 			}
@@ -176,9 +191,4 @@ func (s *State) View(needs ...Need) *View {
 		}
 	}
 	return v
-}
-
-// codecs returns the codecs of what files may hold.
-func (s *State) codecs() serializer.CodecFactory {
-	return serializer.NewCodecFactory(newScheme(s.kinds), serializer.EnableStrict)
 }

@@ -14,7 +14,7 @@ import (
 
 // discovered stands for what there are no objects of: the resources that the API
 // server serves.
-var discovered = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "APIResourceList", resource: "discovery"}
+var discovered = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "APIResourceList", resource: "discovery", protobuf: true}
 
 // discoveryURLs are what discovery asks for. Everybody who is authenticated may,
 // unless somebody took that away (ClusterRole system:discovery).

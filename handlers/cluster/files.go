@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"embed"
+	encodingjson "encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/cache"
@@ -40,11 +43,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 // read fills the stores with what is in files, or with the objects given. The
 // error joins all that is wrong with them.
 func (s *State) read() error {
-	r := &reader{
-		state:   s,
-		decoder: s.codecs().UniversalDeserializer(),
-		seen:    make(map[string]string),
-	}
+	r := &reader{state: s, decoders: make(map[*Kind]runtime.Decoder), seen: make(map[identity]string)}
 	var err error
 	switch dir := s.options.Dir; {
 	case dir != "":
@@ -60,7 +59,7 @@ func (s *State) read() error {
 	}
 	for i, object := range s.options.Objects {
 		at := fmt.Sprintf("object %d", i)
-		r.readObject(at, object, fmt.Errorf("got a %T, want one of %s", object, r.known()))
+		r.readObject(at, object)
 	}
 	if err = errors.Join(append([]error{err}, r.errs...)...); err != nil {
 		return err
@@ -73,10 +72,16 @@ func (s *State) read() error {
 
 // A reader reads files into stores.
 type reader struct {
-	state   *State
-	decoder runtime.Decoder
-	seen    map[string]string // where each object is
-	errs    []error
+	state    *State
+	decoders map[*Kind]runtime.Decoder // of those kinds that something was read of
+	seen     map[identity]string       // where each object is
+	errs     []error
+}
+
+// An identity tells objects apart.
+type identity struct {
+	kind *Kind
+	name cache.ObjectName
 }
 
 // readDir reads the files of a folder, but not of those below it. Shown is what
@@ -155,82 +160,162 @@ func documents(content []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// readDocument reads an object, or each of a list.
-func (r *reader) readDocument(at string, document []byte) {
+// readDocument reads an object, or each of a list, into the stores of all kinds
+// that may have it, but of those that have it already.
+func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 	gvk, err := json.DefaultMetaFactory.Interpret(document)
 	if err != nil {
 		r.refuse(at, err)
 		return
 	}
-	unknown := fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.known())
-	if gvk.Kind == "" || gvk.Version == "" { // the decoder's own error shows the document
-		r.refuse(at, unknown)
-		return
-	}
-	decoded, _, err := r.decoder.Decode(document, nil, nil)
-	switch {
-	case runtime.IsNotRegisteredError(err):
-		r.refuse(at, unknown)
-	case err != nil:
-		r.refuse(at, err)
-	default:
-		r.readObject(at, decoded, unknown)
-	}
-}
-
-// readObject puts an object, or each of a list, into its store. The error is
-// for one of no use.
-func (r *reader) readObject(at string, decoded runtime.Object, unknown error) {
-	if list, ok := decoded.(*metav1.List); ok {
-		for i, item := range list.Items {
-			r.readDocument(fmt.Sprintf("%s: items[%d]", at, i), item.Raw)
+	if *gvk == listKind {
+		list := new(metav1.List)
+		if _, _, err := r.decoder(Namespaces.Kind).Decode(document, nil, list); err != nil {
+			r.refuse(at, err)
+			return
 		}
+		r.readItems(at, list)
 		return
 	}
+	known := len(except) > 0
 	for _, kind := range r.state.kinds {
-		if kind.list == nil {
-			continue // nothing is stored of it
+		if !kind.reads(*gvk) || slices.Contains(except, kind) {
+			continue
 		}
-		switch reflect.TypeOf(decoded) {
-		case reflect.TypeOf(kind.object):
-			r.add(at, kind, decoded.(Object))
+		known = true
+		decoded, _, err := r.decoder(kind).Decode(document, nil, nil)
+		if err != nil {
+			r.refuse(at, err)
 			return
-		case reflect.TypeOf(kind.list):
-			items, err := meta.ExtractList(decoded)
-			if err != nil {
-				r.refuse(at, err)
-			}
-			for i, item := range items {
-				r.add(fmt.Sprintf("%s: items[%d]", at, i), kind, item.(Object))
-			}
+		}
+		if !r.addAll(at, kind, decoded) {
 			return
 		}
 	}
-	r.refuse(at, unknown)
+	if !known {
+		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.known()))
+	}
 }
 
-// add puts an object into the store of its kind, if there is one.
-func (r *reader) add(at string, kind *Kind, object Object) {
+// listKind is that of lists of anything.
+var listKind = schema.GroupVersionKind{Version: "v1", Kind: "List"}
+
+func (r *reader) readItems(at string, list *metav1.List) {
+	for i, item := range list.Items {
+		r.readDocument(fmt.Sprintf("%s: items[%d]", at, i), item.Raw)
+	}
+}
+
+// reads reports whether objects or lists of a kind are those of k. Nothing is stored
+// of a kind without lists.
+func (k *Kind) reads(gvk schema.GroupVersionKind) bool {
+	return k.list != nil && gvk.GroupVersion() == k.version && (gvk.Kind == k.name || gvk.Kind == k.listName)
+}
+
+func (r *reader) decoder(kind *Kind) runtime.Decoder {
+	decoder := r.decoders[kind]
+	if decoder == nil {
+		decoder = kind.codecs(serializer.EnableStrict).UniversalDeserializer()
+		r.decoders[kind] = decoder
+	}
+	return decoder
+}
+
+// readObject reads an object of Options.Objects, or each of a list. Kinds that have
+// another type than it read it as JSON.
+func (r *reader) readObject(at string, object runtime.Object) {
+	if list, ok := object.(*metav1.List); ok {
+		r.readItems(at, list)
+		return
+	}
+	named := object.DeepCopyObject()
+	var same []*Kind
+	for _, kind := range r.state.kinds {
+		name, ok := kind.nameOf(object)
+		if !ok {
+			continue
+		}
+		if !r.addAll(at, kind, object) {
+			return
+		}
+		same = append(same, kind)
+		named.GetObjectKind().SetGroupVersionKind(kind.version.WithKind(name))
+	}
+	document, err := encodingjson.Marshal(named)
+	if err != nil {
+		r.refuse(at, err)
+		return
+	}
+	if gvk, err := json.DefaultMetaFactory.Interpret(document); err != nil || gvk.Kind == "" {
+		r.refuse(at, fmt.Errorf("got a %T, want one of %s", object, r.known()))
+		return
+	}
+	r.readDocument(at, document, same...)
+}
+
+// nameOf returns the kind that an object or list has which is of a type of k's; ok
+// is false if its type does not tell.
+func (k *Kind) nameOf(object runtime.Object) (name string, ok bool) {
+	if _, isJSON := k.object.(*JSON); isJSON || k.list == nil {
+		return "", false
+	}
+	switch reflect.TypeOf(object) {
+	case reflect.TypeOf(k.object):
+		return k.name, true
+	case reflect.TypeOf(k.list):
+		return k.listName, true
+	}
+	return "", false
+}
+
+// addAll puts an object, or each of a list, into the store of a kind. It returns
+// false if there is something wrong with it.
+func (r *reader) addAll(at string, kind *Kind, decoded runtime.Object) bool {
+	if reflect.TypeOf(decoded) != reflect.TypeOf(kind.list) {
+		return r.add(at, kind, decoded.(Object))
+	}
+	items, err := meta.ExtractList(decoded)
+	if err != nil {
+		r.refuse(at, err)
+		return false
+	}
+	for i, item := range items {
+		if !r.add(fmt.Sprintf("%s: items[%d]", at, i), kind, item.(Object)) {
+			return false
+		}
+	}
+	return true
+}
+
+// add puts an object into the store of its kind. It returns false if there is
+// something wrong with it.
+func (r *reader) add(at string, kind *Kind, object Object) bool {
+	errs := len(r.errs)
+	if reflect.ValueOf(object).IsNil() {
+		r.refuse(at, fmt.Errorf("%s: got null, want an object", kind.name))
+		return false
+	}
 	name := cache.MetaObjectToName(object)
-	identity := fmt.Sprintf("%s %q", kind.name, name)
-	other, twice := r.seen[identity]
+	shown := fmt.Sprintf("%s %q", kind.name, name)
+	other, twice := r.seen[identity{kind, name}]
 	switch {
 	case name.Name == "":
 		r.refuse(at, fmt.Errorf("%s: metadata.name is missing", kind.name))
 	case kind.namespaced && name.Namespace == "":
-		r.refuse(at, fmt.Errorf("%s: metadata.namespace is missing", identity))
+		r.refuse(at, fmt.Errorf("%s: metadata.namespace is missing", shown))
 	case !kind.namespaced && name.Namespace != "":
-		r.refuse(at, fmt.Errorf("%s: got a metadata.namespace, want none: it is in no namespace", identity))
+		r.refuse(at, fmt.Errorf("%s: got a metadata.namespace, want none: it is in no namespace", shown))
 	case twice:
-		r.refuse(at, fmt.Errorf("%s is also in %s", identity, other))
+		r.refuse(at, fmt.Errorf("%s is also in %s", shown, other))
 	default:
-		r.seen[identity] = at
+		r.seen[identity{kind, name}] = at
 		object = object.DeepCopyObject().(Object)
 		if kind.setDefaults != nil {
 			kind.setDefaults(object)
 		}
 		r.refuse(at, r.state.find(kind).files.write(object))
 	}
+	return len(r.errs) == errs
 }
 
 // refuse notes that something is wrong with a document, unless err is nil.

@@ -31,7 +31,7 @@ func folder(t *testing.T, files map[string]string) string {
 // fromDir returns a State of namespaces and ConfigMaps in a folder, ready.
 func fromDir(t *testing.T, dir string) (*State, *Objects[*corev1.Namespace]) {
 	t.Helper()
-	s, err := New(Options{Dir: dir, kinds: []*Kind{configMap.Kind}})
+	s, err := New(Options{Dir: dir, Kinds: []*Kind{configMap.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDirIsWrong(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		dir := folder(t, map[string]string{"a.yaml": content})
-		_, err := New(Options{Dir: dir, kinds: []*Kind{configMap.Kind}})
+		_, err := New(Options{Dir: dir, Kinds: []*Kind{configMap.Kind}})
 		if err == nil {
 			t.Errorf("%q: got no error, want %q", content, want)
 			return
@@ -200,7 +200,7 @@ func FuzzDir(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"v1","kind":"List","items":[null,{},{"apiVersion":"v1","kind":"NamespaceList","items":[{}]}]}`))
 	f.Add([]byte("--- |\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		_, _ = New(Options{Dir: folder(t, map[string]string{"a.yaml": string(content)}), kinds: []*Kind{configMap.Kind}})
+		_, _ = New(Options{Dir: folder(t, map[string]string{"a.yaml": string(content)}), Kinds: []*Kind{configMap.Kind}})
 	})
 }
 

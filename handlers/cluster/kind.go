@@ -1,27 +1,26 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Kind is a kind of objects that may be asked for.
+// A Kind is a kind of objects that may be asked for. Define and DefineJSON make
+// them. Two plugins may define the same kind and keep different fields: each Kind
+// has a watch and a cache of its own, so neither sees what the other one keeps.
 type Kind struct {
 	version    schema.GroupVersion
 	name       string // as in the field "kind"
+	listName   string // the same of lists
 	resource   string // as in a path of the API
 	namespaced bool
+	optional   bool // API servers may not have the resource
+	protobuf   bool // object and list can be read from protobuf
 
-	// newer says that there are API servers, among those that are in use, that do
-	// not have the resource. There are no objects then.
-	newer bool
-
-	// object and list are empty ones. Of what is only created, such as a review,
+	// object and list are empty ones. Of what is not stored, such as a review,
 	// there are no lists.
 	object, list runtime.Object
 
@@ -37,18 +36,8 @@ type Kind struct {
 // KindOf is the Kind of the objects of type T.
 type KindOf[T Object] struct{ *Kind }
 
-// define makes k a Kind of which the cache keeps what trim returns; nil for a
-// kind that is never listed.
-func define[T Object](k Kind, trim func(T) T) KindOf[T] {
-	k.trim = func(got runtime.Object) (runtime.Object, error) {
-		object, ok := got.(T)
-		if !ok {
-			return nil, fmt.Errorf("got a %T, want a %T", got, object)
-		}
-		return trim(object), nil
-	}
-	return KindOf[T]{&k}
-}
+// GroupVersionKind returns what the kind is called in objects.
+func (k *Kind) GroupVersionKind() schema.GroupVersionKind { return k.version.WithKind(k.name) }
 
 // String returns the resource and its group, as in "namespaces" or
 // "storageclasses.storage.k8s.io".
@@ -83,6 +72,26 @@ type Need struct {
 	*Kind
 	SubResource string
 	Verbs       []string // of RBAC
+
+	plugin string // whose need it is, for messages
+}
+
+// By returns the need as that of the plugin of this name, which messages about it
+// then name.
+func (n Need) By(plugin string) Need {
+	n.plugin = plugin
+	return n
+}
+
+// KindsOf returns the kinds that the needs are about, for Options.Kinds.
+func KindsOf(needs ...Need) []*Kind {
+	var kinds []*Kind
+	for _, need := range needs {
+		if !slices.Contains(kinds, need.Kind) {
+			kinds = append(kinds, need.Kind)
+		}
+	}
+	return kinds
 }
 
 // Writes returns the verbs that change objects which are stored. Creating a
@@ -130,21 +139,4 @@ func Rules(needs ...Need) []rbacv1.PolicyRule {
 		}
 	}
 	return rules
-}
-
-// newScheme returns a scheme that knows kinds, their lists, and lists of
-// anything.
-func newScheme(kinds []*Kind) *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	core := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(scheme, core)
-	scheme.AddKnownTypes(core, &metav1.List{})
-	for _, kind := range kinds {
-		metav1.AddToGroupVersion(scheme, kind.version)
-		scheme.AddKnownTypes(kind.version, kind.object)
-		if kind.list != nil {
-			scheme.AddKnownTypes(kind.version, kind.list)
-		}
-	}
-	return scheme
 }

@@ -10,10 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kinds returns all kinds there are.
+// Kinds returns the kinds that the built-in plugins ask for.
 func Kinds() []*Kind {
 	return []*Kind{
 		CSIDrivers.Kind,
@@ -67,23 +66,21 @@ func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 }
 
 // Namespaces are known by their labels, annotations and phase.
-var Namespaces = define(Kind{
-	version:     corev1.SchemeGroupVersion,
-	name:        "Namespace",
-	resource:    "namespaces",
-	object:      &corev1.Namespace{},
-	list:        &corev1.NamespaceList{},
-	setDefaults: setDefaultsNamespace,
-}, func(n *corev1.Namespace) *corev1.Namespace {
-	trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Status: corev1.NamespaceStatus{Phase: n.Status.Phase}}
-	trimmed.Labels = n.Labels
-	return trimmed
+var Namespaces = Define(Definition{
+	Version: "v1", Resource: "namespaces", Kind: "Namespace",
+}, Type[*corev1.Namespace]{
+	List:        &corev1.NamespaceList{},
+	SetDefaults: setDefaultsNamespace,
+	Keep: func(n *corev1.Namespace) *corev1.Namespace {
+		trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Status: corev1.NamespaceStatus{Phase: n.Status.Phase}}
+		trimmed.Labels = n.Labels
+		return trimmed
+	},
 })
 
 // setDefaultsNamespace does as k8s.io/kubernetes pkg/apis/core/v1
 // SetDefaults_Namespace and SetDefaults_NamespaceStatus.
-func setDefaultsNamespace(object runtime.Object) {
-	n := object.(*corev1.Namespace)
+func setDefaultsNamespace(n *corev1.Namespace) {
 	if n.Labels == nil {
 		n.Labels = make(map[string]string)
 	}
@@ -95,71 +92,65 @@ func setDefaultsNamespace(object runtime.Object) {
 
 // StorageClasses are known by their annotations, the time of their creation and
 // whether their volumes can grow.
-var StorageClasses = define(Kind{
-	version:  storagev1.SchemeGroupVersion,
-	name:     "StorageClass",
-	resource: "storageclasses",
-	object:   &storagev1.StorageClass{},
-	list:     &storagev1.StorageClassList{},
-}, func(c *storagev1.StorageClass) *storagev1.StorageClass {
-	return &storagev1.StorageClass{ObjectMeta: trimClass(&c.ObjectMeta), AllowVolumeExpansion: c.AllowVolumeExpansion}
+var StorageClasses = Define(Definition{
+	Group: storagev1.GroupName, Version: "v1", Resource: "storageclasses", Kind: "StorageClass",
+}, Type[*storagev1.StorageClass]{
+	List: &storagev1.StorageClassList{},
+	Keep: func(c *storagev1.StorageClass) *storagev1.StorageClass {
+		return &storagev1.StorageClass{ObjectMeta: trimClass(&c.ObjectMeta), AllowVolumeExpansion: c.AllowVolumeExpansion}
+	},
 })
 
 // IngressClasses are known by their annotations and the time of their creation.
-var IngressClasses = define(Kind{
-	version:  networkingv1.SchemeGroupVersion,
-	name:     "IngressClass",
-	resource: "ingressclasses",
-	object:   &networkingv1.IngressClass{},
-	list:     &networkingv1.IngressClassList{},
-}, func(c *networkingv1.IngressClass) *networkingv1.IngressClass {
-	return &networkingv1.IngressClass{ObjectMeta: trimClass(&c.ObjectMeta)}
+var IngressClasses = Define(Definition{
+	Group: networkingv1.GroupName, Version: "v1", Resource: "ingressclasses", Kind: "IngressClass",
+}, Type[*networkingv1.IngressClass]{
+	List: &networkingv1.IngressClassList{},
+	Keep: func(c *networkingv1.IngressClass) *networkingv1.IngressClass {
+		return &networkingv1.IngressClass{ObjectMeta: trimClass(&c.ObjectMeta)}
+	},
 })
 
 // PriorityClasses are known whole, but for their descriptions.
-var PriorityClasses = define(Kind{
-	version:  schedulingv1.SchemeGroupVersion,
-	name:     "PriorityClass",
-	resource: "priorityclasses",
-	object:   &schedulingv1.PriorityClass{},
-	list:     &schedulingv1.PriorityClassList{},
-	setDefaults: func(object runtime.Object) { // pkg/apis/scheduling/v1 SetDefaults_PriorityClass
-		if c := object.(*schedulingv1.PriorityClass); c.PreemptionPolicy == nil {
+var PriorityClasses = Define(Definition{
+	Group: schedulingv1.GroupName, Version: "v1", Resource: "priorityclasses", Kind: "PriorityClass",
+}, Type[*schedulingv1.PriorityClass]{
+	List: &schedulingv1.PriorityClassList{},
+	SetDefaults: func(c *schedulingv1.PriorityClass) { // pkg/apis/scheduling/v1 SetDefaults_PriorityClass
+		if c.PreemptionPolicy == nil {
 			c.PreemptionPolicy = new(corev1.PreemptLowerPriority)
 		}
 	},
-}, func(c *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
-	return &schedulingv1.PriorityClass{
-		ObjectMeta: trimClass(&c.ObjectMeta), Value: c.Value, GlobalDefault: c.GlobalDefault, PreemptionPolicy: c.PreemptionPolicy,
-	}
+	Keep: func(c *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{
+			ObjectMeta: trimClass(&c.ObjectMeta), Value: c.Value, GlobalDefault: c.GlobalDefault, PreemptionPolicy: c.PreemptionPolicy,
+		}
+	},
 })
 
 // RuntimeClasses are known by their overhead and scheduling.
-var RuntimeClasses = define(Kind{
-	version:  nodev1.SchemeGroupVersion,
-	name:     "RuntimeClass",
-	resource: "runtimeclasses",
-	object:   &nodev1.RuntimeClass{},
-	list:     &nodev1.RuntimeClassList{},
-}, func(c *nodev1.RuntimeClass) *nodev1.RuntimeClass {
-	return &nodev1.RuntimeClass{ObjectMeta: trimMeta(&c.ObjectMeta), Overhead: c.Overhead, Scheduling: c.Scheduling}
+var RuntimeClasses = Define(Definition{
+	Group: nodev1.GroupName, Version: "v1", Resource: "runtimeclasses", Kind: "RuntimeClass",
+}, Type[*nodev1.RuntimeClass]{
+	List: &nodev1.RuntimeClassList{},
+	Keep: func(c *nodev1.RuntimeClass) *nodev1.RuntimeClass {
+		return &nodev1.RuntimeClass{ObjectMeta: trimMeta(&c.ObjectMeta), Overhead: c.Overhead, Scheduling: c.Scheduling}
+	},
 })
 
 // LimitRanges are known by their limits.
-var LimitRanges = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "LimitRange",
-	resource:   "limitranges",
-	namespaced: true,
-	object:     &corev1.LimitRange{},
-	list:       &corev1.LimitRangeList{},
-	setDefaults: func(object runtime.Object) {
-		for i := range object.(*corev1.LimitRange).Spec.Limits {
-			setDefaultsLimitRangeItem(&object.(*corev1.LimitRange).Spec.Limits[i])
+var LimitRanges = Define(Definition{
+	Version: "v1", Resource: "limitranges", Kind: "LimitRange", Namespaced: true,
+}, Type[*corev1.LimitRange]{
+	List: &corev1.LimitRangeList{},
+	SetDefaults: func(r *corev1.LimitRange) {
+		for i := range r.Spec.Limits {
+			setDefaultsLimitRangeItem(&r.Spec.Limits[i])
 		}
 	},
-}, func(r *corev1.LimitRange) *corev1.LimitRange {
-	return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
+	Keep: func(r *corev1.LimitRange) *corev1.LimitRange {
+		return &corev1.LimitRange{ObjectMeta: trimMeta(&r.ObjectMeta), Spec: r.Spec}
+	},
 })
 
 // setDefaultsLimitRangeItem does as k8s.io/kubernetes pkg/apis/core/v1
@@ -192,44 +183,38 @@ func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
 // the status sends the metadata, too, and kube-apiserver takes all of it but the
 // managed fields as what is wanted (k8s.io/kubernetes
 // pkg/registry/core/resourcequota/strategy.go).
-var ResourceQuotas = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "ResourceQuota",
-	resource:   "resourcequotas",
-	namespaced: true,
-	object:     &corev1.ResourceQuota{},
-	list:       &corev1.ResourceQuotaList{},
-}, func(q *corev1.ResourceQuota) *corev1.ResourceQuota {
-	q.ManagedFields = nil
-	return q
+var ResourceQuotas = Define(Definition{
+	Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Namespaced: true,
+}, Type[*corev1.ResourceQuota]{
+	List: &corev1.ResourceQuotaList{},
+	Keep: func(q *corev1.ResourceQuota) *corev1.ResourceQuota {
+		q.ManagedFields = nil
+		return q
+	},
 })
 
 // DeviceClasses are known by the extended resources that stand for them.
-var DeviceClasses = define(Kind{
-	version:  resourcev1.SchemeGroupVersion,
-	name:     "DeviceClass",
-	resource: "deviceclasses",
-	newer:    true,
-	object:   &resourcev1.DeviceClass{},
-	list:     &resourcev1.DeviceClassList{},
-}, func(c *resourcev1.DeviceClass) *resourcev1.DeviceClass {
-	return &resourcev1.DeviceClass{
-		ObjectMeta: trimMeta(&c.ObjectMeta), Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: c.Spec.ExtendedResourceName},
-	}
+var DeviceClasses = Define(Definition{
+	Group: resourcev1.GroupName, Version: "v1", Resource: "deviceclasses", Kind: "DeviceClass", Optional: true,
+}, Type[*resourcev1.DeviceClass]{
+	List: &resourcev1.DeviceClassList{},
+	Keep: func(c *resourcev1.DeviceClass) *resourcev1.DeviceClass {
+		return &resourcev1.DeviceClass{
+			ObjectMeta: trimMeta(&c.ObjectMeta), Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: c.Spec.ExtendedResourceName},
+		}
+	},
 })
 
 // ResourceClaims are known by their owners.
-var ResourceClaims = define(Kind{
-	version:    resourcev1.SchemeGroupVersion,
-	name:       "ResourceClaim",
-	resource:   "resourceclaims",
-	namespaced: true,
-	object:     &resourcev1.ResourceClaim{},
-	list:       &resourcev1.ResourceClaimList{},
-}, func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
-	trimmed := &resourcev1.ResourceClaim{ObjectMeta: trimClass(&c.ObjectMeta)}
-	trimmed.OwnerReferences = c.OwnerReferences
-	return trimmed
+var ResourceClaims = Define(Definition{
+	Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims", Kind: "ResourceClaim", Namespaced: true,
+}, Type[*resourcev1.ResourceClaim]{
+	List: &resourcev1.ResourceClaimList{},
+	Keep: func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+		trimmed := &resourcev1.ResourceClaim{ObjectMeta: trimClass(&c.ObjectMeta)}
+		trimmed.OwnerReferences = c.OwnerReferences
+		return trimmed
+	},
 })
 
 // EnforceMountableSecretsAnnotation says whether pods may use only the secrets
@@ -239,98 +224,86 @@ const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secre
 
 // ServiceAccounts are known by the secrets that they name, the annotation
 // EnforceMountableSecretsAnnotation and whether they mount a token.
-var ServiceAccounts = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "ServiceAccount",
-	resource:   "serviceaccounts",
-	namespaced: true,
-	object:     &corev1.ServiceAccount{},
-	list:       &corev1.ServiceAccountList{},
-}, func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
-	trimmed := &corev1.ServiceAccount{
-		ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
-		AutomountServiceAccountToken: a.AutomountServiceAccountToken,
-	}
-	if value, ok := a.Annotations[EnforceMountableSecretsAnnotation]; ok {
-		trimmed.Annotations = map[string]string{EnforceMountableSecretsAnnotation: value}
-	}
-	return trimmed
+var ServiceAccounts = Define(Definition{
+	Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true,
+}, Type[*corev1.ServiceAccount]{
+	List: &corev1.ServiceAccountList{},
+	Keep: func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
+		trimmed := &corev1.ServiceAccount{
+			ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
+			AutomountServiceAccountToken: a.AutomountServiceAccountToken,
+		}
+		if value, ok := a.Annotations[EnforceMountableSecretsAnnotation]; ok {
+			trimmed.Annotations = map[string]string{EnforceMountableSecretsAnnotation: value}
+		}
+		return trimmed
+	},
 })
 
 // Nodes are known by their labels.
-var Nodes = define(Kind{
-	version:  corev1.SchemeGroupVersion,
-	name:     "Node",
-	resource: "nodes",
-	object:   &corev1.Node{},
-	list:     &corev1.NodeList{},
-}, func(n *corev1.Node) *corev1.Node {
-	trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
-	trimmed.Labels = n.Labels
-	return trimmed
+var Nodes = Define(Definition{
+	Version: "v1", Resource: "nodes", Kind: "Node",
+}, Type[*corev1.Node]{
+	List: &corev1.NodeList{},
+	Keep: func(n *corev1.Node) *corev1.Node {
+		trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
+		trimmed.Labels = n.Labels
+		return trimmed
+	},
 })
 
 // Pods are known by the node that they are on, their service account, whether
 // they are mirror pods, and the volumes by which they get tokens.
-var Pods = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "Pod",
-	resource:   "pods",
-	namespaced: true,
-	object:     &corev1.Pod{},
-	list:       &corev1.PodList{},
-}, func(p *corev1.Pod) *corev1.Pod {
-	trimmed := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
-		NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName, Volumes: trimVolumes(p.Spec.Volumes),
-	}}
-	if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
-	}
-	return trimmed
+var Pods = Define(Definition{
+	Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true,
+}, Type[*corev1.Pod]{
+	List: &corev1.PodList{},
+	Keep: func(p *corev1.Pod) *corev1.Pod {
+		trimmed := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
+			NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName, Volumes: trimVolumes(p.Spec.Volumes),
+		}}
+		if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+			trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+		}
+		return trimmed
+	},
 })
 
 // PersistentVolumeClaims are known by the volume that they are bound to.
-var PersistentVolumeClaims = define(Kind{
-	version:    corev1.SchemeGroupVersion,
-	name:       "PersistentVolumeClaim",
-	resource:   "persistentvolumeclaims",
-	namespaced: true,
-	object:     &corev1.PersistentVolumeClaim{},
-	list:       &corev1.PersistentVolumeClaimList{},
-}, func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: trimMeta(&c.ObjectMeta), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName},
-	}
+var PersistentVolumeClaims = Define(Definition{
+	Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
+}, Type[*corev1.PersistentVolumeClaim]{
+	List: &corev1.PersistentVolumeClaimList{},
+	Keep: func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: trimMeta(&c.ObjectMeta), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName},
+		}
+	},
 })
 
 // PersistentVolumes are known by their CSI driver; those that a CSI driver mounts
 // in place of Kubernetes by all that the driver's own volume is made from.
-var PersistentVolumes = define(Kind{
-	version:  corev1.SchemeGroupVersion,
-	name:     "PersistentVolume",
-	resource: "persistentvolumes",
-	object:   &corev1.PersistentVolume{},
-	list:     &corev1.PersistentVolumeList{},
-}, trimVolume)
+var PersistentVolumes = Define(Definition{
+	Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume",
+}, Type[*corev1.PersistentVolume]{
+	List: &corev1.PersistentVolumeList{},
+	Keep: trimVolume,
+})
 
 // CSIDrivers are known by the tokens that they ask for.
-var CSIDrivers = define(Kind{
-	version:  storagev1.SchemeGroupVersion,
-	name:     "CSIDriver",
-	resource: "csidrivers",
-	object:   &storagev1.CSIDriver{},
-	list:     &storagev1.CSIDriverList{},
-}, func(d *storagev1.CSIDriver) *storagev1.CSIDriver {
-	return &storagev1.CSIDriver{
-		ObjectMeta: trimMeta(&d.ObjectMeta), Spec: storagev1.CSIDriverSpec{TokenRequests: d.Spec.TokenRequests},
-	}
+var CSIDrivers = Define(Definition{
+	Group: storagev1.GroupName, Version: "v1", Resource: "csidrivers", Kind: "CSIDriver",
+}, Type[*storagev1.CSIDriver]{
+	List: &storagev1.CSIDriverList{},
+	Keep: func(d *storagev1.CSIDriver) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{
+			ObjectMeta: trimMeta(&d.ObjectMeta), Spec: storagev1.CSIDriverSpec{TokenRequests: d.Spec.TokenRequests},
+		}
+	},
 })
 
 // SubjectAccessReviews ask whether somebody may do something. They are created,
 // and answered in their status.
-var SubjectAccessReviews = define[*authorizationv1.SubjectAccessReview](Kind{
-	version:  authorizationv1.SchemeGroupVersion,
-	name:     "SubjectAccessReview",
-	resource: "subjectaccessreviews",
-	object:   &authorizationv1.SubjectAccessReview{},
-}, nil)
+var SubjectAccessReviews = Define(Definition{
+	Group: authorizationv1.GroupName, Version: "v1", Resource: "subjectaccessreviews", Kind: "SubjectAccessReview", NotStored: true,
+}, Type[*authorizationv1.SubjectAccessReview]{})

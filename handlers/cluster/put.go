@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"fmt"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/tools/cache"
 )
@@ -16,16 +13,11 @@ import (
 // A Putter puts objects into a State that are not in the cluster or its files,
 // such as those that are about to be created. Who asks sees them in place of what
 // the cluster or the files have by the same name.
-type Putter struct {
-	state   *State
-	decoder runtime.Decoder
-}
+type Putter struct{ state *State }
 
 // NewPutter returns a Putter for the State. Of a cluster, only the kinds that are
 // followed already can be put.
-func (s *State) NewPutter() *Putter {
-	return &Putter{s, serializer.NewCodecFactory(newScheme(s.kinds)).UniversalDeserializer()}
-}
+func (s *State) NewPutter() *Putter { return &Putter{s} }
 
 // Put adds or replaces an object, which is JSON, as an API server would store it.
 // put is false for a kind that nobody asks for. Fields that the kind does not
@@ -37,22 +29,22 @@ func (p *Putter) Put(document []byte) (put bool, err error) {
 	}
 	for _, kind := range p.state.kinds {
 		store := p.state.find(kind)
-		if kind.list == nil || store == nil || kind.version.WithKind(kind.name) != *gvk {
+		if kind.list == nil || store == nil || kind.GroupVersionKind() != *gvk {
 			continue
 		}
-		decoded, _, err := p.decoder.Decode(document, nil, nil)
+		decoded, _, err := store.decoder().Decode(document, nil, nil)
 		if err != nil {
-			return false, err
-		}
-		if reflect.TypeOf(decoded) != reflect.TypeOf(kind.object) {
-			return false, fmt.Errorf("got a %T, want a %T", decoded, kind.object)
+			return put, err
 		}
 		if err := store.pin(decoded.(Object)); err != nil {
 			return true, err
 		}
-		return true, p.control(decoded)
+		if err := p.control(decoded); err != nil {
+			return true, err
+		}
+		put = true
 	}
-	return false, nil
+	return put, nil
 }
 
 // control does what kube-controller-manager does with a new object before others

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,19 +21,23 @@ import (
 // A store has the objects of a kind. It is the cache.ReflectorStore of its
 // watch.
 type store struct {
-	kind   *Kind
-	log    *slog.Logger
-	synced chan struct{} // closed when all objects were there for the first time
-	sync   sync.Once
+	kind    *Kind
+	decoder func() runtime.Decoder // of objects in files, with fields that the kind does not have
+	log     *slog.Logger
+	synced  chan struct{} // closed when all objects were there for the first time
+	sync    sync.Once
 
 	mu      sync.RWMutex
 	buckets map[string]*bucket // by namespace, which is empty for objects in none
 	count   int
 	pinned  map[cache.ObjectName]pinned // objects that a Putter has put
 
+	users []string // the plugins that need it, by name
+
 	client   rest.Interface
 	files    *stored // instead of a client
 	followed atomic.Bool
+	gone     context.CancelFunc // of an optional kind: ends following it
 	timing   timing
 	flights  singleflight.Group // live requests under way, by what is asked for
 
@@ -51,6 +57,7 @@ type bucket struct {
 func newStore(kind *Kind, log *slog.Logger) *store {
 	return &store{
 		kind:    kind,
+		decoder: sync.OnceValue(func() runtime.Decoder { return kind.codecs().UniversalDeserializer() }),
 		log:     log,
 		synced:  make(chan struct{}),
 		buckets: make(map[string]*bucket),
@@ -184,7 +191,21 @@ func (s *store) unsynced() error {
 	if fault := s.fault.Load(); fault != nil {
 		err = *fault
 	}
-	return fmt.Errorf("cluster state: %s are not known yet: %w", s.kind, err)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.users == nil {
+		return fmt.Errorf("cluster state: %s are not known yet: %w", s.kind, err)
+	}
+	return fmt.Errorf("cluster state: %s, needed by %s, are not known yet: %w", s.kind, strings.Join(s.users, ", "), err)
+}
+
+// neededBy notes that a plugin of this name, which may be empty, needs the objects.
+func (s *store) neededBy(plugin string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if plugin != "" && !slices.Contains(s.users, plugin) {
+		s.users = append(s.users, plugin)
+	}
 }
 
 // age returns how long ago the API server was heard, by a list, an event or a
@@ -207,56 +228,5 @@ func (s *store) failed(err error) {
 	s.faults.Inc()
 	if s.fault.Swap(&err) == nil {
 		s.log.Warn("cannot follow the cluster, going on with what is known", "resource", s.kind.String(), "error", err.Error())
-	}
-}
-
-// verbs and results are the values of the labels "verb" and "result".
-var (
-	verbs   = [...]string{"get", "list", "create", "update"}
-	results = [...]string{"done", "notfound", "conflict", "failed"}
-)
-
-const (
-	verbGet = iota // indexes of verbs
-	verbList
-	verbCreate
-	verbUpdate
-)
-
-const (
-	done = iota // indexes of results
-	notFound
-	conflict
-	failed
-)
-
-// addMetrics makes the series about the cache: those about the API server only
-// if there is one.
-func (s *store) addMetrics(set *metrics.Set) {
-	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_objects{resource=%q}`, s.kind), func() float64 { return float64(s.size()) })
-	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_synced{resource=%q}`, s.kind), func() float64 {
-		if s.isSynced() {
-			return 1
-		}
-		return 0
-	})
-	if s.client == nil {
-		return
-	}
-	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_state_age_seconds{resource=%q}`, s.kind), func() float64 { return s.age().Seconds() })
-	s.faults = set.NewCounter(fmt.Sprintf(`fastadmit_cluster_watch_failures_total{resource=%q}`, s.kind))
-}
-
-// addLiveMetrics makes the series about requests of the API server with the
-// verbs that are needed.
-func (s *store) addLiveMetrics(set *metrics.Set, needed []string) {
-	for i, verb := range verbs {
-		if !slices.Contains(needed, verb) || s.live[i][0] != nil {
-			continue
-		}
-		for j, result := range results {
-			s.live[i][j] = set.NewCounter(fmt.Sprintf(
-				`fastadmit_cluster_live_requests_total{resource=%q,result=%q,verb=%q}`, s.kind, result, verb))
-		}
 	}
 }

@@ -51,15 +51,15 @@ type timing struct {
 	// to it.
 	backoff wait.Backoff
 
-	// upgrade is how often an API server is asked whether it has a resource now:
-	// it has to be a newer one.
-	upgrade time.Duration
+	// absent is how often an API server is asked whether it has an optional resource
+	// now: as often as one that fails.
+	absent time.Duration
 }
 
 var defaultTiming = timing{
 	quiet:   3 * time.Minute,
 	live:    5 * time.Second,
-	upgrade: time.Minute,
+	absent:  10 * time.Second,
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }
 
@@ -74,11 +74,9 @@ func (s *State) connect() error {
 	if shared.UserAgent == "" {
 		shared.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	shared.ContentType = contentType
-	shared.AcceptContentTypes = contentType + "," + runtime.ContentTypeJSON
 	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
-	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
-	shared.NegotiatedSerializer = s.codecs().WithoutConversion()
+	shared.WarningHandler = rest.NoWarnings{}                             // it would write them to stderr, as text
+	shared.NegotiatedSerializer = discovered.codecs().WithoutConversion() // dial replaces it
 	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return fmt.Errorf("cluster state: cannot make a client: %w", err)
@@ -86,6 +84,11 @@ func (s *State) connect() error {
 	s.dial = func(kind *Kind) (rest.Interface, error) {
 		config := rest.CopyConfig(shared)
 		config.GroupVersion = &kind.version
+		config.NegotiatedSerializer = kind.codecs().WithoutConversion()
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+		if kind.protobuf {
+			config.ContentType, config.AcceptContentTypes = contentType, contentType+","+runtime.ContentTypeJSON
+		}
 		config.APIPath = "/apis"
 		if kind.version.Group == "" {
 			config.APIPath = "/api"
@@ -157,9 +160,24 @@ func readKubeconfig(name string) (*rest.Config, error) {
 // follow keeps the store as the API server says, until ctx ends. client-go logs
 // nothing here: faults are noted where they happen.
 func (s *store) follow(ctx context.Context) {
-	if s.kind.newer && !s.awaitResource(ctx) {
+	if !s.kind.optional {
+		s.reflect(ctx)
 		return
 	}
+	for s.awaitResource(ctx) {
+		following, gone := context.WithCancel(ctx)
+		s.gone = gone
+		s.reflect(following)
+		gone()
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.timing.backoff.Duration): // some API servers may have it and others not
+		}
+	}
+}
+
+// reflect follows the objects until ctx ends.
+func (s *store) reflect(ctx context.Context) {
 	silent := logr.Discard()
 	calls := &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
 	cache.NewReflectorWithOptions(calls, s.kind.object, s, cache.ReflectorOptions{
@@ -184,7 +202,7 @@ func (s *store) awaitResource(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(s.timing.upgrade):
+		case <-time.After(s.timing.absent):
 		}
 	}
 }
@@ -200,9 +218,23 @@ func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	defer cancel()
 	list, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Do(asking).Get()
 	if err != nil && ctx.Err() == nil {
-		s.failed(err)
+		s.refused(err)
 	}
 	return list, err
+}
+
+// refused notes that the API server refused to list or watch. It has no such
+// resource if it says that nothing is found: an optional one is gone then.
+func (s *store) refused(err error) {
+	switch {
+	case !apierrors.IsNotFound(err):
+		s.failed(err)
+	case s.kind.optional:
+		s.gone()
+	default:
+		s.failed(fmt.Errorf("the API server does not have the resource %s of %s; "+
+			"if it is one of a CustomResourceDefinition, install that: %w", s.kind.resource, s.kind.version, err))
+	}
 }
 
 // watch implements cache.WatchFuncWithContext.
@@ -216,7 +248,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 		quiet.Stop()
 		cancel(nil)
 		if ctx.Err() == nil && (!initial || !listsInstead(err)) {
-			s.failed(err)
+			s.refused(err)
 		}
 		return nil, err
 	}

@@ -360,7 +360,7 @@ func TestNotReady(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	f("another kind", "got a *v1.ConfigMap, want a *v1.Namespace", func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+	f("another kind", `no kind "ConfigMapList" is registered`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
 		if isWatch(r) {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
@@ -499,7 +499,7 @@ func TestTLS(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, &clientcmdapi.Cluster{
 		Server: server.URL, CertificateAuthorityData: pemOf(certificate.Raw),
 	})
-	s, err := New(Options{Kubeconfig: kubeconfig, kinds: []*Kind{configMap.Kind}})
+	s, err := New(Options{Kubeconfig: kubeconfig, Kinds: []*Kind{configMap.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func NewChain(plugin handlers.Plugin, config string, objects ...runtime.Object) 
 }
 
 func newChain(plugin handlers.Plugin, config string, known cluster.Options) (*handlers.Chain, error) {
+	known.Kinds = cluster.KindsOf(plugin.Needs...)
 	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err

@@ -196,7 +196,7 @@ const (
 func (s *session) rank(targets []*target) {
 	state := make(map[schema.GroupVersionResource]bool)
 	if s.putter != nil {
-		for _, kind := range cluster.Kinds() {
+		for _, kind := range s.Cluster.Kinds() {
 			state[kind.GroupVersionResource()] = true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
@@ -48,6 +49,15 @@ func WithVersion(version string) Option {
 // table returns all plugins in the order in which they run.
 func (o *options) table() []handlers.Plugin {
 	return append(plugins.InTree(o.inTree), o.own...)
+}
+
+// kinds returns the kinds of objects that the added plugins need.
+func (o *options) kinds() []*cluster.Kind {
+	var needs []cluster.Need
+	for i := range o.own {
+		needs = append(needs, o.own[i].Needs...)
+	}
+	return cluster.KindsOf(needs...)
 }
 
 // NewCommand returns the fastadmit command.

@@ -24,6 +24,7 @@ const syncMax = 30 * time.Second
 // something first needs it.
 type knownCluster struct {
 	kubeconfig, dir string
+	kinds           []*cluster.Kind // those that plugins define themselves
 
 	// imagined says that a new cluster stands for one that is not named: nothing
 	// is served.
@@ -47,6 +48,7 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 		state, err = cluster.New(cluster.Options{
 			Kubeconfig: c.kubeconfig,
 			Dir:        c.dir,
+			Kinds:      c.kinds,
 			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",
 			UserAgent:  cmp.Or(c.userAgent, "fastadmit"),
 			Log:        c.log,

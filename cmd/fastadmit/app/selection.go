@@ -34,6 +34,7 @@ type selection struct {
 func (s *selection) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	s.flags = flags
+	s.cluster.kinds = s.options.kinds()
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
 		"the admission plugins to run, comma-separated; the order does not matter")
 	flags.StringSliceVar(&s.disable, "disable-admission-plugins", nil,
@@ -167,7 +168,10 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 	}
 	for i := range table {
 		if _, ok := enabled[table[i].Name]; ok && len(table[i].Needs) > 0 {
-			needs, who = append(needs, table[i].Needs...), append(who, table[i].Name)
+			for _, need := range table[i].Needs {
+				needs = append(needs, need.By(table[i].Name))
+			}
+			who = append(who, table[i].Name)
 		}
 	}
 	return needs, who

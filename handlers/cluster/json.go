@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// JSON is an object that is kept as JSON. Its metadata are there to ask for, as of
+// every object of the API; what the kind does not keep is missing in them, too. It may
+// be used by several goroutines, and must not be changed.
+type JSON struct {
+	objectMeta // of the text
+	text       []byte
+}
+
+type objectMeta = metav1.Object
+
+// NewJSON returns the object that text is, of which it keeps a copy.
+func NewJSON(text []byte) (*JSON, error) {
+	j := new(JSON)
+	if err := json.Unmarshal(text, j); err != nil {
+		return nil, fmt.Errorf("cannot read an object of the API: %w", err)
+	}
+	return j, nil
+}
+
+// Value returns the object to read. Unlike what is read from a review, the Value and
+// the strings read from it may be kept: nothing uses their memory again. They are
+// the caller's own, and are not for two goroutines at once. Each call allocates what
+// reading needs; ask once and read from that.
+func (j *JSON) Value() codec.Value { return j.Read(new(codec.Object)) }
+
+// Read is Value in an Object that the caller brings, which allocates nothing once
+// that has grown to what reading needs. The Value is valid until into is reset.
+func (j *JSON) Read(into *codec.Object) codec.Value {
+	into.Reset(j.text)
+	return into.Root()
+}
+
+// UnmarshalJSON implements json.Unmarshaler: it keeps a copy of text.
+func (j *JSON) UnmarshalJSON(text []byte) error {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	j.objectMeta = &object.Metadata
+	j.text = bytes.ToValidUTF8(text, []byte("\uFFFD")) // a copy
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (j *JSON) MarshalJSON() ([]byte, error) {
+	if j.text == nil {
+		return []byte("null"), nil
+	}
+	return j.text, nil
+}
+
+// GetObjectKind implements runtime.Object. What kind it is, is in the text.
+func (j *JSON) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (j *JSON) DeepCopyObject() runtime.Object {
+	if j.objectMeta == nil {
+		return new(JSON)
+	}
+	return &JSON{objectMeta: j.objectMeta.(*metav1.ObjectMeta).DeepCopy(), text: j.text}
+}
+
+// SetResourceVersion implements metav1.Object, for files that stand for an API
+// server.
+func (j *JSON) SetResourceVersion(version string) {
+	j.objectMeta.SetResourceVersion(version)
+	var o codec.Object
+	o.Reset(j.text)
+	if version == "" {
+		o.Remove("metadata", "resourceVersion")
+	} else {
+		o.SetString(version, "metadata", "resourceVersion")
+	}
+	j.text = o.Root().AppendJSON(nil)
+}
+
+// fields are names of members, and what of them is meant: nil for all.
+type fields map[string]fields
+
+// alwaysKept are the fields that tell which object it is.
+var alwaysKept = []string{
+	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
+	"metadata.creationTimestamp", "metadata.deletionTimestamp",
+}
+
+// history are the fields that say how an object came to be.
+var history = fields{"metadata": {"managedFields": nil, "annotations": {lastApplied: nil}}}
+
+// add adds a path, unless what is above it is meant already.
+func (f fields) add(path []string) {
+	below, known := f[path[0]]
+	switch {
+	case len(path) == 1:
+		f[path[0]] = nil
+	case !known:
+		below = make(fields)
+		f[path[0]] = below
+		below.add(path[1:])
+	case below != nil:
+		below.add(path[1:])
+	}
+}
+
+// keepFields returns what makes an object one with these fields, and those that
+// are always kept; without fields, one without its history.
+func keepFields(kind string, keep []string) func(*JSON) (*JSON, error) {
+	names, drop := history, true
+	if len(keep) > 0 {
+		names, drop = make(fields), false
+		for _, field := range slices.Concat(alwaysKept, keep) {
+			path := strings.Split(field, ".")
+			for _, name := range path {
+				if name == "" {
+					panic(fmt.Sprintf("cluster: kind %s: got the field %q, want names with dots between them", kind, field))
+				}
+			}
+			names.add(path)
+		}
+	}
+	return func(j *JSON) (*JSON, error) {
+		var o codec.Object
+		text := appendFields(make([]byte, 0, len(j.text)), j.Read(&o), names, drop)
+		if o.Err() != nil {
+			return nil, o.Err()
+		}
+		return NewJSON(text)
+	}
+}
+
+// appendFields appends the object v with the fields that are named, or without
+// them if they are to be dropped.
+func appendFields(dst []byte, v codec.Value, names fields, drop bool) []byte {
+	start := len(dst)
+	for name, member := range v.Members() {
+		below, named := names[name]
+		inside := below != nil && member.Kind() == codec.KindObject
+		skip := !named || below != nil
+		if drop {
+			skip = named && below == nil
+		}
+		if skip && !inside {
+			continue
+		}
+		dst = append(dst, ',')
+		dst = codec.AppendString(dst, name)
+		dst = append(dst, ':')
+		if inside {
+			dst = appendFields(dst, member, below, drop)
+		} else {
+			dst = member.AppendJSON(dst)
+		}
+	}
+	if len(dst) == start {
+		return append(dst, "{}"...)
+	}
+	dst[start] = '{'
+	return append(dst, '}')
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+// verbs and results are the values of the labels "verb" and "result".
+var (
+	verbs   = [...]string{"get", "list", "create", "update"}
+	results = [...]string{"done", "notfound", "conflict", "failed"}
+)
+
+const (
+	verbGet = iota // indexes of verbs
+	verbList
+	verbCreate
+	verbUpdate
+)
+
+const (
+	done = iota // indexes of results
+	notFound
+	conflict
+	failed
+)
+
+// series are what the metrics about the cache of a resource are made of: the stores
+// of all kinds that plugins defined of it.
+type series struct{ stores atomic.Pointer[[]*store] }
+
+// addMetrics makes the series about the cache: those about the API server only
+// if there is one. The caller holds s.mu.
+func (s *State) addMetrics(added *store) {
+	set, resource := s.options.Metrics, added.kind.String()
+	if added.client != nil {
+		added.faults = set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_watch_failures_total{resource=%q}`, resource))
+	}
+	if known := s.series[resource]; known != nil {
+		stores := append(slices.Clip(*known.stores.Load()), added)
+		known.stores.Store(&stores)
+		return
+	}
+	all := new(series)
+	all.stores.Store(&[]*store{added})
+	s.series[resource] = all
+	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_objects{resource=%q}`, resource), all.size)
+	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_synced{resource=%q}`, resource), all.synced)
+	if added.client != nil {
+		set.NewGauge(fmt.Sprintf(`fastadmit_cluster_state_age_seconds{resource=%q}`, resource), all.age)
+	}
+}
+
+// size returns how many objects the caches have together.
+func (s *series) size() float64 {
+	size := 0
+	for _, store := range *s.stores.Load() {
+		size += store.size()
+	}
+	return float64(size)
+}
+
+// synced returns 1 if all of them were listed.
+func (s *series) synced() float64 {
+	for _, store := range *s.stores.Load() {
+		if !store.isSynced() {
+			return 0
+		}
+	}
+	return 1
+}
+
+// age returns how many seconds old the oldest is.
+func (s *series) age() float64 {
+	var oldest time.Duration
+	for _, store := range *s.stores.Load() {
+		oldest = max(oldest, store.age())
+	}
+	return oldest.Seconds()
+}
+
+// addLiveMetrics makes the series about requests of the API server with the
+// verbs that are needed.
+func (s *store) addLiveMetrics(set *metrics.Set, needed []string) {
+	for i, verb := range verbs {
+		if !slices.Contains(needed, verb) || s.live[i][0] != nil {
+			continue
+		}
+		for j, result := range results {
+			s.live[i][j] = set.GetOrCreateCounter(fmt.Sprintf(
+				`fastadmit_cluster_live_requests_total{resource=%q,result=%q,verb=%q}`, s.kind, result, verb))
+		}
+	}
+}
