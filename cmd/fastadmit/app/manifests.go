@@ -12,10 +12,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -25,17 +28,27 @@ type manifestsOptions struct {
 	kind         string
 }
 
+// What --kind may be.
+const (
+	mutatingKind   = "MutatingWebhookConfiguration"
+	validatingKind = "ValidatingWebhookConfiguration"
+	roleKind       = "ClusterRole"
+)
+
 func newManifestsCommand(o *options) *cobra.Command {
 	m := &manifestsOptions{selection: selection{options: o}}
 	cmd := &cobra.Command{
 		Use:   "manifests",
-		Short: "Print the webhook configurations that register the enabled plugins",
+		Short: "Print the webhook configurations that register the enabled plugins, or their ClusterRole",
 		Long: "Prints a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration with which\n" +
 			"kube-apiserver calls serve for what the enabled plugins handle, and for nothing else. The plugins are\n" +
 			"selected by the same flags and files as for serve. The other flags override the section\n" +
-			"registration of --config. Notes about what else to do go to standard error.",
-		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -",
-		Args:    cobra.NoArgs,
+			"registration of --config. Notes about what else to do go to standard error.\n\n" +
+			"With --kind=ClusterRole it prints what the process must be allowed to do in the cluster for the enabled\n" +
+			"plugins and selectors, plugins of one's own included. Bind it to the ServiceAccount of serve.",
+		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -\n" +
+			"  fastadmit manifests --enable-admission-plugins=LimitRanger --kind=ClusterRole | kubectl apply -f -",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return m.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -44,8 +57,8 @@ func newManifestsCommand(o *options) *cobra.Command {
 	m.addFlags(cmd)
 	m.useKubeconfig(unusedCluster, unusedCluster)
 	m.registration.addFlags(flags)
-	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration")
-	completeValues(cmd, "kind", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration, or the ClusterRole with what plugins and selectors do in the cluster")
+	completeValues(cmd, "kind", mutatingKind, validatingKind, roleKind)
 	return cmd
 }
 
@@ -53,6 +66,9 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 	in, err := m.loadOnly(ctx)
 	if err != nil {
 		return err
+	}
+	if m.kind == roleKind {
+		return m.printRole(stdout, &in)
 	}
 	options, err := m.registration.override(in.Registration)
 	if err != nil {
@@ -81,6 +97,28 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 	return failed(err)
 }
 
+// printRole prints a ClusterRole with what the selected plugins and the selectors
+// do in the cluster.
+func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
+	needs, _ := needed(m.options.table(), in.enabled, in.Loaded)
+	role := &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: roleKind},
+		ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(in.Registration.Name, registration.DefaultName)},
+		Rules:      cluster.Rules(needs...),
+	}
+	if m.flags.Changed("name") {
+		role.Name = m.registration.name
+	}
+	if role.Rules == nil {
+		return failed(errors.New("no enabled plugin reads or writes anything in the cluster: there is nothing to allow"))
+	}
+	text, err := yaml.Marshal(role)
+	if err == nil {
+		_, err = stdout.Write(text)
+	}
+	return failed(err)
+}
+
 // register returns what registers the selected plugins.
 func (s *selected) register(options *registration.Options) (*registration.Registration, error) {
 	var plugins []registration.Plugin
@@ -103,15 +141,14 @@ func (s *selected) register(options *registration.Options) (*registration.Regist
 // marshal returns what there is of the kinds that are wanted, as documents of
 // YAML.
 func (m *manifestsOptions) marshal(r *registration.Registration) ([]byte, error) {
-	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
-	if m.kind != "" && m.kind != mutating && m.kind != validating {
-		return nil, fmt.Errorf("--kind: got %q, want %s or %s", m.kind, mutating, validating)
+	if m.kind != "" && m.kind != mutatingKind && m.kind != validatingKind {
+		return nil, fmt.Errorf("--kind: got %q, want %s, %s or %s", m.kind, mutatingKind, validatingKind, roleKind)
 	}
 	var objects []any
-	if r.Mutating != nil && m.kind != validating {
+	if r.Mutating != nil && m.kind != validatingKind {
 		objects = append(objects, r.Mutating)
 	}
-	if r.Validating != nil && m.kind != mutating {
+	if r.Validating != nil && m.kind != mutatingKind {
 		objects = append(objects, r.Validating)
 	}
 	if len(objects) == 0 {

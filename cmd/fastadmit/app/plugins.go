@@ -24,6 +24,7 @@ var listings = []struct {
 	{"json", listJSON},
 	{"yaml", listYAML},
 	{"name", listNames},
+	{"chart", listForChart},
 }
 
 func listingNames() []string {
@@ -41,9 +42,11 @@ func newPluginsCommand(o *options) *cobra.Command {
 		Short: "List the admission plugins, in the order in which they run",
 		Long: "Lists the admission plugins in the order in which they run: whether they mutate or validate, what\n" +
 			"they need beside a review, and whether kube-apiserver has them. -o wide adds what they do, which\n" +
-			"resources they handle, and which objects of the cluster they look up.",
-		Example: "  fastadmit plugins -o wide",
-		Args:    cobra.NoArgs,
+			"resources they handle, and which objects of the cluster they look up. -o chart is for a binary with\n" +
+			"plugins of one's own: the values by which the Helm chart knows them.",
+		Example: "  fastadmit plugins -o wide\n" +
+			"  my-fastadmit plugins -o chart > plugins.yaml && helm install fastadmit deploy/chart -f plugins.yaml -f values.yaml",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i := slices.Index(listingNames(), output)
 			if i < 0 {
@@ -73,7 +76,8 @@ type listed struct {
 	Needs         []string `json:"needs"`
 	KubeAPIServer string   `json:"kubeAPIServer"`
 
-	short string // what it needs, in a word
+	short  string // what it needs, in a word
+	plugin *handlers.Plugin
 }
 
 func (o *options) listed() []listed {
@@ -83,7 +87,7 @@ func (o *options) listed() []listed {
 		p := &table[i]
 		l := listed{
 			Name: p.Name, Summary: p.Summary, Mutates: p.Mutates, Validates: p.Validates,
-			Resources: resources(p), Needs: needs(p), KubeAPIServer: inAPIServer(p), short: "nothing",
+			Resources: resources(p), Needs: needs(p), KubeAPIServer: inAPIServer(p), short: "nothing", plugin: p,
 		}
 		switch {
 		case p.RequiresConfig:

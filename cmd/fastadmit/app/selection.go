@@ -83,7 +83,8 @@ const unusedCluster = "not used; accepted so that the flags of serve can be give
 // selected are plugins that were made ready.
 type selected struct {
 	*config.Loaded
-	chain *handlers.Chain
+	enabled map[string]handlers.Enabled
+	chain   *handlers.Chain
 }
 
 // names returns the names of the plugins in order.
@@ -136,7 +137,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		return selected{Loaded: loaded}, failed(err)
 	}
 	chain, err := handlers.NewChain(table, enabled, s.cluster.state.Load(), last)
-	return selected{loaded, chain}, failed(loaded.Locate(err))
+	return selected{loaded, enabled, chain}, failed(loaded.Locate(err))
 }
 
 // checkPlugins says what is wrong with the plugins, without a cluster.
