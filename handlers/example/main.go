@@ -1,4 +1,4 @@
-// Command example is fastadmit with a plugin of one's own.
+// Command example is fastadmit with plugins and a version of one's own.
 package main
 
 import (
@@ -6,8 +6,13 @@ import (
 
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers/example/creator"
+	"github.com/fastadmit/fastadmit/handlers/example/teamlabel"
 )
 
 func main() {
-	os.Exit(app.Execute(app.NewCommand(app.WithPlugin(creator.Plugin()))))
+	os.Exit(app.Execute(app.NewCommand(
+		app.WithVersion("v0.1.0"),
+		app.WithPlugin(creator.Plugin()),
+		app.WithPlugin(teamlabel.Plugin()),
+	)))
 }

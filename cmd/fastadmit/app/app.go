@@ -40,8 +40,9 @@ func WithPlugin(plugin handlers.Plugin) Option {
 	return func(o *options) { o.own = append(o.own, plugin) }
 }
 
-// WithVersion sets the version that is shown; without it, the one of the
-// module that the binary was built from.
+// WithVersion sets the version that "version", --version, reports and the metric
+// fastadmit_build_info show; without it, the one of the module that the binary was
+// built from.
 func WithVersion(version string) Option {
 	return func(o *options) { o.version = version }
 }

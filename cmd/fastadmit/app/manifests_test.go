@@ -112,7 +112,7 @@ func TestManifestsWrong(t *testing.T) {
 	f(2, "--url goes without --service-name and --service-port", images, "--url=https://a", "--service-port=1")
 	f(2, "registration.clientConfig.url: Required value: is required for static manifests", images, "--static")
 	f(2, "registration.clientConfig.service: Forbidden: is not supported for static manifests; use url instead", images, "--static", "--service-port=1")
-	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration or ValidatingWebhookConfiguration`, images, "--kind=Pod")
+	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration, ValidatingWebhookConfiguration or ClusterRole`, images, "--kind=Pod")
 	f(1, "no enabled plugin needs a MutatingWebhookConfiguration", services, "--kind=MutatingWebhookConfiguration")
 	f(1, "cannot read --ca-bundle-file: open ", images, "--ca-bundle-file="+filepath.Join(t.TempDir(), "missing"))
 	f(1, "is empty", images, "--ca-bundle-file="+writeTestFile(t, "empty", ""))

@@ -14,6 +14,8 @@ var help = map[string]string{
 
 	"fastadmit_budget_overruns_total": "Calls that kube-apiserver had given up before their answer was ready.",
 
+	"fastadmit_build_info": "1, with the version of the binary and of Go.",
+
 	"fastadmit_certificate_expiry_timestamp_seconds": "When the CA that signs, the leaf that is served, or what it is trusted by in registered webhooks expires; 0 if there is none.",
 	"fastadmit_certificate_failures_total":           "Attempts to keep the certificates that failed, by what could not be read, written or reached.",
 	"fastadmit_certificate_renewals_total":           "CAs and leaves made, and webhook configurations applied.",

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -67,6 +68,8 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	log := newLog(stderr)
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
+	server.metrics.set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", o.options.shownVersion(), runtime.Version()),
+		func() float64 { return 1 })
 	in, err := o.load(ctx, nil)
 	if err != nil {
 		return err

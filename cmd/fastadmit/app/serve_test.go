@@ -54,7 +54,7 @@ var ready = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+
 // beside the table's, and stops it when the test ends.
 func serve(t testing.TB, own []handlers.Plugin, args ...string) *running {
 	t.Helper()
-	var opts []Option
+	opts := []Option{WithVersion("v1.2.3")}
 	for _, plugin := range own {
 		opts = append(opts, WithPlugin(plugin))
 	}

@@ -73,10 +73,20 @@ all without asking. */ -}}
 {{- end -}}
 {{- end }}
 
-{{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. What plugins
-declare is in files/plugins.yaml. */ -}}
-{{- define "fastadmit.clusterRules" -}}
+{{- /* What is known of plugins: of those that are built in, and of extraPlugins. */ -}}
+{{- define "fastadmit.table" -}}
 {{- $table := .Files.Get "files/plugins.yaml" | fromYaml -}}
+{{- range $name, $plugin := .Values.extraPlugins -}}
+{{- if hasKey $table $name -}}
+{{- fail (printf "extraPlugins: got %s, which is built in" $name) -}}
+{{- end -}}
+{{- end -}}
+{{ merge $table .Values.extraPlugins | toYaml }}
+{{- end }}
+
+{{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. */ -}}
+{{- define "fastadmit.clusterRules" -}}
+{{- $table := include "fastadmit.table" . | fromYaml -}}
 {{- $needs := list -}}
 {{- if include "fastadmit.needsNamespaces" . -}}
 {{- $needs = list (dict "apiGroups" (list "") "resources" (list "namespaces") "verbs" (list "get" "list" "watch")) -}}

@@ -1,0 +1,86 @@
+package deploy_test
+
+import (
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// example builds the binary with plugins of one's own, and returns its path and the
+// values by which the chart knows them.
+func example(t *testing.T) (path, values string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "example")
+	run(t, "go", "build", "-C", "..", "-o", path, "./handlers/example")
+	return path, run(t, path, "plugins", "-o", "chart")
+}
+
+// TestExtraPlugins installs a binary with plugins of one's own: webhooks and rules
+// are those that it prints itself.
+func TestExtraPlugins(t *testing.T) {
+	path, values := example(t)
+	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: {a: b}}}}\n"
+	r := render(t, values+ownCertificate(t), "")
+	own := func(arguments ...string) release {
+		return parse(t, run(t, path, append(append([]string{"manifests"}, files(t, r)...), arguments...)...))
+	}
+	got, want := webhooks(t, r), webhooks(t, own())
+	if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) || len(want) != 4 {
+		t.Fatalf("got the webhooks %q, want %q, four of them", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	for name := range want {
+		compareWebhooks(t, got[name], want[name], false)
+	}
+	gotRules, wantRules := clusterRules(t, r), clusterRules(t, own("--kind=ClusterRole"))
+	if !reflect.DeepEqual(gotRules, wantRules) || wantRules["teams.example.com"] != "get,list,watch" || wantRules["configmaps"] == "" || len(wantRules) != 4 {
+		t.Errorf("got the rules %v, want those that the binary prints: %v", gotRules, wantRules)
+	}
+}
+
+// clusterRules returns the verbs of each resource in the ClusterRole.
+func clusterRules(t *testing.T, r release) map[string]string {
+	t.Helper()
+	verbs := make(map[string]string)
+	for _, object := range r {
+		if object.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := new(rbacv1.ClusterRole)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			name := strings.TrimSuffix(rule.Resources[0]+"."+rule.APIGroups[0], ".")
+			verbs[name] = strings.Join(slices.Sorted(slices.Values(rule.Verbs)), ",")
+		}
+	}
+	return verbs
+}
+
+// TestExtraPluginsRefused shows that names and values are checked as before.
+func TestExtraPluginsRefused(t *testing.T) {
+	_, values := example(t)
+	f := func(values, want string) {
+		t.Helper()
+		_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...)
+		if err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("%s: got %v %s, want it refused with %q", values, err, stderr, want)
+		}
+	}
+	f(values+"plugins: {TeamLabels: {}}", "plugins: got TeamLabels, want one of AlwaysAdmit, ")
+	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
+	f("plugins: {TeamLabel: {}}", "add the values that your fastadmit prints with plugins -o chart")
+	f("plugins: {TeamLabel: {}}\nwebhooks: {create: false}", "plugins: got TeamLabel, want one of")
+	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}}",
+		"extraPlugins: got LimitRanger, which is built in")
+	f("plugins: {LimitRanger: {}}\nextraPlugins: {A: {}}", "at '/extraPlugins/A'")
+	f("plugins: {LimitRanger: {}}\nextraPlugins: {a: {validate: []}}", "at '/extraPlugins'")
+	f(strings.Replace(values, "verbs:", "verb:", 1)+"plugins: {TeamLabel: {}}", "at '/extraPlugins/TeamLabel/cluster/0'")
+	f(values+"plugins: {TeamLabel: {failurePolicy: fail}}", "at '/plugins/TeamLabel/failurePolicy'")
+}

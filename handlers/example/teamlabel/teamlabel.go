@@ -1,0 +1,92 @@
+// Package teamlabel is the admission plugin TeamLabel, an example that reads the
+// cluster.
+//
+// Every pod must say which team it belongs to, in the label "team". A ConfigMap "team"
+// in its namespace says so for those that do not. Of each team there is a custom
+// resource, whose cost center all containers get as an environment variable.
+package teamlabel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+var (
+	configMaps = cluster.DefineJSON(cluster.Definition{
+		Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true,
+	}, "data.default") // of other ConfigMaps nothing is kept but their names
+
+	teams = cluster.DefineJSON(cluster.Definition{
+		Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team",
+	}, "spec.costCenter")
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "TeamLabel",
+		Summary: "wants pods to have the label of a team, and gives containers its cost center",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create},
+			Groups:     []string{""},
+			Versions:   []string{"v1"},
+			Resources:  []string{"pods"},
+		}},
+		Mutates:   true,
+		Validates: true,
+		OutOfTree: true,
+		Needs:     []cluster.Need{configMaps.Watched(), teams.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{configMaps.In(setup.Cluster), teams.In(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	configMaps, teams *cluster.Objects[*cluster.JSON]
+}
+
+func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+	name := review.Object.Get("metadata", "labels", "team").String()
+	if c, ok := p.configMaps.Cached(review.Namespace(), "team"); ok && name == "" {
+		name = c.Value().Get("data", "default").String()
+		review.Object.EnsureObject("metadata", "labels")
+		review.Object.SetString(name, "metadata", "labels", "team")
+	}
+	team, ok := p.teams.Cached("", name)
+	if !ok {
+		return handlers.Allowed() // for validate to deny
+	}
+	center := codec.AppendString(nil, team.Value().Get("spec", "costCenter").String())
+	env := fmt.Sprintf(`{"name":"COST_CENTER","value":%s}`, center)
+	for _, list := range []string{"initContainers", "containers"} {
+		for i, container := range review.Object.Get("spec", list).Elements() {
+			if !hasVariable(container, "COST_CENTER") {
+				review.Object.Append(env, "spec", list, codec.Index(i), "env")
+			}
+		}
+	}
+	return handlers.Allowed()
+}
+
+func hasVariable(container codec.Value, name string) bool {
+	for _, variable := range container.Get("env").Elements() {
+		if variable.Get("name").EqualString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+	name := review.Object.Get("metadata", "labels", "team").String()
+	if _, ok := p.teams.Cached("", name); !ok {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("metadata.labels[team]: got %q, want the name of a Team", name)))
+	}
+	return handlers.Allowed()
+}
