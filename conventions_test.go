@@ -371,7 +371,7 @@ var metricNames = map[string]*regexp.Regexp{
 // metricLabels are all labels there are. None has values that whoever sends
 // requests can choose: no names or users, and namespaces only in the file of
 // fastadmit audit, which bounds them.
-var metricLabels = []string{"code", "decision", "namespace", "operation", "phase", "plugin", "port", "reason", "resource", "result", "verb", "version", "webhook"}
+var metricLabels = []string{"code", "decision", "goversion", "namespace", "operation", "phase", "plugin", "port", "reason", "resource", "result", "verb", "version", "webhook"}
 
 var (
 	metricSeries = regexp.MustCompile(`^(fastadmit_[^{]*)(\{.*)?$`)

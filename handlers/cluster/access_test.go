@@ -107,7 +107,7 @@ func TestAccess(t *testing.T) {
 func TestAccessBounds(t *testing.T) {
 	a := newAPIServer(t)
 	set := metrics.NewSet()
-	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()))
+	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()...))
 	s := a.newState(Options{Metrics: set})
 	need := SubjectAccessReviews.Called("create")
 	if err := s.Follow(t.Context(), need); err != nil {

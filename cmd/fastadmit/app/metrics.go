@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -115,6 +116,11 @@ func newServerMetrics(load *load) *serverMetrics {
 	m.reloads.lastSuccess.Store(time.Now().Unix())
 	m.set.NewGauge("fastadmit_config_reload_last_success_timestamp_seconds", func() float64 { return float64(m.reloads.lastSuccess.Load()) })
 	return m
+}
+
+// build makes the series that says which build this is.
+func (m *serverMetrics) build(version string) {
+	m.set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", version, runtime.Version()), func() float64 { return 1 })
 }
 
 // plugins returns the metrics of each plugin.

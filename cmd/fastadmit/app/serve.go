@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -68,8 +67,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	log := newLog(stderr)
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
-	server.metrics.set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", o.options.shownVersion(), runtime.Version()),
-		func() float64 { return 1 })
+	server.metrics.build(o.options.shownVersion())
 	in, err := o.load(ctx, nil)
 	if err != nil {
 		return err
