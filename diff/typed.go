@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
-	"slices"
 
 	"github.com/wI2L/jsondiff"
 
@@ -52,115 +49,34 @@ func decode(text []byte, v any) error {
 // or shorter, elements that are the same from either end stay what they are,
 // and those between are paired in order.
 func Typed(o *codec.Object, before, after any) error {
-	was, err := encoded(before)
+	was, err := json.Marshal(before)
 	if err != nil {
 		return fmt.Errorf("cannot encode %T before the change: %w", before, err)
 	}
-	now, err := encoded(after)
-	if err != nil {
-		return fmt.Errorf("cannot encode %T after the change: %w", after, err)
-	}
-	if err := change(o, nil, was, now); err != nil {
-		return fmt.Errorf("cannot take over the change of %T: %w", after, err)
-	}
-	return o.Err()
+	return changeTyped(o, was, after)
 }
 
-// encoded returns what the encoding of v means.
-func encoded(v any) (plain any, err error) {
-	text, err := json.Marshal(v)
+// Edit calls change, which may change what value points to: a value of a Go type
+// that was decoded from o. What it changed is changed in o as Typed does. If it
+// returns false, o stays what it is.
+func Edit(o *codec.Object, value any, change func() bool) error {
+	was, err := json.Marshal(value)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("cannot encode %T before the change: %w", value, err)
 	}
-	err = decode(text, &plain)
-	return plain, err
-}
-
-// missing is what a member was that was not there; null is nil.
-type missing struct{}
-
-// change makes now of was at path in o.
-func change(o *codec.Object, path []string, was, now any) error {
-	if reflect.DeepEqual(was, now) {
+	if !change() {
 		return nil
 	}
-	switch now := now.(type) {
-	case map[string]any:
-		if was, ok := was.(map[string]any); ok {
-			return changeMembers(o, path, was, now)
-		}
-	case []any:
-		was, ok := was.([]any)
-		if array := o.Get(path...); ok && array.Kind() == codec.KindArray && array.Len() == len(was) {
-			return changeElements(o, path, was, now)
-		}
-	}
-	text, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	if len(path) > 0 {
-		parent := path[:len(path)-1]
-		if v := o.Get(parent...); !v.IsSet() { // only the type's encoding has it
-			o.EnsureObject(parent...)
-		}
-	}
-	o.Set(string(text), path...)
-	return nil
+	return changeTyped(o, was, value)
 }
 
-func changeMembers(o *codec.Object, path []string, was, now map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, ok := now[name]; !ok {
-			o.Remove(append(slices.Clip(path), name)...)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		old, ok := was[name]
-		if !ok {
-			old = missing{}
-		}
-		if err := change(o, append(slices.Clip(path), name), old, now[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func changeElements(o *codec.Object, path []string, was, now []any) error {
-	shorter := min(len(was), len(now))
-	first, last := 0, 0
-	for first < shorter && reflect.DeepEqual(was[first], now[first]) {
-		first++
-	}
-	for last < shorter-first && reflect.DeepEqual(was[len(was)-1-last], now[len(now)-1-last]) {
-		last++
-	}
-	paired := shorter - last
-	for i := first; i < paired; i++ {
-		if err := change(o, append(slices.Clip(path), codec.Index(i)), was[i], now[i]); err != nil {
-			return err
-		}
-	}
-	if len(was) == len(now) {
-		return nil
-	}
-	elements := make([]json.RawMessage, 0, len(was))
-	for _, element := range o.Get(path...).Elements() {
-		elements = append(elements, element.AppendJSON(nil))
-	}
-	var added []json.RawMessage
-	for _, element := range now[paired : len(now)-last] {
-		text, err := json.Marshal(element)
-		if err != nil {
-			return err
-		}
-		added = append(added, text)
-	}
-	text, err := json.Marshal(slices.Replace(elements, paired, len(was)-last, added...))
+func changeTyped(o *codec.Object, was []byte, value any) error {
+	now, err := json.Marshal(value)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot encode %T after the change: %w", value, err)
 	}
-	o.Set(string(text), path...)
+	if err := Change(o, was, now); err != nil {
+		return fmt.Errorf("cannot take over the change of %T: %w", value, err)
+	}
 	return nil
 }

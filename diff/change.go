@@ -1,0 +1,144 @@
+package diff
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Change makes the difference between two JSON documents in o: what after has
+// and before has not is set, what before has and after has not is removed. All
+// else in o stays. The documents are what some of o was decoded to, or all of it.
+//
+// Parts with the same text are skipped, so the cost is that of comparing bytes
+// where nothing changed. What is nested deeper than 64 objects and arrays is set
+// as a whole.
+//
+// The error is o's own (see codec.Object.Err), or says that one of the documents
+// is not JSON. A document with more changes than o has memory for is a
+// *codec.SizeError of o.
+func Change(o *codec.Object, before, after []byte) error {
+	if bytes.Equal(before, after) {
+		return o.Err()
+	}
+	var was, now codec.Object
+	was.Reset(before)
+	now.Reset(after)
+	c := changer{object: o}
+	c.change(was.Root(), now.Root())
+	for _, err := range [...]error{was.Err(), now.Err()} {
+		if size, ok := errors.AsType[*codec.SizeError](err); ok {
+			o.TooLarge(size)
+		} else if err != nil {
+			return err
+		}
+	}
+	return o.Err()
+}
+
+// A changer makes changes in an object.
+type changer struct {
+	object *codec.Object
+	path   []string // where it is
+}
+
+// change makes now of was at the path. was is missing where it was not there.
+func (c *changer) change(was, now codec.Value) {
+	if c.object.Err() != nil || was.Exists() && same(was, now) {
+		return
+	}
+	if kind := now.Kind(); kind == was.Kind() && len(c.path) < depthMax {
+		switch kind {
+		case codec.KindObject:
+			c.changeMembers(was, now)
+			return
+		case codec.KindArray:
+			if array := c.object.Get(c.path...); array.Kind() == kind && array.Len() == was.Len() {
+				c.changeElements(array, was, now)
+				return
+			}
+		}
+	}
+	c.set(now.JSON())
+}
+
+func (c *changer) set(json string) {
+	if len(c.path) > 0 {
+		parent := c.path[:len(c.path)-1]
+		if v := c.object.Get(parent...); !v.IsSet() { // only the document has it
+			c.object.EnsureObject(parent...)
+		}
+	}
+	c.object.Set(json, c.path...)
+}
+
+func (c *changer) changeMembers(was, now codec.Value) {
+	old := make(map[string]codec.Value)
+	for name, member := range was.Members() {
+		old[name] = member
+	}
+	at := len(c.path)
+	c.path = append(c.path, "")
+	for name, member := range now.Members() {
+		c.path[at] = name
+		c.change(old[name], member)
+		delete(old, name)
+	}
+	for name := range was.Members() {
+		if _, removed := old[name]; removed {
+			c.path[at] = name
+			c.object.Remove(c.path...)
+		}
+	}
+	c.path = c.path[:at]
+}
+
+// changeElements makes the elements of now of those of was in the array at the
+// path, which has as many.
+func (c *changer) changeElements(array, was, now codec.Value) {
+	old, elements := elementsOf(was), elementsOf(now)
+	shorter := min(len(old), len(elements))
+	first, last := 0, 0
+	for first < shorter && same(old[first], elements[first]) {
+		first++
+	}
+	for last < shorter-first && same(old[len(old)-1-last], elements[len(elements)-1-last]) {
+		last++
+	}
+	paired := shorter - last
+	at := len(c.path)
+	c.path = append(c.path, "")
+	for i := first; i < paired; i++ {
+		c.path[at] = codec.Index(i)
+		c.change(old[i], elements[i])
+	}
+	c.path = c.path[:at]
+	if len(old) == len(elements) || c.object.Err() != nil {
+		return
+	}
+	var kept []codec.Value
+	for i, element := range array.Elements() {
+		if i < paired || i >= len(old)-last {
+			kept = append(kept, element)
+		}
+	}
+	text := []byte{'['}
+	for _, element := range slices.Concat(kept[:paired], elements[paired:len(elements)-last], kept[paired:]) {
+		text = append(element.AppendJSON(text), ',')
+	}
+	text[len(text)-1] = ']' // in place of the last comma
+	if len(elements) == 0 {
+		text = []byte("[]")
+	}
+	c.object.Set(string(text), c.path...)
+}
+
+func elementsOf(array codec.Value) []codec.Value {
+	var elements []codec.Value
+	for _, element := range array.Elements() {
+		elements = append(elements, element)
+	}
+	return elements
+}

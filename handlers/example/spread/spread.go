@@ -1,0 +1,49 @@
+// Package spread is the admission plugin SpreadReplicas, an example.
+//
+// It spreads the replicas of a Deployment over zones, unless the Deployment says
+// itself how to spread them. One wants it where the loss of a zone must not be
+// the loss of a service.
+package spread
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "SpreadReplicas",
+		Summary: "spreads the replicas of Deployments over zones",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create, codec.Update},
+			Groups:     []string{"apps"},
+			Versions:   []string{"v1"},
+			Resources:  []string{"deployments"},
+		}},
+		Mutates:   true,
+		OutOfTree: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Admit: handlers.AdmitTyped(admit)}, nil
+		},
+	}
+}
+
+func admit(_ context.Context, _ *codec.Review, deployment, _ *appsv1.Deployment) handlers.Result {
+	replicas, spec := deployment.Spec.Replicas, &deployment.Spec.Template.Spec
+	if replicas == nil || *replicas < 2 || len(spec.TopologySpreadConstraints) > 0 {
+		return handlers.Allowed()
+	}
+	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew:           1,
+		TopologyKey:       corev1.LabelTopologyZone,
+		WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector:     deployment.Spec.Selector,
+	}}
+	return handlers.Allowed()
+}

@@ -1,0 +1,124 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+type podFunc func(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) handlers.Result
+
+// typedChain returns a chain of a plugin with these functions.
+func typedChain(t testing.TB, rule handlers.Rule, admit, validate podFunc) *handlers.Chain {
+	t.Helper()
+	plugin := handlers.Plugin{
+		Name: "Typed", Rules: []handlers.Rule{rule}, Mutates: admit != nil, Validates: validate != nil,
+		New: func(handlers.Setup) (h handlers.Handler, err error) {
+			if admit != nil {
+				h.Admit = handlers.AdmitTyped(admit)
+			}
+			if validate != nil {
+				h.Validate = handlers.ValidateTyped(validate)
+			}
+			return h, nil
+		},
+	}
+	return handlertest.MustChain(t, plugin, "")
+}
+
+// share makes all containers share the network of the node.
+func share(_ context.Context, _ *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+	pod.Spec.HostNetwork = true
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].ImagePullPolicy = corev1.PullAlways
+	}
+	return handlers.Allowed()
+}
+
+func TestAdmitTyped(t *testing.T) {
+	chain := typedChain(t, handlers.CreateUpdate("pods"), share, nil)
+	handlertest.CheckAdmit(t, chain, "v1/pods",
+		`{"new":[1e0],"spec":{"Containers":1,"containers":[{"name":"a","fieldOfTomorrow":12345678901234567890}]}}`,
+		`{"new":[1e0],"spec":{"Containers":1,"containers":[{"name":"a","fieldOfTomorrow":12345678901234567890,"imagePullPolicy":"Always"}],"hostNetwork":true}}`)
+	handlertest.CheckAdmit(t, chain, "v1/pods", `{}`, `{"spec":{"hostNetwork":true}}`)
+	handlertest.MutatesChain(t, chain, nil, "/spec/hostNetwork", "/spec/containers/*/imagePullPolicy", "/spec")
+}
+
+// TestAdmitTypedObjects looks at what the function gets.
+func TestAdmitTypedObjects(t *testing.T) {
+	f := func(body []byte, want string) {
+		t.Helper()
+		name := func(pod *corev1.Pod) string {
+			if pod == nil {
+				return "none"
+			}
+			return pod.Name
+		}
+		got := ""
+		look := func(_ context.Context, _ *codec.Review, pod, old *corev1.Pod) handlers.Result {
+			got = name(pod) + " " + name(old)
+			return handlers.Allowed()
+		}
+		chain := typedChain(t, handlers.Any(), look, look)
+		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+			handlertest.CheckOutcome(t, chain, phase, handlers.OutcomeAllowed, body)
+			if got != want {
+				t.Errorf("%s %s: got %q, want %q", phase, body, got, want)
+			}
+		}
+	}
+	const a, b = `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"b"}}`
+	f(handlertest.Body(codec.Create, "v1/pods", a), "a none")
+	f(handlertest.UpdateBody("v1/pods", a, b), "a b")
+	f([]byte(strings.Replace(string(handlertest.UpdateBody("v1/pods", "null", b)), "UPDATE", "DELETE", 1)), "none b")
+}
+
+// TestAdmitTypedRefuses has the function deny, fail, and not be called at all.
+func TestAdmitTypedRefuses(t *testing.T) {
+	f := func(result handlers.Result, object string, want string) {
+		t.Helper()
+		decide := func(_ context.Context, _ *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+			pod.Spec.HostNetwork = true // without effect
+			return result
+		}
+		chain := typedChain(t, handlers.Any(), decide, decide)
+		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+			review := codec.Acquire()
+			if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", object)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := chain.Review(context.Background(), review, phase)
+			got := fmt.Sprintf("%d %s %v", review.Response.Status.Code, review.Response.Status.Message, err)
+			if !strings.Contains(got, want) || review.Object.Changes() != 0 {
+				t.Errorf("%s: got %s and %d changes, want %s", phase, got, review.Object.Changes(), want)
+			}
+			review.Release()
+		}
+	}
+	f(handlers.Denied(errors.New("no")), `{}`, "500 Typed: no <nil>")
+	f(handlers.Errored(errors.New("cannot tell")), `{}`, "0  admission plugin Typed failed: cannot tell")
+	f(handlers.Allowed(), `{"spec":[]}`, "400 Typed: cannot decode the object as *v1.Pod: json: cannot unmarshal array into Go struct field Pod.spec")
+	f(handlers.Allowed(), `{"spec":{"containers":[`+strings.Repeat(`{},`, 100_000)+`{}]}}`, "413 Typed: the object is too large")
+}
+
+// TestAdmitTypedOwned keeps what the function got beyond the review.
+func TestAdmitTypedOwned(t *testing.T) {
+	body := handlertest.UpdateBody("v1/pods",
+		`{"metadata":{"name":"a","labels":{"k\n":"v"}},"spec":{"containers":[{"resources":{"limits":{"cpu":"1m"}}}]}}`, `{"metadata":{"name":"b"}}`)
+	handlertest.CheckOwned(t, body, func(review *codec.Review) any {
+		var kept []*corev1.Pod
+		handlers.AdmitTyped(func(_ context.Context, _ *codec.Review, pod, old *corev1.Pod) handlers.Result {
+			kept = append(kept, pod, old)
+			return handlers.Allowed()
+		})(context.Background(), review)
+		return kept
+	})
+}
