@@ -90,8 +90,11 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 func (c *Case) check(t testing.TB, chain *handlers.Chain) {
 	t.Helper()
 	if c.Failure == "" {
+		if len(c.Response) == 0 {
+			t.Fatalf("%s\nresponse: got none, want one; go test -update writes it", c.About)
+		}
 		if got := Answer(t, chain, c.phase(t), c.body(t)); !EqualJSON(t, got, c.Response) {
-			t.Errorf("%s\ngot response  %s\nwant response %s", c.About, got, c.Response)
+			t.Errorf("%s\ngot another response\n%s", c.About, Difference(got, c.Response))
 		}
 		return
 	}

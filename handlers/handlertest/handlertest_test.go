@@ -81,9 +81,9 @@ func TestCheckAdmit(t *testing.T) {
 	}
 	f(chainOf(t, func(review *codec.Review) { review.Object.Set(`[1]`, "n") }))
 	f(chainOf(t, func(review *codec.Review) { review.Object.Append(`1`, "n") }), "mutating twice is not mutating once")
-	f(chainOf(t, func(*codec.Review) {}), `want {"n":[1]}`)
+	f(chainOf(t, func(*codec.Review) {}), "-\"n\":\n-- 1\n+\"n\": []\n")
 	f(chainOf(t, func(review *codec.Review) { review.Object.Set(`[2]`, "n") }),
-		`want {"n":[1]}`, "mutating twice is not mutating once")
+		" \"n\":\n-- 1\n+- 2\n", "mutating twice is not mutating once")
 }
 
 func TestCheckOutcome(t *testing.T) {
@@ -150,7 +150,8 @@ func TestGoldenCases(t *testing.T) {
 	broken := handlers.Errored(errors.New("broken"))
 	response := []byte(`{"allowed":false,"status":{"metadata":{},"status":"Failure","code":0}}`) // what a response says that nobody filled in
 	f(handlers.Allowed(), Case{Response: []byte(`{"allowed":true}`)})
-	f(handlers.Allowed(), Case{Response: response}, "got response")
+	f(handlers.Allowed(), Case{Response: response}, "-allowed: false\n-status:\n-  code: 0\n-  metadata: {}\n-  status: Failure\n+allowed: true\n")
+	f(handlers.Allowed(), Case{}, "response: got none, want one; go test -update writes it")
 	f(handlers.Allowed(), Case{Failure: "broken"}, "got failure <nil>, want one with")
 	f(broken, Case{Response: response}, "got failure admission plugin Test failed: broken, want an answer")
 	f(broken, Case{Failure: "broken"})

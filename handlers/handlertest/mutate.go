@@ -18,7 +18,7 @@ import (
 func CheckAdmit(t testing.TB, chain *handlers.Chain, resource, object, want string) {
 	t.Helper()
 	if got, _ := admit(t, chain, Body(codec.Create, resource, object)); !EqualJSON(t, got, []byte(want)) {
-		t.Errorf("%s %s\ngot  %s\nwant %s", resource, object, got, want)
+		t.Errorf("%s %s\ngot another object\n%s", resource, object, Difference(got, []byte(want)))
 	}
 	checkStays(t, chain, Body(codec.Create, resource, want))
 }
@@ -40,7 +40,8 @@ func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
 }
 
-// Mutates is MutatesChain for a plugin that asks nothing about the cluster.
+// Mutates is MutatesChain for a plugin that asks nothing about the cluster, with
+// that configuration, empty for none.
 func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
 	t.Helper()
 	MutatesChain(t, MustChain(t, plugin, config), change, places...)
@@ -50,9 +51,14 @@ func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(bo
 // first if change is not nil: what kube-apiserver's own plugins did to it may
 // have to be undone. It checks that the patch applies with kube-apiserver's own
 // library and gives the object that the plugin made, that mutating the result
-// again changes nothing, and that every operation touches one of the places:
-// JSON Pointers, "*" for any token. It fails if the plugin changed nothing at
-// all.
+// again changes nothing, and that every operation touches one of the places. It
+// fails if the plugin changed nothing at all.
+//
+// Places are JSON Pointers (RFC 6901) with the wildcards of path.Match: "*" stands
+// for any token or part of one, "?" for any character of one, and neither for a "/".
+// So "/spec/containers/*/image" is the image of every container, and nothing
+// below or above it: a plugin that may add the whole of /spec/tolerations and
+// also append to it needs "/spec/tolerations" and "/spec/tolerations/*".
 func MutatesChain(t *testing.T, chain *handlers.Chain, change func(body []byte) []byte, places ...string) {
 	t.Helper()
 	patched := 0
@@ -123,7 +129,7 @@ func admit(t testing.TB, chain *handlers.Chain, body []byte) (object []byte, pat
 		t.Fatalf("%v in %s", err, response.Patch)
 	}
 	if made := review.Object.Root().AppendJSON(nil); !EqualJSON(t, object, made) {
-		t.Errorf("the patch gives %s, the plugin made %s", object, made)
+		t.Errorf("the patch gives another object than the plugin made\n%s", Difference(object, made))
 	}
 	return object, patch
 }
@@ -131,9 +137,17 @@ func admit(t testing.TB, chain *handlers.Chain, body []byte) (object []byte, pat
 // checkStays checks that a review of what a plugin made gets no patch.
 func checkStays(t testing.TB, chain *handlers.Chain, body []byte) {
 	t.Helper()
-	if again, patch := admit(t, chain, body); patch != nil {
-		t.Errorf("%s\nmutating twice is not mutating once: got %s", body, again)
+	again, patch := admit(t, chain, body)
+	if patch == nil {
+		return
 	}
+	var once struct {
+		Request struct{ Object json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &once); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	t.Errorf("mutating twice is not mutating once: got\n%s", Difference(again, once.Request.Object))
 }
 
 // withObject returns the review with another object.

@@ -1,0 +1,31 @@
+package handlertest
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
+)
+
+// Difference returns how got differs from want, two JSON texts, as a unified diff
+// of YAML: lines with "-" are wanted and missing, lines with "+" are what came
+// instead. It is empty if both have the same value.
+func Difference(got, want []byte) string {
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: linesOf(want), FromFile: "want", B: linesOf(got), ToFile: "got", Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprintf("got %s\nwant %s", got, want)
+	}
+	return text
+}
+
+// linesOf returns the lines of a JSON text as YAML. Text that is not JSON stays
+// what it is.
+func linesOf(text []byte) []string {
+	if converted, err := yaml.JSONToYAML(text); err == nil {
+		text = converted
+	}
+	return difflib.SplitLines(string(bytes.TrimRight(text, "\n")))
+}
