@@ -39,7 +39,7 @@ check: ## format, vet, linters, vulnerabilities, conventions
 	@# The modules beside this one. Vet and staticcheck are among the linters.
 	@# Those of e2e with the settings of e2e/run: what is compiled serves both.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	lint deploy; lint bench/compare; \
+	lint deploy; lint bench/compare; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
 	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/removed/v1.29; lint e2e/removed/v1.20
 	@# govulncheck exits with 3 for vulnerabilities, with 1 where it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
@@ -56,6 +56,13 @@ e2e: chart ## real kube-apiserver and etcd, which it builds: plugins against Kub
 .PHONY: e2e-full
 e2e-full: chart ## the same with ten times as many generated cases; writes the tables of e2e/README.md
 	FASTADMIT_E2E_FULL=1 e2e/run
+
+.PHONY: adapters
+adapters: ## test the adapter for controller-runtime, also with the webhooks of Cluster API
+	@# Vet is among the linters of make check.
+	for module in adapters/controllerruntime adapters/controllerruntime/clusterapi; do \
+		(cd "$$module" && go mod tidy -diff && go test -vet=off ./... && go test -vet=off -short -tags poison ./...); \
+	done
 
 .PHONY: chart
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard

@@ -116,6 +116,20 @@ func (s *source) imports() []string {
 	return paths
 }
 
+// TestConventionsModules checks that make knows every module of the repository.
+func TestConventionsModules(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, name := range files(t) {
+		dir, ok := strings.CutSuffix(name, "/go.mod")
+		if !ok || strings.HasPrefix(dir, "tools") || dir == "e2e/etcd" { // which have nothing but versions, or one tool
+			continue
+		}
+		if !regexp.MustCompile(`\blint `+regexp.QuoteMeta(dir)+`(;|$)`).MatchString(strings.ReplaceAll(makefile, "\n", ";")) {
+			t.Errorf("make check does not lint module %s", dir)
+		}
+	}
+}
+
 func TestConventionsPackageComments(t *testing.T) {
 	comments := make(map[string]string) // by folder
 	var packages []source               // a file of each

@@ -1,0 +1,4 @@
+// Package clusterapi tests the adapter with webhooks that nobody here wrote: those
+// of Cluster API's kubeadm providers (sigs.k8s.io/cluster-api), set up as the
+// providers set them up.
+package clusterapi
