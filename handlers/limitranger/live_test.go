@@ -64,6 +64,21 @@ func (l *live) create(ctx context.Context, namespace string) handlers.Result {
 	return l.handler.Validate(ctx, review)
 }
 
+// TestValidateFails has nobody to say what the limits are while an object is
+// validated.
+func TestValidateFails(t *testing.T) {
+	l := newLive(t)
+	l.fails.Store(true)
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if result := l.handler.Validate(t.Context(), review); result.Err == nil {
+		t.Errorf("got %v, want a failure", result)
+	}
+}
+
 const maximum = `{"metadata":{"name":%q},"spec":{"limits":[{"type":"Pod","max":{"cpu":%q}}]}}`
 
 func TestAnswersAreKept(t *testing.T) {

@@ -63,7 +63,7 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 // mapperOf returns a mapper for the resources of a group version; without a list
 // it knows none. It adds what upstream's does, such as the kinds of lists.
 func mapperOf(version schema.GroupVersion, list *metav1.APIResourceList) *meta.DefaultRESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{version})
+	mapper := meta.NewDefaultRESTMapper(nil) // which asks for a version always
 	if list == nil {
 		return mapper
 	}
