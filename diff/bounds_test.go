@@ -106,6 +106,23 @@ func TestDepthMax(t *testing.T) {
 	f(66, 64)
 }
 
+// TestDepthMaxOfArrays does so with arrays, whose index is part of the pointer.
+func TestDepthMaxOfArrays(t *testing.T) {
+	nested := func(depth int, leaf string) string {
+		return strings.Repeat(`["`+filler+`",`, depth) + leaf + strings.Repeat("]", depth)
+	}
+	for _, depth := range []int{1, depthMax - 1, depthMax, depthMax + 1} {
+		var o codec.Object
+		o.Reset([]byte(`{"a":` + nested(depth, "1") + `}`))
+		o.Set(nested(depth, "2"), "a")
+		compared := min(depth, depthMax)
+		want := fmt.Sprintf(`[{"op":"replace","path":"/a%s","value":%s}]`, strings.Repeat("/1", compared), nested(depth-compared, "2"))
+		if got := string(AppendPatch(nil, &o)); got != want {
+			t.Errorf("%d: got %s, want %s", depth, got, want)
+		}
+	}
+}
+
 // TestManyContainers edits what has very many elements, as a request of the
 // largest size may. Were the work quadratic, each case would take minutes.
 func TestManyContainers(t *testing.T) {

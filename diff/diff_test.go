@@ -60,6 +60,12 @@ func TestAppendPatch(t *testing.T) {
 	f(`{"a":{"b":1}}`, func(o O) { o.Set(`{}`, "a") }, `[{"op":"remove","path":"/a/b"}]`)
 	f(`{"a":{"b":1}}`, func(o O) { o.Set(`[]`, "a") }, `[{"op":"replace","path":"/a","value":[]}]`)
 
+	// Strings are the same if they mean the same, whichever of them has escapes.
+	f(`{"a":["x","\u0079"]}`, func(o O) { o.Set(`["\u0078","y"]`, "a") }, "")
+	f(`{"a":["x"]}`, func(o O) { o.Set(`["\u0079"]`, "a") }, `[{"op":"replace","path":"/a/0","value":"\u0079"}]`)
+	f(`{"a":""}`, func(o O) { o.Set(`{"\\":1}`, "a") }, `[{"op":"replace","path":"/a","value":{"\\":1}}]`)
+	f(`{"a":{"\\":1}}`, func(o O) { o.Set(`""`, "a") }, `[{"op":"replace","path":"/a","value":""}]`)
+
 	// White space and spelling of what stays are no change.
 	f(` { "a" : { "b" : "\u0078" , "c" : 1 } } `, func(o O) { o.Set(`{"c":1,"b":"x"}`, "a") }, "")
 }

@@ -67,6 +67,8 @@ func TestTyped(t *testing.T) {
 		`{"metadata":{"labels":{"b":"2"}}}`, "remove /metadata/labels/a")
 	f(`{"metadata":null,"spec":null}`, func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "n", "m" },
 		`{"metadata":{"name":"n"},"spec":{"nodeName":"m"}}`, "replace /metadata", "replace /spec")
+	f(`{"spec":{"containers":[]}}`, func(p *corev1.Pod) { p.Spec.SecurityContext = new(corev1.PodSecurityContext) },
+		`{"spec":{"containers":[],"securityContext":{}}}`, "add /spec/securityContext")
 	f(`{}`, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: "Exists"}} },
 		`{"spec":{"tolerations":[{"operator":"Exists"}]}}`, "add /spec")
 }

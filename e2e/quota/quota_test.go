@@ -18,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +60,7 @@ func TestQuota(t *testing.T) {
 	for _, rule := range resourcequota.Plugin().Rules {
 		hook.Rules = append(hook.Rules, rule.WithOperations())
 	}
+	t.Run("Names", func(t *testing.T) { s.names(t, hook) })
 	s.Validating(t, cluster.Webhook{URL: s.replicas[0].URL, CA: s.authority.PEM}, hook)
 	t.Run("Pods", func(t *testing.T) { s.atOnce(t, "pods", 150, "100m", corev1.ResourcePods, "60", 60) })
 	t.Run("Requests", func(t *testing.T) {
@@ -314,6 +317,32 @@ func (s *stand) dryRuns(t *testing.T) {
 	if created, denied := s.createMany(t, "dry", "100m", true); created != 0 || denied != attempts {
 		t.Errorf("got %d allowed and %d denied, want all denied", created, denied)
 		s.row.Different = append(s.row.Different, "a dry run was allowed")
+	}
+}
+
+// names has users choose names that no object can have, for what is looked up to
+// charge a quota that is used up. That is denied as with any name: it is no failure,
+// which the webhook's policy would let through.
+func (s *stand) names(t *testing.T, hook cluster.Webhook) {
+	const class = "gpu"
+	s.prepare(t, "names", map[corev1.ResourceName]string{corev1.ResourceName(class + corev1.ResourceClaimsPerClass): "0"})
+	hook.FailurePolicy = admissionregistrationv1.Ignore
+	s.Validating(t, cluster.Webhook{URL: s.replicas[0].URL, CA: s.authority.PEM, FailurePolicy: admissionregistrationv1.Ignore}, hook)
+	for i, owner := range []string{"web", ".", "..", "a/b", "%2F", "UPPER", strings.Repeat("x", 254)} {
+		s.row.Cases++
+		claim := &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("claim-%d", i), Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: owner, UID: "1", Controller: new(true)}},
+			},
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			}}}},
+		}
+		if _, err := s.Client.ResourceV1().ResourceClaims("names").Create(context.Background(), claim, metav1.CreateOptions{}); !exceeds(err) {
+			t.Errorf("a claim of Pod %.20q: got %v, want that it exceeds the quota", owner, err)
+			s.row.Different = append(s.row.Different, fmt.Sprintf("a claim of Pod %.20q is not denied", owner))
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type options struct {
 	workers   int
 	with      string
 	oracle    string
+	cases     int
 	only      string
 	again     string
 	whole     bool
@@ -46,6 +47,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "run so many at once")
 	flag.StringVar(&o.with, "with", "", "packages whose tests run too, with mutants that survive those of their own package; separated by commas")
 	flag.StringVar(&o.oracle, "oracle", "", "the tests of e2e/oracle that run too, with mutants that survive, as go test -run takes them; empty for none")
+	flag.IntVar(&o.cases, "cases", 100, "how many cases the oracle generates for each plugin, for it begins anew with each mutant; ResourceQuota needs 1000")
 	flag.StringVar(&o.only, "only", "", "run the mutants whose description matches this regular expression")
 	flag.StringVar(&o.again, "again", "", "run the mutants that survived according to this file, the output of a run before")
 	flag.BoolVar(&o.list, "list", false, "print the mutants and run none")

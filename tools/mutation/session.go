@@ -59,10 +59,6 @@ func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error 
 	return os.WriteFile(s.overlay, text, 0o600)
 }
 
-// oracleCases is how many cases the oracle generates for each plugin: few, for it
-// asks about each mutant.
-const oracleCases = 100
-
 // number tells apart the mutants of a function that have the same text.
 func (s *session) number() {
 	times := make(map[string]int)
@@ -83,7 +79,7 @@ func (s *session) share() error {
 		}
 		k := &killer{name: name, dir: dir, file: filepath.Join(s.scratch, fmt.Sprintf("shared%d.test", len(s.shared)))}
 		if only != "" {
-			k.args = []string{"-cases", strconv.Itoa(oracleCases)}
+			k.args = []string{"-cases", strconv.Itoa(s.cases)}
 		}
 		if err := build(module, pattern, s.overlay, "", k.file); err != nil {
 			return err
