@@ -1,0 +1,112 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// TestSyntaxErrorIsNobodysFailure has text that is not JSON where a plugin reads it,
+// and where the patch looks at what was there before. No failure policy undoes it.
+func TestSyntaxErrorIsNobodysFailure(t *testing.T) {
+	f := func(name string, do act) {
+		t.Helper()
+		chain := mustSet(t, map[string]handlers.Settings{name: {FailurePolicy: admissionregistrationv1.Ignore}}, mutating(name, do))
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"labels":{"a":[tru]}}}`)); err != nil {
+			t.Fatal(err)
+		}
+		outcome, err := chain.Review(t.Context(), review, handlers.Mutate)
+		if syntax, ok := errors.AsType[*codec.SyntaxError](err); !ok || outcome != handlers.OutcomeErrored {
+			t.Errorf("%s: got %v, %v, %v, want a syntax error", name, outcome, err, syntax)
+		}
+	}
+	f("Reads", func(_ context.Context, review *codec.Review) handlers.Result {
+		_ = review.Object.Get("metadata", "labels", "a", codec.Index(0)).Bool()
+		return handlers.Allowed()
+	})
+	f("Writes", func(_ context.Context, review *codec.Review) handlers.Result {
+		review.Object.Set(`{"a":[true]}`, "metadata", "labels")
+		return handlers.Allowed()
+	})
+}
+
+// TestGoexitIsObserved has a plugin end its goroutine.
+func TestGoexitIsObserved(t *testing.T) {
+	for _, observe := range []bool{true, false} {
+		chain := mustChain(t, mutating("First", allow), mutating("Ends", func(context.Context, *codec.Review) handlers.Result {
+			runtime.Goexit()
+			return handlers.Allowed()
+		}))
+		var runs []handlers.Run
+		if observe {
+			chain.Observe = func(run handlers.Run) { runs = append(runs, run) }
+		}
+		review, ended := decode(t, podCreate), make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = chain.Review(context.Background(), review, handlers.Mutate)
+			t.Error("the chain goes on")
+		}()
+		<-ended
+		if observe && (len(runs) != 2 || runs[1].Plugin != 1 || runs[1].Outcome != handlers.OutcomeErrored ||
+			runs[1].Err == nil || !strings.Contains(runs[1].Err.Error(), "runtime.Goexit") || runs[1].Elapsed < 0 || runs[1].Elapsed > time.Minute) {
+			t.Errorf("observed %v", runs)
+		}
+	}
+}
+
+// TestNotReady has a plugin for which the cluster is not known yet: it is not asked.
+func TestNotReady(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],`+
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := mutating("Knows", func(context.Context, *codec.Review) handlers.Result {
+		t.Error("it was asked")
+		return handlers.Allowed()
+	})
+	plugin.Needs = []cluster.Need{cluster.Namespaces.Watched()}
+	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, outcome, err := run(t, chain, handlers.Mutate, podCreate)
+	if failure, ok := errors.AsType[*handlers.FailureError](err); !ok || outcome != handlers.OutcomeErrored || !strings.Contains(failure.Error(), "namespaces") {
+		t.Errorf("got %v, %v, want the failure that namespaces are not known", outcome, err)
+	}
+}
+
+// TestSettingsThatAreSaid has each policy spelled out, and errors of selectors.
+func TestSettingsThatAreSaid(t *testing.T) {
+	for _, settings := range []handlers.Settings{
+		{FailurePolicy: admissionregistrationv1.Fail, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy},
+		{FailurePolicy: admissionregistrationv1.Ignore, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy},
+	} {
+		mustSet(t, map[string]handlers.Settings{"P": settings}, mutating("P", allow))
+	}
+	if got := (&handlers.RefusalError{Err: errors.New("no")}).Error(); got != "no" {
+		t.Errorf("got %s", got)
+	}
+}
