@@ -1,0 +1,58 @@
+package codec_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestIterator compares an Iterator with the loops, over what has nodes, what has
+// none any more, and what was edited.
+func TestIterator(t *testing.T) {
+	f := func(json string, edit func(*codec.Object), path ...string) {
+		t.Helper()
+		var object codec.Object
+		object.Reset([]byte(json))
+		if edit != nil {
+			edit(&object)
+		}
+		v := object.Get(path...)
+		var want, got []string
+		for i, element := range v.Elements() {
+			want = append(want, fmt.Sprint(i, element.JSON()))
+		}
+		for name, member := range v.Members() {
+			want = append(want, fmt.Sprint(name, member.JSON()))
+		}
+		it := v.Iterator()
+		for i := 0; it.Next(); i++ {
+			if v.Kind() == codec.KindObject {
+				got = append(got, fmt.Sprint(it.Name(), it.Value().JSON()))
+			} else {
+				got = append(got, fmt.Sprint(i, it.Value().JSON()))
+			}
+		}
+		if !slices.Equal(got, want) || object.Err() != nil {
+			t.Errorf("%.100s: got %.300q, %v, want %.300q", json, got, object.Err(), want)
+		}
+	}
+	f(`{}`, nil)
+	f(`[]`, nil)
+	f(`1`, nil)
+	f(`{"a":1}`, nil, "b")
+	f(`{"a":1,"b\n":[2],"c":{"d":null}}`, nil)
+	f(`[1,[2],{"a":3}]`, nil)
+	f(`{"a":1,"b":2}`, func(o *codec.Object) { o.Set("3", "c"); o.Remove("a") })
+	f(`{"a":[1]}`, func(o *codec.Object) { o.Append("2", "a") }, "a")
+	many := strings.Repeat(`{"a":1},`, 3000)
+	f(`{"list":[`+many+`0]}`, nil, "list")
+	f(`{"list":[`+many+`0]}`, func(o *codec.Object) { o.Get("list").Len() }, "list")
+	var members strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&members, `"m%d":%d,`, i, i)
+	}
+	f(`{`+members.String()+`"z":0}`, nil)
+}
