@@ -1,0 +1,148 @@
+package cel
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/traits"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// An Expression is compiled, or says why it cannot be. It may be evaluated by many
+// goroutines at once.
+type Expression struct {
+	// Text is the expression as it is written.
+	Text string
+	// Err says why it does not compile.
+	Err *apiservercel.Error
+
+	program cel.Program
+	returns *cel.Type
+}
+
+// A Compiler compiles the expressions of one policy, after its variables.
+type Compiler struct {
+	variables     []variable
+	variablesType *apiservercel.DeclType // nil for a policy that has none
+	envs          map[Declarations]*cel.Env
+}
+
+// variable is one of the policy's.
+type variable struct {
+	name string
+	*Expression
+}
+
+// NewCompiler returns a Compiler for a policy that has variables, or has none.
+func NewCompiler(hasVariables bool) *Compiler {
+	c := new(Compiler)
+	if hasVariables {
+		c.variablesType = apiservercel.NewObjectType(variablesTypeName, map[string]*apiservercel.DeclField{})
+		c.envs = make(map[Declarations]*cel.Env)
+	}
+	return c
+}
+
+// The types that expressions may have.
+var (
+	Bool         = []*cel.Type{cel.BoolType}
+	String       = []*cel.Type{cel.StringType}
+	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
+	Any          = []*cel.Type{cel.AnyType, cel.DynType}
+)
+
+// AddVariable compiles a variable that what is compiled later may use.
+func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
+	e := c.Compile(text, d, Any)
+	c.variablesType.Fields[name] = apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
+	c.variables = append(c.variables, variable{name, e})
+	return e
+}
+
+// Compile compiles an expression that has one of the types.
+func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) *Expression {
+	e := &Expression{Text: text}
+	e.Err = c.compile(e, d, returns)
+	return e
+}
+
+func (c *Compiler) env(d Declarations) (env *cel.Env, err error) {
+	if c.variablesType == nil {
+		return sharedEnv(d)
+	}
+	if env = c.envs[d]; env == nil {
+		env, err = newEnv(d, c.variablesType)
+		c.envs[d] = env
+	}
+	return env, err
+}
+
+// compile does as CompileCELExpression upstream.
+func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *apiservercel.Error {
+	env, err := c.env(d)
+	if err != nil {
+		return internal("unexpected error loading CEL environment: %v", err)
+	}
+	ast, issues := env.Compile(e.Text)
+	if issues != nil {
+		return &apiservercel.Error{
+			Type: apiservercel.ErrorTypeInvalid, Detail: "compilation failed: " + issues.String(), Cause: apiservercel.NewCompilationError(issues),
+		}
+	}
+	if !isOneOf(ast.OutputType(), returns) {
+		if len(returns) == 1 {
+			return invalid("must evaluate to %v but got %v", returns[0], ast.OutputType())
+		}
+		return invalid("must evaluate to one of %v but got %v", returns, ast.OutputType())
+	}
+	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency)); err != nil {
+		return internal("program instantiation failed: %v", err)
+	}
+	e.returns = ast.OutputType()
+	return nil
+}
+
+func isOneOf(got *cel.Type, want []*cel.Type) bool {
+	for _, t := range want {
+		if got.IsExactType(t) || cel.AnyType.IsExactType(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func invalid(format string, args ...any) *apiservercel.Error {
+	return &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+func internal(format string, args ...any) *apiservercel.Error {
+	return &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: fmt.Sprintf(format, args...)}
+}
+
+var declTypes = map[*cel.Type]*apiservercel.DeclType{
+	cel.AnyType: apiservercel.AnyType, cel.BoolType: apiservercel.BoolType, cel.BytesType: apiservercel.BytesType,
+	cel.DoubleType: apiservercel.DoubleType, cel.DurationType: apiservercel.DurationType, cel.IntType: apiservercel.IntType,
+	cel.NullType: apiservercel.NullType, cel.StringType: apiservercel.StringType,
+	cel.TimestampType: apiservercel.TimestampType, cel.UintType: apiservercel.UintType,
+}
+
+// declType is convertCelTypeToDeclType upstream: the declared type of a variable
+// whose expression has that type, nil for one that does not compile.
+func declType(t *cel.Type) *apiservercel.DeclType {
+	if t == nil {
+		return apiservercel.DynType
+	}
+	if known := declTypes[t]; known != nil {
+		return known
+	}
+	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
+		switch parameters := t.Parameters(); len(parameters) {
+		case 1:
+			return apiservercel.NewListType(declType(parameters[0]), -1)
+		case 2:
+			return apiservercel.NewMapType(declType(parameters[0]), declType(parameters[1]), -1)
+		}
+	}
+	return apiservercel.DynType
+}

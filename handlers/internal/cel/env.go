@@ -1,0 +1,138 @@
+// Package cel compiles and evaluates the CEL expressions of admission policies:
+// with the environment, the cost limits and the messages of kube-apiserver
+// (k8s.io/apiserver v0.36.3 pkg/cel/environment and pkg/admission/plugin/cel), over
+// the bytes of a review. Of an object only what an expression reads is read.
+//
+// The environment takes some milliseconds and megabytes to make, so it is made when
+// the first expression is compiled.
+package cel
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/version"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// Declarations say which variables an expression has beside those that all have.
+type Declarations struct {
+	Params     bool
+	Authorizer bool
+}
+
+const variablesTypeName = "kubernetes.variables"
+
+var always = version.MajorMinor(1, 0) // what kube-apiserver writes for options that are not new
+
+// environments are those of policies without variables, which all such policies share.
+var environments struct {
+	sync.Mutex
+	made map[Declarations]*cel.Env
+}
+
+// sharedEnv returns the environment for expressions that have no composed
+// variables.
+func sharedEnv(d Declarations) (*cel.Env, error) {
+	environments.Lock()
+	defer environments.Unlock()
+	if env := environments.made[d]; env != nil {
+		return env, nil
+	}
+	env, err := newEnv(d, apiservercel.NewObjectType(variablesTypeName, map[string]*apiservercel.DeclField{}))
+	if err != nil {
+		return nil, err
+	}
+	if environments.made == nil {
+		environments.made = make(map[Declarations]*cel.Env)
+	}
+	environments.made[d] = env
+	return env, nil
+}
+
+// newEnv returns an environment whose variable "variables" has the fields of a
+// type, also those that it gets later.
+func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) {
+	request, namespace := requestType(), namespaceType()
+	options := []cel.EnvOption{
+		cel.Variable("variables", variables.CelType()),
+		cel.Variable("object", cel.DynType),
+		cel.Variable("oldObject", cel.DynType),
+		cel.Variable("namespaceObject", namespace.CelType()),
+		cel.Variable("request", request.CelType()),
+	}
+	if d.Params {
+		options = append(options, cel.Variable("params", cel.DynType))
+	}
+	if d.Authorizer {
+		options = append(options,
+			cel.Variable("authorizer", library.AuthorizerType),
+			cel.Variable("authorizer.requestResource", library.ResourceCheckType))
+	}
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+		IntroducedVersion: always,
+		EnvOptions:        options,
+		DeclTypes:         []*apiservercel.DeclType{variables, namespace, request},
+	}, environment.StrictCostOpt)
+	if err != nil {
+		return nil, fmt.Errorf("environment misconfigured: %w", err)
+	}
+	return set.StoredExpressionsEnv(), nil
+}
+
+// fields are the fields of a declared type.
+type fields map[string]*apiservercel.DeclType
+
+func objectType(name string, all fields, optional ...string) *apiservercel.DeclType {
+	declared := make(map[string]*apiservercel.DeclField, len(all))
+	for name, t := range all {
+		required := true
+		for _, o := range optional {
+			required = required && o != name
+		}
+		declared[name] = apiservercel.NewDeclField(name, t, required, nil, nil)
+	}
+	return apiservercel.NewObjectType(name, declared)
+}
+
+// requestType is BuildRequestType upstream.
+func requestType() *apiservercel.DeclType {
+	text := apiservercel.StringType
+	kind := objectType("kubernetes.GroupVersionKind", fields{"group": text, "version": text, "kind": text})
+	resource := objectType("kubernetes.GroupVersionResource", fields{"group": text, "version": text, "resource": text})
+	texts := apiservercel.NewListType(text, -1)
+	user := objectType("kubernetes.UserInfo", fields{
+		"username": text, "uid": text, "groups": texts, "extra": apiservercel.NewMapType(text, texts, -1),
+	}, "username", "uid", "groups", "extra")
+	return objectType("kubernetes.AdmissionRequest", fields{
+		"kind": kind, "resource": resource, "subResource": text,
+		"requestKind": kind, "requestResource": resource, "requestSubResource": text,
+		"name": text, "namespace": text, "operation": text, "userInfo": user,
+		"dryRun": apiservercel.BoolType, "options": apiservercel.DynType,
+	}, "subResource", "requestSubResource", "namespace", "dryRun", "options")
+}
+
+// namespaceType is BuildNamespaceType upstream.
+func namespaceType() *apiservercel.DeclType {
+	text, when := apiservercel.StringType, apiservercel.TimestampType
+	texts := apiservercel.NewListType(text, -1)
+	condition := objectType("kubernetes.NamespaceCondition", fields{
+		"status": text, "type": text, "lastTransitionTime": when, "message": text, "reason": text,
+	})
+	labels := apiservercel.NewMapType(text, text, -1)
+	metadata := objectType("kubernetes.NamespaceMetadata", fields{
+		"name": text, "generateName": text, "namespace": text, "labels": labels, "annotations": labels, "UID": text,
+		"creationTimestamp": when, "deletionGracePeriodSeconds": apiservercel.IntType, "deletionTimestamp": when,
+		"generation": apiservercel.IntType, "resourceVersion": text, "finalizers": texts,
+	})
+	return objectType("kubernetes.Namespace", fields{
+		"metadata": metadata,
+		"spec":     objectType("kubernetes.NamespaceSpec", fields{"finalizers": texts}),
+		"status": objectType("kubernetes.NamespaceStatus", fields{
+			"conditions": apiservercel.NewListType(condition, -1), "phase": text,
+		}),
+	})
+}

@@ -1,0 +1,169 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Input is what the expressions of a policy see of a review. It must not be used by
+// two goroutines at once, nor after the review is released.
+type Input struct {
+	ctx               context.Context
+	object, oldObject ref.Val
+	request           ref.Val
+
+	// Params is the variable of that name; nil for null.
+	Params ref.Val
+	// Namespace returns namespaceObject when an expression asks for it; nil for null.
+	Namespace func() ref.Val
+	// Authorizer and RequestResource are the variables authorizer and
+	// authorizer.requestResource. An expression that asks for one that is nil fails.
+	Authorizer, RequestResource ref.Val
+}
+
+// NewInput returns what expressions see of the review. Evaluation ends with ctx.
+func NewInput(ctx context.Context, review *codec.Review) *Input {
+	return &Input{
+		ctx:    ctx,
+		object: ValueOf(review.Object.Root()), oldObject: ValueOf(review.OldObject.Root()),
+		request: &request{review},
+	}
+}
+
+// An Evaluation evaluates some expressions of a policy on one Input, with a budget
+// of cost for all of them and the variables that they use. It is what ForInput does
+// upstream, where all expressions of one purpose make one call.
+type Evaluation struct {
+	*Input
+	// Remaining is what is left of the budget.
+	Remaining int64
+
+	compiler  *Compiler
+	variables variables
+	checks    uint
+}
+
+// Begin begins the evaluation of expressions that c compiled. The budget is in the
+// units of CEL's cost.
+func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
+	e := &Evaluation{Input: input, Remaining: budget, compiler: c}
+	e.variables.of = e
+	return e
+}
+
+// ResolveName implements interpreter.Activation.
+func (e *Evaluation) ResolveName(name string) (any, bool) {
+	switch name {
+	case "object":
+		return e.object, true
+	case "oldObject":
+		return e.oldObject, true
+	case "request":
+		return e.request, true
+	case "variables":
+		return &e.variables, true
+	case "params":
+		return orNull(e.Params), true
+	case "namespaceObject":
+		if e.Namespace == nil {
+			return types.NullValue, true
+		}
+		return orNull(e.Namespace()), true
+	case "authorizer":
+		return e.Authorizer, e.Authorizer != nil
+	case "authorizer.requestResource":
+		return e.RequestResource, e.RequestResource != nil
+	case "#interrupted":
+		return true, e.isInterrupted()
+	}
+	return nil, false
+}
+
+func orNull(v ref.Val) ref.Val {
+	if v == nil {
+		return types.NullValue
+	}
+	return v
+}
+
+// isInterrupted looks at the context as often as cel.Program.ContextEval does. That
+// one asks for ctx.Done, which needs a timer.
+func (e *Evaluation) isInterrupted() bool {
+	e.checks++
+	return e.checks%celconfig.CheckFrequency == 0 && e.ctx.Err() != nil
+}
+
+// Parent implements interpreter.Activation.
+func (e *Evaluation) Parent() interpreter.Activation { return nil }
+
+// Evaluate evaluates an expression. The error fails the expression, in
+// kube-apiserver's words; a fatal one everything that was evaluated.
+func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
+	if x.Err != nil {
+		return nil, &apiservercel.Error{
+			Type: apiservercel.ErrorTypeInvalid, Detail: fmt.Sprintf("compilation error: %v", x.Err), Cause: x.Err,
+		}, nil
+	}
+	e.variables.cost = 0
+	value, cost, ok, err := e.run(x)
+	switch {
+	case !e.charge(e.variables.cost): // what variables cost that were evaluated on the way
+		return nil, nil, errOutOfBudget
+	case !ok:
+		return nil, nil, internal("runtime cost could not be calculated for expression: %v, no further expression will be run", x.Text)
+	case !e.charge(cost):
+		return nil, nil, errOutOfBudget
+	case err != nil:
+		return nil, invalid("expression '%v' resulted in error: %v", x.Text, message(err)), nil
+	}
+	return value, nil, nil
+}
+
+var errOutOfBudget = &apiservercel.Error{
+	Type:   apiservercel.ErrorTypeInvalid,
+	Detail: "validation failed due to running out of cost budget, no further validation rules will be run",
+	Cause:  apiservercel.ErrOutOfBudget,
+}
+
+func (e *Evaluation) charge(cost int64) bool {
+	if cost > e.Remaining {
+		return false
+	}
+	e.Remaining -= cost
+	return true
+}
+
+// run runs a program. It is not ok if there is no telling what it cost.
+func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
+	var details *cel.EvalDetails
+	e.checks = 0
+	value, details, err = x.program.Eval(e)
+	if details == nil {
+		return nil, 0, false, err
+	}
+	actual := details.ActualCost()
+	if actual == nil {
+		return nil, 0, false, err
+	}
+	return value, int64(min(*actual, math.MaxInt64)), true, err
+}
+
+// message returns the text of an error of CEL. In the one that names a Go type, the
+// types of this package have the names of those that stand in their place upstream.
+func message(err error) string { return goTypes.Replace(err.Error()) }
+
+var goTypes = strings.NewReplacer(
+	"invalid qualifier type: *cel.object", "invalid qualifier type: map[string]interface {}",
+	"invalid qualifier type: *cel.list", "invalid qualifier type: []interface {}",
+)

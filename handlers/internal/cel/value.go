@@ -1,0 +1,280 @@
+package cel
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// ValueOf returns a JSON value as CEL sees it: what decoding it into
+// map[string]any, as Kubernetes does for unstructured objects, and adapting that
+// would give. Objects and arrays are read when something is asked of them. A missing
+// value is null.
+//
+// The value, and strings in it, are views of the review that v is of.
+func ValueOf(v codec.Value) ref.Val {
+	switch v.Kind() {
+	case codec.KindObject:
+		return &object{v}
+	case codec.KindArray:
+		return &list{v}
+	case codec.KindString:
+		return types.String(v.String())
+	case codec.KindBool:
+		return types.Bool(v.Bool())
+	case codec.KindNumber:
+		return number(v)
+	}
+	return types.NullValue
+}
+
+// number returns what sigs.k8s.io/json makes of a number: an int64 if it is
+// written as one that fits, else a float64.
+func number(v codec.Value) ref.Val {
+	if n, ok := v.Int64(); ok {
+		return types.Int(n)
+	}
+	f, err := strconv.ParseFloat(v.Scalar(), 64)
+	if err != nil {
+		return types.NewErr("cannot read number %q", v.Scalar())
+	}
+	return types.Double(f)
+}
+
+// native returns what decoding v would give.
+func native(v codec.Value) any {
+	switch v.Kind() {
+	case codec.KindObject:
+		m := make(map[string]any)
+		for name, member := range v.Members() {
+			m[name] = native(member)
+		}
+		return m
+	case codec.KindArray:
+		l := []any{}
+		for _, element := range v.Elements() {
+			l = append(l, native(element))
+		}
+		return l
+	case codec.KindMissing, codec.KindNull:
+		return nil
+	default:
+		return ValueOf(v).Value()
+	}
+}
+
+// object is a JSON object. It does what a map does that
+// types.NewStringInterfaceMap makes.
+type object struct{ v codec.Value }
+
+// Find implements traits.Mapper.
+func (m *object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	v := m.v.Get(string(name))
+	if !v.Exists() {
+		return nil, false
+	}
+	return ValueOf(v), true
+}
+
+// Contains implements traits.Container.
+func (m *object) Contains(key ref.Val) ref.Val {
+	name, ok := key.(types.String)
+	return types.Bool(ok && m.v.Get(string(name)).Exists())
+}
+
+// Get implements traits.Indexer.
+func (m *object) Get(key ref.Val) ref.Val {
+	v, found := m.Find(key)
+	if !found {
+		return types.ValOrErr(v, "no such key: %v", key)
+	}
+	return v
+}
+
+// Size implements traits.Sizer.
+func (m *object) Size() ref.Val { return types.Int(m.v.Len()) }
+
+// IsZeroValue implements traits.Zeroer.
+func (m *object) IsZeroValue() bool { return m.v.Len() == 0 }
+
+// Iterator implements traits.Iterable: over the names.
+func (m *object) Iterator() traits.Iterator {
+	return &iterator{Iterator: m.v.Iterator(), ofNames: true}
+}
+
+// Fold implements traits.Foldable.
+func (m *object) Fold(folder traits.Folder) {
+	for it := m.v.Iterator(); it.Next(); {
+		if !folder.FoldEntry(it.Name(), ValueOf(it.Value())) {
+			return
+		}
+	}
+}
+
+// Equal implements ref.Val, whatever the order of the members.
+func (m *object) Equal(other ref.Val) ref.Val {
+	otherMap, ok := other.(traits.Mapper)
+	if !ok || m.Size() != otherMap.Size() {
+		return types.False
+	}
+	for it := m.v.Iterator(); it.Next(); {
+		found, ok := otherMap.Find(types.String(it.Name()))
+		if !ok || types.Equal(ValueOf(it.Value()), found) == types.False {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (m *object) ConvertToNative(typeDesc reflect.Type) (any, error) {
+	if reflect.TypeOf(m).AssignableTo(typeDesc) && typeDesc.NumMethod() > 0 {
+		return m, nil
+	}
+	return m.decoded().ConvertToNative(typeDesc)
+}
+
+// decoded returns the object as a map of cel-go.
+func (m *object) decoded() traits.Mapper {
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, native(m.v).(map[string]any))
+}
+
+// ConvertToType implements ref.Val.
+func (m *object) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case types.MapType:
+		return m
+	case types.TypeType:
+		return types.MapType
+	}
+	return types.NewErr("type conversion error from '%s' to '%s'", types.MapType, t)
+}
+
+// Type implements ref.Val.
+func (m *object) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val: the object, decoded.
+func (m *object) Value() any { return native(m.v) }
+
+// String is what cel-go shows of a map.
+func (m *object) String() string { return fmt.Sprint(m.decoded()) }
+
+// list is a JSON array. It does what a list does that types.NewDynamicList makes of
+// an []any.
+type list struct{ v codec.Value }
+
+// Get implements traits.Indexer.
+func (l *list) Get(index ref.Val) ref.Val {
+	i, err := types.IndexOrError(index)
+	if err != nil {
+		return types.ValOrErr(index, "%v", err)
+	}
+	if i >= 0 {
+		if v := l.v.Get(codec.Index(i)); v.Exists() {
+			return ValueOf(v)
+		}
+	}
+	return types.NewErr("index '%d' out of range in list size '%d'", i, l.Size())
+}
+
+// Contains implements traits.Container.
+func (l *list) Contains(elem ref.Val) ref.Val {
+	for it := l.v.Iterator(); it.Next(); {
+		if elem.Equal(ValueOf(it.Value())) == types.True {
+			return types.True
+		}
+	}
+	return types.False
+}
+
+// Size implements traits.Sizer.
+func (l *list) Size() ref.Val { return types.Int(l.v.Len()) }
+
+// IsZeroValue implements traits.Zeroer.
+func (l *list) IsZeroValue() bool { return l.v.Len() == 0 }
+
+// Iterator implements traits.Iterable.
+func (l *list) Iterator() traits.Iterator { return &iterator{Iterator: l.v.Iterator()} }
+
+// Fold implements traits.Foldable.
+func (l *list) Fold(folder traits.Folder) {
+	it := l.v.Iterator()
+	for i := 0; it.Next() && folder.FoldEntry(i, ValueOf(it.Value())); i++ {
+	}
+}
+
+// Add implements traits.Adder.
+func (l *list) Add(other ref.Val) ref.Val {
+	otherList, ok := other.(traits.Lister)
+	switch {
+	case !ok:
+		return types.MaybeNoSuchOverloadErr(other)
+	case l.v.Len() == 0:
+		return other
+	case otherList.Size() == types.IntZero:
+		return l
+	}
+	elements := make([]ref.Val, 0, l.v.Len())
+	for it := l.v.Iterator(); it.Next(); {
+		elements = append(elements, ValueOf(it.Value()))
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, elements).Add(other)
+}
+
+// Equal implements ref.Val.
+func (l *list) Equal(other ref.Val) ref.Val {
+	otherList, ok := other.(traits.Lister)
+	if !ok || l.Size() != otherList.Size() {
+		return types.False
+	}
+	it := l.v.Iterator()
+	for i := types.IntZero; it.Next(); i++ {
+		if types.Equal(ValueOf(it.Value()), otherList.Get(i)) == types.False {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (l *list) ConvertToNative(typeDesc reflect.Type) (any, error) {
+	if reflect.TypeOf(l).AssignableTo(typeDesc) && typeDesc.NumMethod() > 0 {
+		return l, nil
+	}
+	return l.decoded().ConvertToNative(typeDesc)
+}
+
+// decoded returns the array as a list of cel-go.
+func (l *list) decoded() traits.Lister {
+	return types.NewDynamicList(types.DefaultTypeAdapter, native(l.v))
+}
+
+// ConvertToType implements ref.Val.
+func (l *list) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case types.ListType:
+		return l
+	case types.TypeType:
+		return types.ListType
+	}
+	return types.NewErr("type conversion error from '%s' to '%s'", types.ListType, t)
+}
+
+// Type implements ref.Val.
+func (l *list) Type() ref.Type { return types.ListType }
+
+// Value implements ref.Val: the array, decoded.
+func (l *list) Value() any { return native(l.v) }
+
+// String is what cel-go shows of a list.
+func (l *list) String() string { return fmt.Sprint(l.decoded()) }

@@ -1,0 +1,128 @@
+package cel
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// variables is the CEL variable of that name: the variables of a policy, each
+// evaluated when it is first asked for. As a value it is what k8s.io/apiserver
+// pkg/cel/lazy.MapValue is.
+type variables struct {
+	of     *Evaluation
+	values []ref.Val // of the variables, in their order; nil for one that was not asked for
+	cost   int64     // of those that were evaluated since it was set to 0
+}
+
+// Find implements traits.Mapper.
+func (v *variables) Find(key ref.Val) (ref.Val, bool) {
+	escaped, ok := key.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(escaped), true
+	}
+	name, ok := apiservercel.Unescape(string(escaped))
+	if !ok {
+		return nil, false
+	}
+	for i := range v.of.compiler.variables {
+		if x := &v.of.compiler.variables[i]; x.name == name {
+			return v.value(i, x), true
+		}
+	}
+	return nil, false
+}
+
+func (v *variables) value(i int, x *variable) ref.Val {
+	if v.values == nil {
+		v.values = make([]ref.Val, len(v.of.compiler.variables))
+	}
+	if v.values[i] == nil {
+		v.values[i] = v.evaluate(x)
+	}
+	return v.values[i]
+}
+
+// evaluate does as variableAccessor.Callback upstream.
+func (v *variables) evaluate(x *variable) ref.Val {
+	if x.Err != nil {
+		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.Err)
+	}
+	checks := v.of.checks
+	value, cost, ok, err := v.of.run(x.Expression)
+	v.of.checks = checks
+	if !ok {
+		return types.NewErr("unable to calculate cost of variable %q", x.name)
+	}
+	if v.cost += cost; v.cost < 0 {
+		v.cost = math.MaxInt64
+	}
+	if err != nil {
+		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, message(err))
+	}
+	return value
+}
+
+// Get implements traits.Indexer.
+func (v *variables) Get(key ref.Val) ref.Val {
+	if value, found := v.Find(key); found {
+		return value
+	}
+	return types.ValOrErr(key, "no such key: %v", key)
+}
+
+// Contains implements traits.Container.
+func (v *variables) Contains(key ref.Val) ref.Val {
+	value, found := v.Find(key)
+	if value != nil && types.IsUnknownOrError(value) {
+		return value
+	}
+	return types.Bool(found)
+}
+
+// Size implements traits.Sizer.
+func (v *variables) Size() ref.Val { return types.Int(len(v.of.compiler.variables)) }
+
+// Iterator implements traits.Iterable. There is nothing to iterate over: the type
+// of the variables, which expressions are checked against, cannot be.
+func (v *variables) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
+}
+
+// ConvertToNative implements ref.Val.
+func (v *variables) ConvertToNative(typeDesc reflect.Type) (any, error) {
+	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesTypeName, typeDesc.Name())
+}
+
+var variablesType = types.NewTypeValue(variablesTypeName, traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+
+// ConvertToType implements ref.Val.
+func (v *variables) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case variablesType:
+		return v
+	case types.TypeType:
+		return variablesType
+	}
+	return types.NewErr("disallowed conversion from %q to %q", variablesTypeName, t.TypeName())
+}
+
+// Equal implements ref.Val.
+func (v *variables) Equal(other ref.Val) ref.Val {
+	same, ok := other.(*variables)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return types.Bool(v == same)
+}
+
+// Type implements ref.Val.
+func (v *variables) Type() ref.Type { return variablesType }
+
+// Value implements ref.Val.
+func (v *variables) Value() any { return types.NoSuchOverloadErr() }
