@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -83,8 +84,17 @@ type entry struct {
 // Enabled is how a plugin of a chain is configured.
 type Enabled struct {
 	// Config is the plugin's own configuration file, nil for none.
-	Config   []byte
-	Settings Settings
+	Config []byte
+	// Manifests are the files of the folder that Config names.
+	Manifests []File
+	Settings  Settings
+}
+
+// isSame reports whether a handler made of one would do for the other.
+func (e *Enabled) isSame(other *Enabled) bool {
+	return bytes.Equal(e.Config, other.Config) && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+		return a.Name == b.Name && bytes.Equal(a.Content, b.Content)
+	})
 }
 
 // pluginsMax is how many plugins a chain can have: several times as many as
@@ -96,7 +106,7 @@ const pluginsMax = 128
 // state follows what they need to know of the cluster; nil where none of them
 // needs anything.
 //
-// A plugin that runs in last with the same Config keeps its handler, and what
+// A plugin that runs in last with the same Config and Manifests keeps its handler, and what
 // that remembers; last may be nil, and must be of the same state.
 func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, last *Chain) (*Chain, error) {
 	if len(table) > pluginsMax {
@@ -144,13 +154,13 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	if err := e.Settings.check(); err != nil {
 		return Handler{}, err
 	}
-	if same := last.find(plugin.Name); same != nil && bytes.Equal(same.Config, e.Config) {
+	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
 		return same.handler, nil
 	}
 	if view == nil && len(plugin.Needs) > 0 {
 		return Handler{}, errors.New("it needs to know the cluster, and there is none")
 	}
-	handler, err := plugin.New(Setup{Config: e.Config, Cluster: view})
+	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Cluster: view})
 	if err != nil {
 		return Handler{}, err
 	}

@@ -57,8 +57,18 @@ type Plugin struct {
 type Setup struct {
 	// Config is the plugin's own configuration file, nil if there is none.
 	Config []byte
+	// Manifests are the files of the folder that the configuration names as
+	// staticManifestsDir, sorted by name; see k8s.io/apiserver
+	// pkg/admission/plugin/manifest.
+	Manifests []File
 	// Cluster gives access to what the plugin's Needs name; nil if that is nothing.
 	Cluster *cluster.View
+}
+
+// File is a file that was read for a plugin.
+type File struct {
+	Name    string // as errors show it
+	Content []byte
 }
 
 // Handler is a plugin made ready. Its functions are called by many goroutines

@@ -3,6 +3,7 @@ package handlertest
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,8 @@ type Case struct {
 	About string `json:"about"`
 	// Config is the plugin's configuration file.
 	Config string `json:"config,omitempty"`
+	// Manifests are the documents in the folder that Config names.
+	Manifests []json.RawMessage `json:"manifests,omitempty"`
 	// Cluster are the objects that there are, as one would create them.
 	Cluster []json.RawMessage `json:"cluster,omitempty"`
 	// Error is part of the error with which the configuration is refused. There
@@ -68,7 +71,7 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 	if c.About == "" {
 		t.Fatalf("%s: about: got nothing, want what the case shows", file)
 	}
-	chain, err := newChain(plugin, c.Config, c.cluster(t))
+	chain, err := newChain(plugin, handlers.Enabled{Config: []byte(c.Config), Manifests: c.manifests()}, c.cluster(t))
 	if c.Error != "" {
 		if err == nil || !strings.Contains(err.Error(), c.Error) {
 			t.Fatalf("configuration: got error %v, want one with %q", err, c.Error)
@@ -116,6 +119,14 @@ func (c *Case) cluster(t *testing.T) cluster.Options {
 		t.Fatal(err)
 	}
 	return cluster.Options{Dir: dir}
+}
+
+// manifests returns the documents, each in a file.
+func (c *Case) manifests() (files []handlers.File) {
+	for i, document := range c.Manifests {
+		files = append(files, handlers.File{Name: fmt.Sprintf("%d.yaml", i), Content: document})
+	}
+	return files
 }
 
 func (c *Case) phase(t testing.TB) handlers.Phase {

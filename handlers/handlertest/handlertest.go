@@ -26,10 +26,10 @@ import (
 // that has the objects. They are as an API server returns them, with their
 // defaults.
 func NewChain(plugin handlers.Plugin, config string, objects ...runtime.Object) (*handlers.Chain, error) {
-	return newChain(plugin, config, cluster.Options{Objects: append([]runtime.Object{}, objects...)})
+	return newChain(plugin, handlers.Enabled{Config: []byte(config)}, cluster.Options{Objects: append([]runtime.Object{}, objects...)})
 }
 
-func newChain(plugin handlers.Plugin, config string, known cluster.Options) (*handlers.Chain, error) {
+func newChain(plugin handlers.Plugin, enabled handlers.Enabled, known cluster.Options) (*handlers.Chain, error) {
 	known.Kinds = cluster.KindsOf(plugin.Needs...)
 	state, err := cluster.New(known)
 	if err != nil {
@@ -38,9 +38,8 @@ func newChain(plugin handlers.Plugin, config string, known cluster.Options) (*ha
 	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		return nil, err
 	}
-	enabled := handlers.Enabled{}
-	if config != "" {
-		enabled.Config = []byte(config)
+	if len(enabled.Config) == 0 {
+		enabled.Config = nil
 	}
 	return handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 }

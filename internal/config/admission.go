@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
@@ -41,21 +46,24 @@ func (r *reader) readAdmission(file string) map[string][]byte {
 	for i, plugin := range a.Plugins {
 		path := fmt.Sprintf("plugins[%d]", i)
 		if r.checkName(document, path+".name", plugin.Name, configs) {
-			configs[plugin.Name] = r.readPlugin(document, path, &plugin, filepath.Dir(file))
+			config, dir := r.readPlugin(document, path, &plugin, filepath.Dir(file))
+			configs[plugin.Name] = config
+			r.readManifests(plugin.Name, config, dir)
 		}
 	}
 	return configs
 }
 
-// readPlugin returns a plugin's configuration, nil if it has none. What stands
-// inside the file goes before a file that it names, as upstream.
-func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *admissionPlugin, dir string) []byte {
+// readPlugin returns a plugin's configuration, nil if it has none, and the folder of
+// the file that has it. What stands inside the file goes before a file that it names,
+// as upstream.
+func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *admissionPlugin, dir string) (content []byte, in string) {
 	if len(plugin.Configuration) > 0 && !bytes.Equal(plugin.Configuration, []byte("null")) {
 		r.place(plugin.Name, document, path+".configuration")
-		return plugin.Configuration
+		return plugin.Configuration, dir
 	}
 	if plugin.Path == "" {
-		return nil
+		return nil, dir
 	}
 	name := plugin.Path
 	if !filepath.IsAbs(name) {
@@ -65,12 +73,46 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 	content, err := r.source.ReadFile(name)
 	if err != nil {
 		r.refuse(document.Errorf(path+".path", "cannot read the configuration of %s: %v", plugin.Name, err))
-		return nil
+		return nil, dir
 	}
 	own, err := strictyaml.Parse(name, content)
 	if err != nil { // if it should be YAML, the plugin says what is wrong
 		own = strictyaml.Unread(name)
 	}
 	r.place(plugin.Name, own, "")
-	return content
+	return content, filepath.Dir(name)
+}
+
+// ManifestExtensions are those of the files in a folder of manifests (k8s.io/apiserver
+// pkg/admission/plugin/manifest LoadFiles).
+var ManifestExtensions = []string{".yaml", ".yml", ".json"}
+
+// readManifests reads the folder that a plugin's configuration names as
+// staticManifestsDir, if it does. A path that is not absolute, which kube-apiserver
+// would refuse, begins at the folder of the file that names it.
+func (r *reader) readManifests(plugin string, config []byte, dir string) {
+	var names struct {
+		StaticManifestsDir string `json:"staticManifestsDir"`
+	}
+	if err := yaml.Unmarshal(config, &names); err != nil || names.StaticManifestsDir == "" {
+		return // the plugin says what is wrong
+	}
+	folder := names.StaticManifestsDir
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(dir, folder)
+	}
+	r.folders = append(r.folders, folder)
+	read, err := files.ReadFolder(folder, ManifestExtensions...)
+	if err != nil {
+		at := r.places[plugin]
+		path := strings.TrimPrefix(at.path+".staticManifestsDir", ".")
+		r.refuse(at.document.Errorf(path, "cannot read the manifests of %s: %v", plugin, err))
+		return
+	}
+	if r.manifests == nil {
+		r.manifests = make(map[string][]handlers.File)
+	}
+	for _, file := range read {
+		r.manifests[plugin] = append(r.manifests[plugin], handlers.File{Name: file.Name, Content: file.Content})
+	}
 }

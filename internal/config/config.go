@@ -127,10 +127,14 @@ type Loaded struct {
 	// files, by their names.
 	Settings map[string]handlers.Settings
 	Configs  map[string][]byte
+	// Manifests are the files of the folders that configuration files of plugins
+	// name, by plugin.
+	Manifests map[string][]handlers.File
 	// NeedsNamespaces says that there are selectors of namespaces.
 	NeedsNamespaces bool
-	// Files are all files that were read, also those that could not be.
-	Files []string
+	// Files are all files that were read, also those that could not be, and Folders
+	// those whose files are Manifests.
+	Files, Folders []string
 
 	places map[string]place // of Configs
 }
@@ -152,7 +156,7 @@ func Read(source Source) (*Loaded, error) {
 		loaded.Configs = r.readAdmission(source.AdmissionFile)
 	}
 	loaded.NeedsNamespaces, loaded.places = r.needsNamespaces, r.places
-	loaded.Files = r.files
+	loaded.Files, loaded.Folders, loaded.Manifests = r.files, r.folders, r.manifests
 	return loaded, errors.Join(r.errs...)
 }
 
@@ -160,7 +164,8 @@ func Read(source Source) (*Loaded, error) {
 type reader struct {
 	source          *Source
 	needsNamespaces bool
-	files           []string
+	files, folders  []string
+	manifests       map[string][]handlers.File
 	places          map[string]place
 	errs            []error
 }

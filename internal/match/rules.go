@@ -7,7 +7,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// NewRule makes one of Criteria.Rules ready. Its scope is the empty one for "*".
+// NewRule makes a rule ready, whose lists it shares. The scope is the empty one for "*".
 func NewRule(r *admissionregistrationv1.RuleWithOperations) handlers.Rule {
 	ready := handlers.Rule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources}
 	for _, operation := range r.Operations {

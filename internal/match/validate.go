@@ -31,14 +31,16 @@ func validate(c *Criteria, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("rules"), "leave it out to match all that the plugin handles"))
 	}
 	for i := range c.Rules {
-		errs = append(errs, validateRule(&c.Rules[i], path.Child("rules").Index(i))...)
+		errs = append(errs, ValidateRule(&c.Rules[i], path.Child("rules").Index(i))...)
 	}
 	var strict metav1validation.LabelSelectorValidationOptions
 	errs = append(errs, metav1validation.ValidateLabelSelector(c.NamespaceSelector, strict, path.Child("namespaceSelector"))...)
 	return append(errs, metav1validation.ValidateLabelSelector(c.ObjectSelector, strict, path.Child("objectSelector"))...)
 }
 
-func validateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
+// ValidateRule refuses what kube-apiserver refuses in a rule, in its words. The rule
+// stands at path.
+func ValidateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
 	errs := validateList(r.Operations, path.Child("operations"), "operations")
 	for i, operation := range r.Operations {
 		if !slices.Contains(supportedOperations, operation) {

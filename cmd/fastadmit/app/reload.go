@@ -13,6 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
@@ -34,11 +35,12 @@ type reloader struct {
 	parts   []*part
 }
 
-// A part is files that are read together.
+// A part is files that are read together, and folders of which all files are.
 type part struct {
-	name   string
-	files  func() []string
-	reload func(ctx context.Context) error
+	name    string
+	files   func() []string
+	folders func() []string // nil for none
+	reload  func(ctx context.Context) error
 
 	read    [sha256.Size]byte
 	refused atomic.Pointer[string] // why the last change was not good, nil if it was
@@ -52,19 +54,23 @@ func newReloader(server *server, parts ...*part) (*reloader, error) {
 	}
 	r := &reloader{server: server, watcher: watcher, parts: parts}
 	for _, p := range parts {
-		p.read = contents(p.files())
-		if err := r.watch(p.files()); err != nil {
+		p.read = p.contents()
+		if err := r.watch(p); err != nil {
 			return nil, errors.Join(err, watcher.Close())
 		}
 	}
 	return r, nil
 }
 
-// watch watches the folders of the files, and of what they are links to:
+// watch watches the folders of the files of a part, and of what they are links to:
 // Kubernetes changes a mounted ConfigMap by replacing a link beside the files,
 // and editors replace files.
-func (r *reloader) watch(files []string) error {
-	for _, file := range files {
+func (r *reloader) watch(p *part) error {
+	watched := p.files()
+	for _, folder := range p.allFolders() {
+		watched = append(watched, folder, filepath.Join(folder, "any")) // so that both it and its own folder are watched
+	}
+	for _, file := range watched {
 		folders := []string{filepath.Dir(file)}
 		if target, err := filepath.EvalSymlinks(file); err == nil {
 			folders = append(folders, filepath.Dir(target))
@@ -112,15 +118,15 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 // certificate made in memory must stay. If a part changes, or comes to have other
 // files, while it is read, it is read once more.
 func (r *reloader) reload(ctx context.Context, p *part, always bool) {
-	now := contents(p.files())
+	now := p.contents()
 	if now == p.read && (!always || len(p.files()) == 0) {
 		return // something else in these folders changed
 	}
 	var err error
 	for range readsMax {
 		p.read = now
-		err = errors.Join(p.reload(ctx), r.watch(p.files()))
-		if now = contents(p.files()); now == p.read {
+		err = errors.Join(p.reload(ctx), r.watch(p))
+		if now = p.contents(); now == p.read {
 			break
 		}
 	}
@@ -155,8 +161,9 @@ func (r *reloader) checks() []check {
 // configPart is the configuration, which in was loaded from.
 func (o *serveOptions) configPart(server *server, in selected) *part {
 	return &part{
-		name:  "configuration",
-		files: func() []string { return in.Files },
+		name:    "configuration",
+		files:   func() []string { return in.Files },
+		folders: func() []string { return in.Folders },
 		reload: func(ctx context.Context) error {
 			next, err := o.load(ctx, in.chain)
 			if err == nil {
@@ -169,7 +176,7 @@ func (o *serveOptions) configPart(server *server, in selected) *part {
 				err = o.managed.reload(&next, &o.callers)
 			}
 			if err != nil {
-				in.Files = next.Files
+				in.Files, in.Folders = next.Files, next.Folders
 				return err
 			}
 			in = next
@@ -179,12 +186,23 @@ func (o *serveOptions) configPart(server *server, in selected) *part {
 	}
 }
 
-// contents identifies the files and what is in them.
-func contents(names []string) (sum [sha256.Size]byte) {
+func (p *part) allFolders() []string {
+	if p.folders == nil {
+		return nil
+	}
+	return p.folders()
+}
+
+// contents identifies the files of the part and what is in them.
+func (p *part) contents() [sha256.Size]byte {
 	all := sha256.New()
-	for _, file := range names {
+	for _, file := range p.files() {
 		content, err := files.Read(file)
 		fmt.Fprintf(all, "%q %q %v\n", file, content, err)
+	}
+	for _, folder := range p.allFolders() {
+		content, err := files.ReadFolder(folder, config.ManifestExtensions...)
+		fmt.Fprintf(all, "%q %q %v\n", folder, content, err)
 	}
 	return [sha256.Size]byte(all.Sum(nil))
 }

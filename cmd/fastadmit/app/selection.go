@@ -116,7 +116,9 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	enabled := make(map[string]handlers.Enabled)
 	for _, name := range loaded.EnableAdmissionPlugins {
 		if !slices.Contains(s.disable, name) {
-			enabled[name] = handlers.Enabled{Config: loaded.Configs[name], Settings: loaded.Settings[name]}
+			enabled[name] = handlers.Enabled{
+				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
+			}
 		}
 	}
 	if s.keep != nil {
