@@ -93,7 +93,7 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 
 // TestConventionsPluginExamples runs every "fastadmit review" in the README of
 // a plugin: with the plugin's testdata, of which the folder cluster is for
-// --cluster-state-dir, with the manifests in testdata here, and with the
+// --cluster-state-dir and policies for staticManifestsDir, with the manifests in testdata here, and with the
 // configuration that the README shows.
 func TestConventionsPluginExamples(t *testing.T) {
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
@@ -114,7 +114,9 @@ func TestConventionsPluginExamples(t *testing.T) {
 			dir := t.TempDir()
 			copyManifests(t, dir, "testdata")
 			copyManifests(t, dir, path.Join(folder, "testdata"))
-			copyManifests(t, path.Join(dir, "cluster"), path.Join(folder, "testdata", "cluster"))
+			for _, sub := range [...]string{"cluster", "policies"} {
+				copyManifests(t, path.Join(dir, sub), path.Join(folder, "testdata", sub))
+			}
 			writeConfigurations(t, dir, readme)
 			t.Chdir(dir)
 			for _, command := range commands {
@@ -172,6 +174,9 @@ func writeConfigurations(t *testing.T, dir, readme string) {
 		}
 		writeFile(t, path.Join(dir, "admission.yaml"), block)
 		for _, plugin := range admission.Plugins {
+			if plugin.Path == "" {
+				continue
+			}
 			writeFile(t, path.Join(dir, plugin.Path), blocks[0])
 		}
 	}

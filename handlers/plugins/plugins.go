@@ -34,6 +34,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionpolicy"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -81,6 +82,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		podtopologylabels.Plugin(),
+		validatingadmissionpolicy.Plugin(),
 		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/match"
+)
+
+// A Matcher says which reviews a policy or a binding is for. It may be used by many
+// goroutines at once.
+type Matcher struct {
+	selectors       *match.Matcher
+	rules, excludes []rule // without rules, every review
+	exact           bool
+}
+
+// rule is a rule for objects of some names, or of all.
+type rule struct {
+	handlers.Rule
+	names []string
+}
+
+// NewMatcher makes what a policy or a binding matches ready, which was checked. Nil
+// matches everything.
+func NewMatcher(m *admissionregistrationv1.MatchResources) (*Matcher, error) {
+	if m == nil {
+		m = new(admissionregistrationv1.MatchResources)
+	}
+	selectors, err := match.New(&match.Criteria{NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector}, nil)
+	return &Matcher{
+		selectors: selectors,
+		rules:     newRules(m.ResourceRules), excludes: newRules(m.ExcludeResourceRules),
+		exact: m.MatchPolicy != nil && *m.MatchPolicy == admissionregistrationv1.Exact,
+	}, err
+}
+
+func newRules(all []admissionregistrationv1.NamedRuleWithOperations) (rules []rule) {
+	for i := range all {
+		rules = append(rules, rule{match.NewRule(&all[i].RuleWithOperations), all[i].ResourceNames})
+	}
+	return rules
+}
+
+// Request is what matchers look at, read from a review once.
+type Request struct {
+	*codec.Review
+	sent     handlers.Attributes // with the resource that the object was converted to
+	original handlers.Attributes // with the resource that the user asked for
+}
+
+// NewRequest reads what matchers look at.
+func NewRequest(review *codec.Review) Request {
+	r := Request{Review: review, sent: handlers.AttributesOf(review)}
+	r.original = r.sent
+	if asked := review.RequestResource(); asked != (codec.GroupVersionResource{}) {
+		r.original.Resource = asked
+	}
+	return r
+}
+
+// Matches reports whether the review is one of those.
+//
+// The API server evaluates a policy on the version of an object that the user sent,
+// or, under matchPolicy Equivalent, on the one that the policy names. Here there is
+// the one that the webhook was called with. Where the policy asks for another, the
+// error says so. Other errors are those of package match, about namespaces.
+func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Namespaces) (bool, error) {
+	for i := range m.excludes {
+		if e := &m.excludes[i]; e.matches(r, &r.original) || !m.exact && e.matches(r, &r.sent) {
+			return false, nil
+		}
+	}
+	if matched, err := m.matchesRules(r); err != nil || !matched {
+		return false, err
+	}
+	return m.selectors.Matches(ctx, r.Review, &r.sent, namespaces)
+}
+
+func (m *Matcher) matchesRules(r *Request) (bool, error) {
+	if len(m.rules) == 0 {
+		return true, nil
+	}
+	asks := false // for an object that is not this one
+	for i := range m.rules {
+		switch original, sent := m.rules[i].matches(r, &r.original), m.rules[i].matches(r, &r.sent); {
+		case sent && (original || !m.exact):
+			return true, nil
+		case original:
+			asks = true
+		}
+	}
+	for i := range m.rules {
+		asks = asks || !m.exact && m.rules[i].matchesVersionless(r)
+	}
+	if !asks {
+		return false, nil
+	}
+	return false, fmt.Errorf("failed to convert object version: got %s, want a version that the policy names; "+
+		"let the rules of the webhook name the versions that policies do", resourceName(r.sent.Resource))
+}
+
+func resourceName(r codec.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Version + " " + r.Resource
+	}
+	return r.Group + "/" + r.Version + " " + r.Resource
+}
+
+// matches reports whether the rule selects requests with these attributes for the
+// object of that name.
+func (r *rule) matches(request *Request, a *handlers.Attributes) bool {
+	return r.Matches(a) && (len(r.names) == 0 || slices.Contains(r.names, request.Name()))
+}
+
+// matchesVersionless reports whether the rule would match another version of the
+// resource: for the API server all versions of a resource are equivalent.
+func (r *rule) matchesVersionless(request *Request) bool {
+	if len(r.Versions) == 0 {
+		return false
+	}
+	a := request.sent
+	a.Resource.Version = r.Versions[0]
+	return r.matches(request, &a)
+}

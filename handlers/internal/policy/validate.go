@@ -1,0 +1,255 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/internal/match"
+)
+
+// What kube-apiserver accepts in a policy and in a binding, in its words
+// (k8s.io/kubernetes pkg/apis/admissionregistration/validation). Expressions are
+// checked where they are compiled.
+
+// The lists are in the order in which messages show them.
+var (
+	failurePolicies = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
+	matchPolicies   = []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent, admissionregistrationv1.Exact}
+	actions         = []admissionregistrationv1.ValidationAction{
+		admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn,
+	}
+	reasons = []metav1.StatusReason{
+		metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized,
+	}
+)
+
+const (
+	auditAnnotationsMax     = 20
+	valueExpressionBytesMax = 5 << 10
+	matchConditionsMax      = 64
+)
+
+// checkPolicy sets the defaults of a policy and says what is wrong with it.
+func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) []error {
+	spec, path := &p.Spec, field.NewPath("spec")
+	if spec.FailurePolicy == nil {
+		spec.FailurePolicy = new(admissionregistrationv1.Fail)
+	}
+	errs := validation.ValidateObjectMeta(&p.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, oneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
+	if spec.MatchConstraints == nil {
+		errs = append(errs, field.Required(path.Child("matchConstraints"), ""))
+	} else {
+		errs = append(errs, checkMatchResources(spec.MatchConstraints, path.Child("matchConstraints"))...)
+		if len(spec.MatchConstraints.ResourceRules) == 0 {
+			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
+		}
+	}
+	errs = append(errs, checkMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	for i := range spec.Variables {
+		errs = append(errs, checkVariable(&spec.Variables[i], path.Child("variables").Index(i))...)
+	}
+	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
+		const want = "validations or auditAnnotations must contain at least one item"
+		errs = append(errs, field.Required(path.Child("validations"), want), field.Required(path.Child("auditAnnotations"), want))
+	}
+	for i := range spec.Validations {
+		errs = append(errs, checkValidation(&spec.Validations[i], path.Child("validations").Index(i))...)
+	}
+	errs = append(errs, checkAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
+	all := named("ValidatingAdmissionPolicy", p.Name, errs)
+	if spec.ParamKind != nil {
+		all = append(all, fmt.Errorf("ValidatingAdmissionPolicy %q: spec.paramKind is not supported for static manifests", p.Name))
+	}
+	return all
+}
+
+// checkBinding does the same with a binding.
+func checkBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) []error {
+	spec, path := &b.Spec, field.NewPath("spec")
+	errs := validation.ValidateObjectMeta(&b.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if spec.PolicyName != "" {
+		for _, wrong := range validation.NameIsDNSSubdomain(spec.PolicyName, false) {
+			errs = append(errs, field.Invalid(path.Child("policyName"), spec.PolicyName, wrong))
+		}
+	}
+	if spec.MatchResources != nil {
+		errs = append(errs, checkMatchResources(spec.MatchResources, path.Child("matchResources"))...)
+	}
+	errs = append(errs, checkActions(spec.ValidationActions, path.Child("validationActions"))...)
+	all := named("ValidatingAdmissionPolicyBinding", b.Name, errs)
+	if spec.PolicyName == "" {
+		all = append(all, fmt.Errorf("binding %q must reference a policy (spec.policyName)", b.Name))
+	}
+	if spec.ParamRef != nil {
+		all = append(all, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", b.Name))
+	}
+	return all
+}
+
+// named says which object the errors are about.
+func named(kind, name string, errs field.ErrorList) (all []error) {
+	for _, err := range errs {
+		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
+	}
+	return all
+}
+
+func oneOf[T ~string](path *field.Path, got T, want []T) field.ErrorList {
+	if slices.Contains(want, got) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, got, want)}
+}
+
+func checkMatchResources(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
+	if m.MatchPolicy == nil {
+		m.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	}
+	errs := oneOf(path.Child("matchPolicy"), *m.MatchPolicy, matchPolicies)
+	var strict metav1validation.LabelSelectorValidationOptions
+	errs = append(errs, metav1validation.ValidateLabelSelector(m.NamespaceSelector, strict, path.Child("namespaceSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(m.ObjectSelector, strict, path.Child("objectSelector"))...)
+	for i := range m.ResourceRules {
+		errs = append(errs, checkRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+	}
+	for i := range m.ExcludeResourceRules {
+		errs = append(errs, checkRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
+	}
+	return errs
+}
+
+func checkRule(r *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
+	for i, name := range r.ResourceNames {
+		at := path.Child("resourceNames").Index(i)
+		for _, wrong := range content.IsPathSegmentName(name) {
+			errs = append(errs, field.Invalid(at, name, wrong))
+		}
+		if slices.Contains(r.ResourceNames[:i], name) {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+	}
+	return append(errs, match.ValidateRule(&r.RuleWithOperations, path)...)
+}
+
+func checkMatchConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+	if len(conditions) > matchConditionsMax {
+		errs = append(errs, field.TooMany(path, len(conditions), matchConditionsMax))
+	}
+	known := make(map[string]bool)
+	for i, c := range conditions {
+		at := path.Index(i)
+		if strings.TrimSpace(c.Expression) == "" {
+			errs = append(errs, field.Required(at.Child("expression"), ""))
+		}
+		if c.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+			continue
+		}
+		errs = append(errs, qualified(at.Child("name"), c.Name)...)
+		if known[c.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		}
+		known[c.Name] = true
+	}
+	return errs
+}
+
+func qualified(path *field.Path, name string) (errs field.ErrorList) {
+	for _, wrong := range utilvalidation.IsQualifiedName(name) {
+		errs = append(errs, field.Invalid(path, name, wrong))
+	}
+	return errs
+}
+
+func checkVariable(v *admissionregistrationv1.Variable, path *field.Path) (errs field.ErrorList) {
+	if strings.TrimSpace(v.Name) == "" {
+		errs = append(errs, field.Required(path.Child("name"), "name is not specified"))
+	} else if !isIdentifier(v.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), v.Name, "must be a valid CEL identifier"))
+	}
+	if strings.TrimSpace(v.Expression) == "" {
+		errs = append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+	}
+	return errs
+}
+
+// reserved are the words that no CEL identifier can be.
+var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package namespace return var void while")
+
+func isIdentifier(name string) bool {
+	for i, c := range name {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return !slices.Contains(reserved, name)
+}
+
+func checkValidation(v *admissionregistrationv1.Validation, path *field.Path) (errs field.ErrorList) {
+	if strings.TrimSpace(v.Expression) == "" {
+		errs = append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+	}
+	if v.MessageExpression != "" && strings.TrimSpace(v.MessageExpression) == "" {
+		errs = append(errs, field.Invalid(path.Child("messageExpression"), v.MessageExpression, "must be non-empty if specified"))
+	}
+	switch message := strings.TrimSpace(v.Message); {
+	case v.Message != "" && message == "":
+		errs = append(errs, field.Invalid(path.Child("message"), v.Message, "must be non-empty if specified"))
+	case strings.ContainsAny(message, "\r\n"):
+		errs = append(errs, field.Invalid(path.Child("message"), v.Message, "must not contain line breaks"))
+	}
+	if v.Reason != nil {
+		errs = append(errs, oneOf(path.Child("reason"), *v.Reason, reasons)...)
+	}
+	return errs
+}
+
+func checkAuditAnnotations(policy string, annotations []admissionregistrationv1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
+	if len(annotations) > auditAnnotationsMax {
+		errs = append(errs, field.Invalid(path, annotations, fmt.Sprintf("must not have more than %d auditAnnotations", auditAnnotationsMax)))
+	}
+	known := make(map[string]bool)
+	for i, a := range annotations {
+		at := path.Index(i)
+		errs = append(errs, qualified(at.Child("key"), policy+"/"+a.Key)...)
+		switch expression := strings.TrimSpace(a.ValueExpression); {
+		case expression == "":
+			errs = append(errs, field.Required(at.Child("valueExpression"), "valueExpression is not specified"))
+		case len(expression) > valueExpressionBytesMax:
+			errs = append(errs, field.Required(at.Child("valueExpression"), fmt.Sprintf("must not exceed %d bytes in length", valueExpressionBytesMax)))
+		}
+		if known[a.Key] {
+			errs = append(errs, field.Duplicate(at.Child("key"), a.Key))
+		}
+		known[a.Key] = true
+	}
+	return errs
+}
+
+func checkActions(given []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
+	for i, action := range given {
+		errs = append(errs, oneOf(path.Index(i), action, actions)...)
+		if slices.Contains(given[:i], action) {
+			errs = append(errs, field.Duplicate(path.Index(i), action))
+		}
+	}
+	if slices.Contains(given, admissionregistrationv1.Deny) && slices.Contains(given, admissionregistrationv1.Warn) {
+		errs = append(errs, field.Invalid(path, given, "must not contain both Deny and Warn "+
+			"(repeating the same validation failure information in the API response and headers serves no purpose)"))
+	}
+	if len(given) == 0 {
+		errs = append(errs, field.Required(path, "at least one validation action is required"))
+	}
+	return errs
+}

@@ -1,0 +1,120 @@
+package validatingadmissionpolicy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/cel-go/common/types/ref"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// newAuthorizer returns the variables authorizer and authorizer.requestResource,
+// which are asked nothing before an expression uses them.
+func newAuthorizer(d *dispatch) (authorizerVal, requestResource ref.Val) {
+	a := &asker{dispatch: d}
+	return library.NewAuthorizerVal(a, a), library.NewResourceAuthorizerVal(a, a, resource{d})
+}
+
+// An asker answers who may do what with SubjectAccessReviews. It is also the user
+// of the review, read when something is asked about that.
+type asker struct {
+	*dispatch
+	user *authenticationv1.UserInfo
+	err  error // why user cannot be read
+}
+
+func (a *asker) info() *authenticationv1.UserInfo {
+	if a.user != nil {
+		return a.user
+	}
+	a.user = new(authenticationv1.UserInfo)
+	if v := a.UserInfo(); !v.FitsDecoded() {
+		a.err = a.Review.Err()
+	} else if v.IsSet() {
+		a.err = json.Unmarshal([]byte(v.JSON()), a.user)
+	}
+	return a.user
+}
+
+// GetName implements user.Info.
+func (a *asker) GetName() string { return a.info().Username }
+
+// GetUID implements user.Info.
+func (a *asker) GetUID() string { return a.info().UID }
+
+// GetGroups implements user.Info.
+func (a *asker) GetGroups() []string { return a.info().Groups }
+
+// GetExtra implements user.Info.
+func (a *asker) GetExtra() map[string][]string {
+	extra := make(map[string][]string)
+	for key, values := range a.info().Extra {
+		extra[key] = values
+	}
+	return extra
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a *asker) Authorize(_ context.Context, question authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.err != nil {
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
+	}
+	status, err := a.access.Review(a.ctx, specOf(question))
+	switch {
+	case err != nil:
+		return authorizer.DecisionNoOpinion, "", err
+	case status.Allowed:
+		return authorizer.DecisionAllow, status.Reason, nil
+	case status.Denied:
+		return authorizer.DecisionDeny, status.Reason, nil
+	}
+	return authorizer.DecisionNoOpinion, status.Reason, nil
+}
+
+// specOf returns the SubjectAccessReview that asks a question.
+func specOf(question authorizer.Attributes) *authorizationv1.SubjectAccessReviewSpec {
+	who := question.GetUser()
+	spec := &authorizationv1.SubjectAccessReviewSpec{User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
+	for key, values := range who.GetExtra() {
+		if spec.Extra == nil {
+			spec.Extra = make(map[string]authorizationv1.ExtraValue)
+		}
+		spec.Extra[key] = values
+	}
+	if !question.IsResourceRequest() {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: question.GetPath(), Verb: question.GetVerb()}
+		return spec
+	}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Namespace: question.GetNamespace(), Verb: question.GetVerb(),
+		Group: question.GetAPIGroup(), Version: question.GetAPIVersion(),
+		Resource: question.GetResource(), Subresource: question.GetSubresource(), Name: question.GetName(),
+	}
+	return spec
+}
+
+// resource is the resource of the review.
+type resource struct{ *dispatch }
+
+// GetName implements library.Resource.
+func (r resource) GetName() string { return r.Name() }
+
+// GetNamespace implements library.Resource.
+func (r resource) GetNamespace() string { return r.Namespace() }
+
+// GetSubresource implements library.Resource.
+func (r resource) GetSubresource() string { return r.SubResource() }
+
+// GetResource implements library.Resource.
+func (r resource) GetResource() schema.GroupVersionResource {
+	asked := r.RequestResource()
+	return schema.GroupVersionResource{Group: asked.Group, Version: asked.Version, Resource: asked.Resource}
+}
+
+var _ user.Info = (*asker)(nil)

@@ -1,0 +1,269 @@
+package validatingadmissionpolicy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+)
+
+// A dispatch is one review on its way through the policies (upstream's
+// dispatcher.go).
+type dispatch struct {
+	*plugin
+	ctx context.Context
+	policy.Request
+	input     *cel.Input        // nil before something is evaluated
+	namespace *corev1.Namespace // of the object, nil for none
+
+	denied string // the message of the first denial, "" for none
+	reason metav1.StatusReason
+}
+
+var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
+
+// release gives d back, which nothing holds then.
+func (d *dispatch) release() {
+	*d = dispatch{}
+	dispatches.Put(d)
+}
+
+// evaluate evaluates a policy. The result is one of the whole review, nil if the
+// other policies are to be evaluated too.
+func (d *dispatch) evaluate(p *boundPolicy) *handlers.Result {
+	matches, err := p.matcher.Matches(d.ctx, &d.Request, d)
+	if err != nil {
+		d.misconfigured(p, nil, err)
+		return nil
+	}
+	if !matches {
+		return nil
+	}
+	var collected annotations
+	for i := range p.bindings {
+		b := &p.bindings[i]
+		matches, err := b.matcher.Matches(d.ctx, &d.Request, d)
+		if err != nil {
+			d.misconfigured(p, b, err)
+			continue
+		}
+		if !matches {
+			continue
+		}
+		if result := d.prepare(); result != nil {
+			return result
+		}
+		o := p.validate(d.input, d.namespaceObject, d.wholeNamespaceObject)
+		for i := range o.decisions {
+			if o.decisions[i].denies {
+				d.act(p, b, i, &o.decisions[i])
+			}
+		}
+		for _, a := range o.audited {
+			if a.err != "" {
+				d.deny(p, b, &decision{message: a.err})
+			} else {
+				collected.add(a)
+			}
+		}
+	}
+	collected.publish(p.name, d.Review)
+	return nil
+}
+
+// prepare makes ready what all expressions need, once for a review.
+func (d *dispatch) prepare() *handlers.Result {
+	if d.input != nil {
+		return nil
+	}
+	input := cel.NewInput(d.ctx, d.Review)
+	input.Authorizer, input.RequestResource = newAuthorizer(d)
+	kind := d.RequestKind()
+	if name := d.Namespace(); name != "" && kind != (codec.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		namespace, err := d.namespaces.Get(d.ctx, "", name)
+		switch {
+		case apierrors.IsNotFound(err):
+			return new(handlers.Denied(err))
+		case cluster.IsInvalidName(err):
+			return new(handlers.Denied(apierrors.NewInternalError(err)))
+		case err != nil:
+			return new(handlers.Errored(err))
+		}
+		d.namespace = namespace
+	}
+	d.input = input
+	return nil
+}
+
+// namespaceObject returns the variable of that name.
+func (d *dispatch) namespaceObject() ref.Val { return d.wholeNamespaceObject() }
+
+// wholeNamespaceObject returns the same as audit annotations see it.
+func (d *dispatch) wholeNamespaceObject() ref.Val {
+	if d.namespace == nil {
+		return types.NullValue
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d.namespace)
+	if err != nil {
+		return types.NewErr("failed to prepare namespace variable for evaluation: %v", err)
+	}
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)
+}
+
+// Labels implements match.Namespaces.
+func (d *dispatch) Labels(ctx context.Context, name string) (labels.Set, error) {
+	namespace, err := d.namespaces.Get(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return namespace.Labels, nil
+}
+
+// misconfigured denies a request that nobody can tell about whether a policy or one
+// of its bindings is for it, unless the policy says otherwise.
+func (d *dispatch) misconfigured(p *boundPolicy, b *binding, err error) {
+	if p.ignores {
+		return
+	}
+	what := "policy"
+	if b != nil {
+		what = "binding"
+	}
+	d.deny(p, b, &decision{message: fmt.Sprintf("failed to configure %s: %v", what, err)})
+}
+
+// act does what a binding says of a violation, the i-th of a policy.
+func (d *dispatch) act(p *boundPolicy, b *binding, i int, found *decision) {
+	for _, action := range b.actions {
+		switch action {
+		case admissionregistrationv1.Deny:
+			d.deny(p, b, found)
+		case admissionregistrationv1.Audit:
+			d.audit(p, b, i, found)
+		case admissionregistrationv1.Warn:
+			d.Response.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.name, b.name, found.message))
+		}
+	}
+}
+
+// deny remembers the first denial.
+func (d *dispatch) deny(p *boundPolicy, b *binding, found *decision) {
+	switch {
+	case d.denied != "":
+		return
+	case b != nil:
+		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", p.name, b.name, found.message)
+	default:
+		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.name, found.message)
+	}
+	d.reason = found.reason
+}
+
+// result returns what the plugin says when all policies were evaluated.
+func (d *dispatch) result() handlers.Result {
+	if d.denied == "" {
+		return handlers.Allowed()
+	}
+	result := handlers.Denied(handlers.Forbidden(d.Review, errors.New(d.denied)))
+	status := result.Denial
+	status.Reason = string(d.reason)
+	if d.reason == "" {
+		status.Reason = string(metav1.StatusReasonInvalid)
+	}
+	status.Code = codes[metav1.StatusReason(status.Reason)]
+	status.Details.Causes = append(status.Details.Causes, codec.Cause{Message: d.denied})
+	return result
+}
+
+// codes are those of the reasons that a validation may have (upstream's
+// reasonToCode).
+var codes = map[metav1.StatusReason]int32{
+	metav1.StatusReasonUnauthorized: 401, metav1.StatusReasonForbidden: 403,
+	metav1.StatusReasonRequestEntityTooLarge: 413, metav1.StatusReasonInvalid: 422,
+}
+
+// validationFailureKey is the key of the audit annotation that in-tree is
+// validation.policy.admission.k8s.io/validation_failure. kube-apiserver puts the name
+// of the webhook and a slash before the keys of a webhook.
+const validationFailureKey = "validation_failure"
+
+// validationFailure is an element of its value.
+type validationFailure struct {
+	Message           string                                     `json:"message"`
+	Policy            string                                     `json:"policy"`
+	Binding           string                                     `json:"binding"`
+	ExpressionIndex   int                                        `json:"expressionIndex"`
+	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+}
+
+// audit annotates the first violation, as there.
+func (d *dispatch) audit(p *boundPolicy, b *binding, i int, found *decision) {
+	value, err := json.Marshal([]validationFailure{{
+		Message: found.message, Policy: p.name, Binding: b.name, ExpressionIndex: i, ValidationActions: b.actions,
+	}})
+	if err == nil { // it is strings and a number
+		_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid
+	}
+}
+
+// annotations are what the bindings of a policy made of its audit annotations, in
+// the order in which they came.
+type annotations struct {
+	keys   []string
+	values map[string][]string
+}
+
+func (a *annotations) add(found audited) {
+	if found.value == "" {
+		return
+	}
+	if a.values == nil {
+		a.values = make(map[string][]string)
+	}
+	if a.values[found.key] == nil {
+		a.keys = append(a.keys, found.key)
+	}
+	if !slices.Contains(a.values[found.key], found.value) {
+		a.values[found.key] = append(a.values[found.key], found.value)
+	}
+}
+
+func (a *annotations) publish(policy string, review *codec.Review) {
+	for _, key := range a.keys {
+		_ = review.Response.Annotate(annotationKey(policy, key), strings.Join(a.values[key], ", ")) // the key is valid
+	}
+}
+
+// annotationKey returns the key of a policy's audit annotation: in-tree that is the
+// policy's name, a slash and the key. Behind the name of a webhook there may be no
+// second slash, and no more than 63 characters. A key that is too long ends with a
+// digest of all of it.
+func annotationKey(policy, key string) string {
+	name := policy + "." + key
+	if codec.IsAnnotationKey(name) {
+		return name
+	}
+	const shown, digest = 52, 5 // 63 characters with a dash
+	sum := sha256.Sum256([]byte(name))
+	return name[:min(len(name), shown)] + "-" + hex.EncodeToString(sum[:digest])
+}

@@ -1,0 +1,252 @@
+package validatingadmissionpolicy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+)
+
+// A validator has the compiled expressions of a policy (upstream's validator.go).
+type validator struct {
+	compiler        *cel.Compiler
+	ignoresErrors   bool
+	matchConditions []*cel.Expression
+	validations     []validation
+	annotations     []annotation
+}
+
+type validation struct {
+	*cel.Expression
+	messageExpression *cel.Expression // nil for none
+	message           string
+	reason            metav1.StatusReason
+}
+
+type annotation struct {
+	*cel.Expression
+	key string
+}
+
+// newValidator compiles a policy. The error joins what is wrong with its expressions.
+func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
+	spec := &p.Spec
+	v := &validator{
+		compiler:      cel.NewCompiler(len(spec.Variables) > 0),
+		ignoresErrors: spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,
+	}
+	var errs []error
+	check := func(x *cel.Expression, format string, args ...any) *cel.Expression {
+		if x.Err != nil {
+			errs = append(errs, fmt.Errorf("spec.%s: Invalid value: %q: %w", fmt.Sprintf(format, args...), x.Text, x.Err))
+		}
+		return x
+	}
+	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
+	for i, variable := range spec.Variables {
+		check(v.compiler.AddVariable(variable.Name, variable.Expression, all), "variables[%d].expression", i)
+	}
+	for i, condition := range spec.MatchConditions {
+		v.matchConditions = append(v.matchConditions,
+			check(v.compiler.Compile(condition.Expression, all, cel.Bool), "matchConditions[%d].expression", i))
+	}
+	for i, given := range spec.Validations {
+		compiled := validation{
+			Expression: check(v.compiler.Compile(given.Expression, all, cel.Bool), "validations[%d].expression", i),
+			message:    given.Message, reason: metav1.StatusReasonInvalid,
+		}
+		if given.Reason != nil {
+			compiled.reason = *given.Reason
+		}
+		if given.MessageExpression != "" {
+			compiled.messageExpression = check(v.compiler.Compile(given.MessageExpression, cel.Declarations{Params: all.Params}, cel.String),
+				"validations[%d].messageExpression", i)
+		}
+		v.validations = append(v.validations, compiled)
+	}
+	for i, given := range spec.AuditAnnotations {
+		v.annotations = append(v.annotations, annotation{
+			check(v.compiler.Compile(given.ValueExpression, all, cel.StringOrNull), "auditAnnotations[%d].valueExpression", i), given.Key,
+		})
+	}
+	return v, errors.Join(errs...)
+}
+
+// A decision is what an expression has against a request.
+type decision struct {
+	denies  bool
+	message string
+	reason  metav1.StatusReason // empty for an error
+}
+
+// audited is what an audit annotation came to: a value, an error, or neither.
+type audited struct{ key, value, err string }
+
+// An outcome is what a policy says to a request.
+type outcome struct {
+	decisions []decision
+	audited   []audited
+}
+
+// failed is the outcome of a policy that cannot be evaluated.
+func (v *validator) failed(err error) outcome {
+	return outcome{decisions: []decision{{denies: !v.ignoresErrors, message: err.Error()}}}
+}
+
+// validate does as upstream's Validate. Nothing in the outcome is a view of the
+// review.
+func (v *validator) validate(in *cel.Input, namespace, wholeNamespace func() ref.Val) outcome {
+	authorizer, requestResource := in.Authorizer, in.RequestResource
+	defer func() { in.Authorizer, in.RequestResource = authorizer, requestResource }()
+	if matches, err := v.matches(in); err != nil {
+		return v.failed(err)
+	} else if !matches {
+		return outcome{}
+	}
+	in.Namespace = namespace
+	values, remaining, err := v.evaluateValidations(in)
+	if err != nil {
+		return v.failed(err)
+	}
+	in.Authorizer, in.RequestResource = nil, nil
+	messages, messagesErr := v.evaluateMessages(in, remaining)
+	var o outcome
+	for i := range v.validations {
+		o.decisions = append(o.decisions, v.decide(&v.validations[i], values[i], messages[i], messagesErr))
+	}
+	in.Namespace = wholeNamespace
+	annotations := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
+	for i := range v.annotations {
+		value, err, fatal := annotations.Evaluate(v.annotations[i].Expression)
+		if fatal != nil {
+			return v.failed(fatal)
+		}
+		o.audited = append(o.audited, v.audit(&v.annotations[i], value, err))
+	}
+	return o
+}
+
+// matches does as upstream's webhook/matchconditions Match: one that is false decides,
+// whatever else fails.
+func (v *validator) matches(in *cel.Input) (bool, error) {
+	if len(v.matchConditions) == 0 {
+		return true, nil
+	}
+	in.Namespace = nil
+	evaluation := v.compiler.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
+	var errs []error
+	matches := true
+	for _, condition := range v.matchConditions {
+		value, err, fatal := evaluation.Evaluate(condition)
+		if fatal != nil {
+			return false, v.unlessIgnored(fatal)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		matches = matches && value != types.False
+	}
+	if matches && len(errs) > 0 {
+		return false, v.unlessIgnored(utilerrors.NewAggregate(errs))
+	}
+	return matches, nil
+}
+
+func (v *validator) unlessIgnored(err error) error {
+	if v.ignoresErrors {
+		return nil
+	}
+	return err
+}
+
+// evaluated is what an expression came to.
+type evaluated struct {
+	value ref.Val
+	err   error
+}
+
+func (v *validator) evaluateValidations(in *cel.Input) (all []evaluated, remaining int64, err error) {
+	all = make([]evaluated, len(v.validations))
+	evaluation := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
+	for i := range v.validations {
+		if all[i].value, all[i].err, err = evaluation.Evaluate(v.validations[i].Expression); err != nil {
+			return nil, 0, err
+		}
+	}
+	return all, evaluation.Remaining, nil
+}
+
+// evaluateMessages evaluates all messageExpressions, also of what holds: one that
+// costs too much fails them all.
+func (v *validator) evaluateMessages(in *cel.Input, budget int64) (all []evaluated, err error) {
+	all = make([]evaluated, len(v.validations))
+	evaluation := v.compiler.Begin(in, budget)
+	for i := range v.validations {
+		x := v.validations[i].messageExpression
+		if x == nil {
+			continue
+		}
+		if all[i].value, all[i].err, err = evaluation.Evaluate(x); err != nil {
+			return make([]evaluated, len(v.validations)), err
+		}
+	}
+	return all, nil
+}
+
+func (v *validator) decide(x *validation, got, message evaluated, messagesErr error) decision {
+	switch {
+	case got.err != nil:
+		return decision{denies: !v.ignoresErrors, message: got.err.Error()}
+	case errors.Is(messagesErr, apiservercel.ErrInternal), errors.Is(messagesErr, apiservercel.ErrOutOfBudget):
+		return decision{denies: !v.ignoresErrors, message: fmt.Sprintf("failed messageExpression: %s", messagesErr)}
+	case got.value != types.True:
+		return decision{denies: true, message: x.text(message), reason: x.reason}
+	}
+	return decision{}
+}
+
+// text returns the message of a validation that does not hold: what the
+// messageExpression came to, if that is of use, otherwise the message, otherwise the
+// expression.
+func (x *validation) text(message evaluated) string {
+	if s, ok := message.value.(types.String); ok && message.err == nil {
+		text := strings.TrimSpace(string(s))
+		if text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.Contains(text, "\n") {
+			return strings.Clone(text)
+		}
+	}
+	if text := strings.TrimSpace(x.message); text != "" {
+		return text
+	}
+	return "failed expression: " + strings.TrimSpace(x.Text)
+}
+
+// auditAnnotationBytesMax is how long the value of an audit annotation is at most.
+const auditAnnotationBytesMax = 10 << 10
+
+func (v *validator) audit(x *annotation, value ref.Val, err error) audited {
+	if err != nil {
+		if v.ignoresErrors {
+			return audited{}
+		}
+		return audited{key: x.key, err: err.Error()}
+	}
+	switch value := value.(type) {
+	case types.Null:
+		return audited{}
+	case types.String:
+		text := strings.TrimSpace(string(value))
+		return audited{key: x.key, value: strings.Clone(text[:min(len(text), auditAnnotationBytesMax)])}
+	}
+	return audited{key: x.key, err: fmt.Sprintf("valueExpression '%v' resulted in unsupported return type: %v. "+
+		"Return type must be either string or null.", x.Text, value.Type())}
+}
