@@ -56,11 +56,14 @@ func TestNoAllocations(t *testing.T) {
 		_ = r.Object.Root().JSON()
 	})
 	f("edits", func(r *codec.Review) {
-		r.Object.Set(`"Always"`, "spec", "containers", "0", "imagePullPolicy")
+		for _, container := range r.Object.Get("spec", "containers").Elements() {
+			container.SetString("Always", "imagePullPolicy")
+		}
 		r.Object.Set(`{"limits":{"cpu":"1"}}`, "spec", "containers", "0", "resources")
 		r.Object.SetString("é", "metadata", "annotations", "a")
 		r.Object.Append(`{"operator":"Exists"}`, "spec", "tolerations")
-		r.Object.EnsureObject("spec", "securityContext")
+		r.Object.SetInt(1000, "spec", "securityContext", "runAsUser")
+		r.Object.SetBool(true, "spec", "hostUsers")
 		r.Object.Remove("spec", "priority")
 		r.Object.Remove("spec", "tolerations", "0")
 		patch = patch[:0]

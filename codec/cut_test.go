@@ -60,7 +60,7 @@ func readAll(r *codec.Review) {
 		o.Set("1", "metadata", "name")
 		o.Remove("spec")
 		o.Append(`{"a":1}`, "metadata", "finalizers")
-		o.EnsureObject("status", "a")
+		o.SetBool(true, "status", "a", "b")
 		o.Root().JSON()
 		for edit := range o.Edits() {
 			edit.Before.JSON()

@@ -147,17 +147,6 @@ func (v Value) Remove(path ...string) {
 	}
 }
 
-// EnsureObject makes sure that there is an object at path, and at everything
-// the path goes through below the root: what is missing or null becomes an
-// empty object.
-//
-// Deprecated: edits make the parents that are missing.
-func (o *Object) EnsureObject(path ...string) {
-	if !o.Get(path...).IsSet() {
-		o.Set("{}", path...)
-	}
-}
-
 // Set is Root().Set.
 func (o *Object) Set(json string, path ...string) { o.Root().Set(json, path...) }
 

@@ -164,7 +164,7 @@ func readAndEdit(o *codec.Object, rng *rand.Rand, value string) {
 		case 3:
 			o.Remove(path...)
 		case 4:
-			o.EnsureObject(append(path, "x")...)
+			o.SetString("x", append(path, "x", "y")...)
 		}
 	}
 	_ = o.Root().JSON()

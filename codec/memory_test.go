@@ -212,7 +212,6 @@ func TestMemoryMaxIsEnough(t *testing.T) {
 	}
 	o.checkpoint()
 	for i := range most {
-		o.EnsureObject("spec", "containers", Index(i), "resources", "limits")
 		for _, name := range [...]string{"cpu", "memory"} {
 			o.SetString("100m", "spec", "containers", Index(i), "resources", "limits", name)
 		}

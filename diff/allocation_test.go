@@ -27,7 +27,6 @@ func TestNoAllocations(t *testing.T) {
 	f("AlwaysPullImages", func() { patch, response = alwaysPull(&o, pod, patch, response) })
 	f("every kind of edit", func() {
 		o.Reset(pod)
-		o.EnsureObject("metadata", "annotations")
 		o.SetString("é", "metadata", "annotations", "example.com/a")
 		o.Append(`{"operator":"Exists"}`, "spec", "tolerations")
 		o.Remove("spec", "terminationGracePeriodSeconds")

@@ -61,17 +61,7 @@ func (c *changer) change(was, now codec.Value) {
 			}
 		}
 	}
-	c.set(now.JSON())
-}
-
-func (c *changer) set(json string) {
-	if len(c.path) > 0 {
-		parent := c.path[:len(c.path)-1]
-		if v := c.object.Get(parent...); !v.IsSet() { // only the document has it
-			c.object.EnsureObject(parent...)
-		}
-	}
-	c.object.Set(json, c.path...)
+	c.object.Set(now.JSON(), c.path...)
 }
 
 func (c *changer) changeMembers(was, now codec.Value) {

@@ -44,8 +44,8 @@ func TestAppendPatch(t *testing.T) {
 	f(`{"":{"":1}}`, func(o O) { o.Set("2", "", "") }, `[{"op":"replace","path":"//","value":2}]`)
 
 	// A parent that is new comes whole, before or with what is in it.
-	f(`{}`, func(o O) { o.EnsureObject("a", "b"); o.Set("1", "a", "b", "c") }, `[{"op":"add","path":"/a","value":{"b":{"c":1}}}]`)
-	f(`{"a":null}`, func(o O) { o.EnsureObject("a"); o.Set("1", "a", "b") }, `[{"op":"replace","path":"/a","value":{"b":1}}]`)
+	f(`{}`, func(o O) { o.Set("1", "a", "b", "c") }, `[{"op":"add","path":"/a","value":{"b":{"c":1}}}]`)
+	f(`{"a":null}`, func(o O) { o.Set("1", "a", "b") }, `[{"op":"replace","path":"/a","value":{"b":1}}]`)
 	f(`{}`, func(o O) { o.Append("1", "a"); o.Append("2", "a") }, `[{"op":"add","path":"/a","value":[1,2]}]`)
 
 	// An object that was set as a whole: only what differs.
@@ -103,10 +103,9 @@ func TestPatchOfPatched(t *testing.T) {
 	text := podObject(t)
 	var o codec.Object
 	edit := func() {
-		o.EnsureObject("metadata", "annotations")
 		o.Set(`"b"`, "metadata", "annotations", "a")
-		for i := range o.Get("spec", "containers").Elements() {
-			o.Set(`"Always"`, "spec", "containers", codec.Index(i), "imagePullPolicy")
+		for _, container := range o.Get("spec", "containers").Elements() {
+			container.SetString("Always", "imagePullPolicy")
 		}
 	}
 	o.Reset(text)

@@ -78,38 +78,49 @@ func (e *editor) changed(v codec.Value) string {
 	return string(o.Root().AppendJSON(nil))
 }
 
+// from returns a Value that path goes through, where an edit can start, and the
+// rest of the path.
+func (e *editor) from(path []string) (codec.Value, []string) {
+	n := e.rng.IntN(len(path) + 1)
+	if v := e.object.Get(path[:n]...); v.Exists() {
+		return v, slices.Clone(path[n:])
+	}
+	return e.object.Root(), slices.Clone(path)
+}
+
 func (e *editor) edit() {
 	path, v, parent := e.somewhere()
 	if len(path) == 0 {
 		path, v, parent = []string{"new"}, codec.Value{}, e.object.Root()
 	}
 	name := strconv.Itoa(e.rng.IntN(3)) + "/~é"
+	from, rest := e.from(path)
 	switch e.rng.IntN(9) {
 	case 0, 1:
-		e.object.Set(e.value(v), path...)
+		from.Set(e.value(v), rest...)
 	case 2:
-		e.object.SetString(name, path...)
+		from.SetString(name, rest...)
 	case 3:
 		if v.Kind() == codec.KindArray {
-			e.object.Append(e.value(v), path...)
+			from.Append(e.value(v), rest...)
 		}
 	case 4:
 		if v.Kind() == codec.KindArray {
 			at := strconv.Itoa(e.rng.IntN(v.Len() + 1))
-			e.object.Add(e.value(v), append(path, at)...)
+			from.Add(e.value(v), append(rest, at)...)
 		}
 	case 5:
 		if v.Kind() == codec.KindObject {
-			e.object.Set(e.value(v), append(path, name)...)
+			from.Set(e.value(v), append(rest, name)...)
 		}
 	case 6:
 		if parent.Exists() {
-			e.object.Remove(path...)
+			from.Remove(rest...)
 		}
 	case 7:
 		made := append(slices.Clone(path), "made/~", name)
 		if kind := v.Get(made[len(path):]...).Kind(); v.Kind() == codec.KindObject && (kind == codec.KindMissing || kind == codec.KindObject) {
-			e.object.EnsureObject(made...)
+			e.object.SetInt(1, append(made, "x")...)
 		}
 	case 8: // there and back
 		was := string(v.AppendJSON(nil))
@@ -175,7 +186,7 @@ func TestNoPatch(t *testing.T) {
 			}
 		})
 		f(name, text, func(o *codec.Object) { // values that come and go
-			o.EnsureObject("a", "b")
+			o.SetInt(1, "a", "b", "d")
 			o.Append("1", "a", "c")
 			o.Remove("a")
 			o.SetString("x", "kind/")

@@ -46,7 +46,6 @@ func allow(context.Context, *codec.Review) handlers.Result { return handlers.All
 
 func label(key string) act {
 	return func(_ context.Context, review *codec.Review) handlers.Result {
-		review.Object.EnsureObject("metadata", "labels")
 		review.Object.SetString("1", "metadata", "labels", key)
 		return handlers.Allowed()
 	}
@@ -212,7 +211,7 @@ func TestChainFailures(t *testing.T) {
 	fail := func(context.Context, *codec.Review) handlers.Result { return handlers.Errored(errors.New("no idea")) }
 	explode := func(context.Context, *codec.Review) handlers.Result { panic("secret") }
 	misuse := func(_ context.Context, review *codec.Review) handlers.Result {
-		review.Object.Set(`1`, "metadata", "name", "x")
+		review.Object.Get("nothing").SetInt(1, "x")
 		return handlers.Allowed()
 	}
 	invalid := func(_ context.Context, review *codec.Review) handlers.Result {
@@ -224,7 +223,7 @@ func TestChainFailures(t *testing.T) {
 	f(handlers.Validate, podCreate, fail, handlers.OutcomeErrored, "admission plugin Bad failed: no idea")
 	f(handlers.Mutate, podCreate, explode, handlers.OutcomePanicked, "admission plugin Bad failed: it panicked")
 	f(handlers.Validate, podCreate, explode, handlers.OutcomePanicked, "admission plugin Bad failed: it panicked")
-	f(handlers.Mutate, podCreate, misuse, handlers.OutcomeErrored, `cannot edit "/metadata/name"`)
+	f(handlers.Mutate, podCreate, misuse, handlers.OutcomeErrored, `cannot edit "/x": the Value that the edit starts at is missing`)
 	f(handlers.Mutate, podCreate, invalid, handlers.OutcomeErrored, "not valid JSON")
 	f(handlers.Validate, podCreate, label("x"), handlers.OutcomeErrored, "changed the object while validating")
 	f(handlers.Mutate, podConnect, func(_ context.Context, review *codec.Review) handlers.Result {

@@ -274,7 +274,6 @@ func (w *world) ours(c *match.Criteria, r *request) (map[string]answer, error) {
 			review.Object.Remove("metadata", "labels", e.label)
 			continue
 		}
-		review.Object.EnsureObject("metadata", "labels")
 		review.Object.SetString(e.value, "metadata", "labels", e.label)
 	}
 	attributes := handlers.AttributesOf(review)

@@ -51,7 +51,6 @@ func plugin(name string, admit, validate decide) handlers.Plugin {
 func echoMutating(ctx context.Context, review *codec.Review) handlers.Result {
 	operation := review.Operation()
 	if (operation == codec.Create || operation == codec.Update) && review.SubResource() == "" {
-		review.Object.EnsureObject("metadata", "annotations")
 		review.Object.SetString(string(operation), "metadata", "annotations", "e2e.example.com/echo")
 	}
 	return echo(review, "mutate")

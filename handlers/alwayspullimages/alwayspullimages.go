@@ -44,12 +44,12 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 	spec := review.Object.Get("spec")
 	for c := range podspec.Containers(spec) {
 		if isObject(c.Value) {
-			review.Object.Set(`"Always"`, "spec", c.List, codec.Index(c.Index), "imagePullPolicy")
+			c.SetString(pullAlways, "imagePullPolicy")
 		}
 	}
-	for i, volume := range spec.Get("volumes").Elements() {
-		if isObject(volume.Get("image")) {
-			review.Object.Set(`"Always"`, "spec", "volumes", codec.Index(i), "image", "pullPolicy")
+	for _, volume := range spec.Get("volumes").Elements() {
+		if image := volume.Get("image"); isObject(image) {
+			image.SetString(pullAlways, "pullPolicy")
 		}
 	}
 	return handlers.Allowed()

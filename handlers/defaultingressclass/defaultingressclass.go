@@ -53,7 +53,6 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 		return handlers.Allowed()
 	}
 	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
-		ingress.EnsureObject("spec")
 		ingress.SetString(class.Name, "spec", "ingressClassName")
 	}
 	return handlers.Allowed()

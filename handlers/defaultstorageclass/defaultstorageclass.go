@@ -62,7 +62,6 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 		return handlers.Allowed()
 	}
 	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
-		claim.EnsureObject("spec")
 		claim.SetString(class.Name, "spec", "storageClassName")
 	}
 	return handlers.Allowed()

@@ -82,7 +82,6 @@ func (t *tolerations) admit(_ context.Context, review *codec.Review) handlers.Re
 	if notReady && unreachable {
 		return handlers.Allowed()
 	}
-	review.Object.EnsureObject("spec")
 	if !notReady {
 		review.Object.Append(t.notReady, "spec", "tolerations")
 	}

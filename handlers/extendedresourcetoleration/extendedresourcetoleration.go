@@ -56,8 +56,8 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 	}
 	slices.SortFunc(requests, func(a, b request) int { return a.compare(b.resource) })
 	requests = slices.Compact(requests)
-	for i, has := range spec.Get("tolerations").Elements() {
-		update(&review.Object, i, has, requests)
+	for _, has := range spec.Get("tolerations").Elements() {
+		update(&review.Object, has, requests)
 	}
 	for _, r := range requests {
 		if !r.tolerated {
@@ -80,10 +80,9 @@ func appendRequests(dst []request, containers codec.Value) []request {
 	return dst
 }
 
-// update notes which request the toleration at index i is for, if it is for
-// one. Like in-tree it writes such a toleration anew, so it loses its
+// update notes which request the toleration is for, if it is for one. Like in-tree it writes such a toleration anew, so it loses its
 // tolerationSeconds, which are not allowed with this effect.
-func update(object *codec.Object, i int, has codec.Value, requests []request) {
+func update(object *codec.Object, has codec.Value, requests []request) {
 	if !has.Get("operator").EqualString("Exists") ||
 		!has.Get("effect").EqualString("NoSchedule") ||
 		has.Get("value").String() != "" {
@@ -95,7 +94,7 @@ func update(object *codec.Object, i int, has codec.Value, requests []request) {
 	}
 	requests[at].tolerated = true
 	if seconds := has.Get("tolerationSeconds"); seconds.IsSet() {
-		object.Set(toleration(object, requests[at].resource), "spec", "tolerations", codec.Index(i))
+		has.Set(toleration(object, requests[at].resource))
 	}
 }
 

@@ -36,13 +36,13 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 	}
 	var note []byte
 	for _, list := range lists {
-		for i, container := range pod.Get("spec", list.field).Elements() {
+		for _, container := range pod.Get("spec", list.field).Elements() {
 			resources := container.Get("resources")
 			for _, part := range parts {
 				if !lacks(resources.Get(part.field), items, part.of) {
 					continue // as nearly all are, once kube-apiserver's own plugin saw them
 				}
-				set := fill(pod, items, part.of, "spec", list.field, codec.Index(i), "resources", part.field)
+				set := fill(container, items, part.of, "resources", part.field)
 				slices.Sort(set)
 				for j, resource := range set {
 					note = append(append(note, separators[min(j, 1)]...), resource...)
@@ -53,7 +53,6 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 		}
 	}
 	if note != nil {
-		pod.EnsureObject("metadata", "annotations")
 		pod.SetString("LimitRanger plugin set: "+string(note[len(separators[0]):]), "metadata", "annotations", annotation)
 	}
 }
@@ -81,9 +80,9 @@ func lacks(resources codec.Value, items []corev1.LimitRangeItem, of func(*corev1
 	return false
 }
 
-// fill sets what the object at the path lacks, and returns the names of the
+// fill sets what the object at the path in a container lacks, and returns the names of the
 // resources set. Of two defaults for a resource the last one counts.
-func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList, path ...string) (set []string) {
+func fill(container codec.Value, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList, path ...string) (set []string) {
 	at := append(slices.Clip(path), "")
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Type != corev1.LimitTypeContainer {
@@ -91,7 +90,7 @@ func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.Limi
 		}
 		defaults, lacking := of(&items[i]), len(set)
 		for resource := range defaults {
-			if at[len(path)] = string(resource); !pod.Get(at...).Exists() {
+			if at[len(path)] = string(resource); !container.Get(at...).Exists() {
 				set = append(set, string(resource))
 			}
 		}
@@ -99,8 +98,7 @@ func fill(pod *codec.Object, items []corev1.LimitRangeItem, of func(*corev1.Limi
 		for _, resource := range set[lacking:] {
 			at[len(path)] = resource
 			quantity := defaults[corev1.ResourceName(resource)]
-			pod.EnsureObject(path...)
-			pod.SetString(quantity.String(), at...)
+			container.SetString(quantity.String(), at...)
 		}
 	}
 	return set

@@ -128,7 +128,6 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	asked := askedOf(review, s)
 	for _, l := range s.labels {
 		if _, ok := asked.get(l.key); !ok {
-			review.Object.EnsureObject("spec", "nodeSelector")
 			review.Object.SetString(l.value, "spec", "nodeSelector", l.key)
 		}
 	}

@@ -62,7 +62,6 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	}
 	for _, label := range copied {
 		if value, ok := node.Labels[label]; ok {
-			object.EnsureObject("metadata", "labels")
 			object.SetString(value, "metadata", "labels", label)
 		}
 	}

@@ -12,7 +12,6 @@ package priority
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -79,7 +78,6 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 func keep(review *codec.Review, field string) {
 	old := review.OldObject.Get("spec", field)
 	if old.IsSet() && !review.Object.Get("spec", field).IsSet() {
-		review.Object.EnsureObject("spec")
 		review.Object.Set(old.JSON(), "spec", field)
 	}
 }
@@ -114,11 +112,10 @@ func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
 		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
 			"priority admission controller computed %s from the given PriorityClass name", policy.String(), *class.PreemptionPolicy)
 	}
-	pod.EnsureObject("spec")
 	if class.Name != "" {
 		pod.SetString(class.Name, "spec", "priorityClassName")
 	}
-	pod.Set(pod.Compose(func(dst []byte) []byte { return strconv.AppendInt(dst, int64(class.Value), 10) }), "spec", "priority")
+	pod.SetInt(int64(class.Value), "spec", "priority")
 	if class.PreemptionPolicy != nil {
 		pod.SetString(string(*class.PreemptionPolicy), "spec", "preemptionPolicy")
 	}

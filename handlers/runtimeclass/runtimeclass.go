@@ -93,7 +93,6 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 		}
 		for _, name := range slices.Sorted(maps.Keys(class.Overhead.PodFixed)) { // so that the patch is always the same
 			quantity := class.Overhead.PodFixed[name]
-			pod.EnsureObject("spec", "overhead")
 			pod.SetString(quantity.String(), "spec", "overhead", string(name))
 		}
 	}
@@ -107,7 +106,6 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 			return deny(review, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s",
 				key, value, key, given.String())
 		}
-		pod.EnsureObject("spec", "nodeSelector")
 		pod.SetString(value, "spec", "nodeSelector", key)
 	}
 	given, err := tolerations.NewGiven(class.Scheduling.Tolerations)

@@ -86,7 +86,6 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	}
 	pod := &review.Object
 	if accountName(review) == "" {
-		pod.EnsureObject("spec")
 		pod.SetString(name, "spec", "serviceAccountName")
 		pod.SetString(name, "spec", "serviceAccount") // its old name, which conversion keeps equal
 	}

@@ -35,7 +35,7 @@ func mountToken(pod *codec.Object) {
 	spec := pod.Get("spec")
 	volume, isNew, mount := "", false, ""
 	for _, list := range [...]string{"initContainers", "containers"} {
-		for i, container := range spec.Get(list).Elements() {
+		for _, container := range spec.Get(list).Elements() {
 			if container.Kind() != codec.KindObject || hasMount(container) {
 				continue
 			}
@@ -46,14 +46,14 @@ func mountToken(pod *codec.Object) {
 					return append(dst, `,"readOnly":true,"mountPath":"`+tokenPath+`"}`...)
 				})
 			}
-			pod.Append(mount, "spec", list, codec.Index(i), "volumeMounts")
+			container.Append(mount, "volumeMounts")
 		}
 	}
 	if isNew {
-		pod.Append(pod.Compose(func(dst []byte) []byte {
+		spec.Append(pod.Compose(func(dst []byte) []byte {
 			dst = append(append(dst, `{"name":`...), volume...)
 			return append(dst, tokenSources...)
-		}), "spec", "volumes")
+		}), "volumes")
 	}
 }
 

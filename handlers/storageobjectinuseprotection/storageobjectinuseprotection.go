@@ -76,6 +76,5 @@ func protect(object *codec.Object, finalizer string) {
 			return
 		}
 	}
-	object.EnsureObject("metadata")
 	object.AppendString(finalizer, "metadata", "finalizers")
 }

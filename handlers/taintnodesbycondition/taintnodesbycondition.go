@@ -48,7 +48,6 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 			return handlers.Allowed()
 		}
 	}
-	review.Object.EnsureObject("spec")
 	review.Object.Append(taint, "spec", "taints")
 	return handlers.Allowed()
 }

@@ -289,7 +289,6 @@ func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, tex
 	var object codec.Object
 	object.Reset(text)
 	if namespaced && object.Get("metadata", "namespace").String() == "" {
-		object.EnsureObject("metadata")
 		object.SetString(namespace, "metadata", "namespace")
 	}
 	workload.SetDefaults(gvk, &object)

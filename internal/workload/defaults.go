@@ -1,8 +1,6 @@
 package workload
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,15 +24,13 @@ func SetDefaults(gvk schema.GroupVersionKind, o *codec.Object) {
 		setPodDefaults(o)
 	case schema.GroupKind{Kind: "Namespace"}:
 		if name := o.Get("metadata", "name").String(); name != "" {
-			o.EnsureObject("metadata", "labels")
 			o.SetString(name, "metadata", "labels", corev1.LabelMetadataName)
 		}
 	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
 		labels := o.Get("metadata", "labels")
 		from := o.Get("spec", "template", "metadata", "labels")
 		if from.Kind() == codec.KindObject && isEmpty(labels) {
-			o.EnsureObject("metadata")
-			o.Set(string(from.AppendJSON(nil)), "metadata", "labels")
+			o.Set(from.JSON(), "metadata", "labels")
 		}
 	}
 }
@@ -53,27 +49,25 @@ func setPodDefaults(o *codec.Object) {
 	}
 	name, alias := spec.Get("serviceAccountName").String(), spec.Get("serviceAccount").String()
 	if name == "" && alias != "" {
-		o.SetString(alias, "spec", "serviceAccountName")
+		spec.SetString(alias, "serviceAccountName")
 	}
 	if name != "" && alias != "" && alias != name { // an API server writes both, and reads the first
-		o.SetString(name, "spec", "serviceAccount")
+		spec.SetString(name, "serviceAccount")
 	}
 	onNode := spec.Get("hostNetwork").Bool()
 	for _, list := range []string{"initContainers", "containers"} {
-		for i, container := range spec.Get(list).Elements() {
-			at := []string{"spec", list, codec.Index(i)}
+		for _, container := range spec.Get(list).Elements() {
 			if limits := container.Get("resources", "limits"); limits.Kind() == codec.KindObject && !isEmpty(limits) {
-				o.EnsureObject(append(at, "resources", "requests")...)
 				for name, limit := range limits.Members() {
 					if !container.Get("resources", "requests", name).Exists() {
-						o.Set(string(limit.AppendJSON(nil)), append(at, "resources", "requests", name)...)
+						container.Set(limit.JSON(), "resources", "requests", name)
 					}
 				}
 			}
-			for j, port := range container.Get("ports").Elements() {
+			for _, port := range container.Get("ports").Elements() {
 				number, ok := port.Get("containerPort").Int64()
 				if host, _ := port.Get("hostPort").Int64(); onNode && ok && host == 0 {
-					o.Set(strconv.FormatInt(number, 10), append(at, "ports", codec.Index(j), "hostPort")...)
+					port.SetInt(number, "hostPort")
 				}
 			}
 		}

@@ -127,11 +127,9 @@ func daemonSet(o *object) ([]Child, error) {
 			}
 		}
 		set(spec, tolerations, "tolerations")
-		required := []string{"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
-		spec.EnsureObject(required...)
 		set(spec, []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{unknownNode}},
-		}}}, append(required, "nodeSelectorTerms")...)
+		}}}, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 	})
 	if err != nil {
 		return nil, err
@@ -184,13 +182,13 @@ func indexed(o *object, t *template) error {
 	return t.edit(func(spec *codec.Object) {
 		spec.SetString(o.Metadata.Name+"-0", "hostname")
 		for _, list := range []string{"initContainers", "containers"} {
-			for i, container := range spec.Get(list).Elements() {
+			for _, container := range spec.Get(list).Elements() {
 				has := false
 				for _, v := range container.Get("env").Elements() {
 					has = has || v.Get("name").EqualString(env)
 				}
 				if text, err := json.Marshal(index); err == nil && !has {
-					spec.Append(string(text), list, codec.Index(i), "env")
+					container.Append(string(text), "env")
 				}
 			}
 		}

@@ -60,7 +60,6 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 // of somebody else.
 func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
 	if review.Operation() == codec.Create {
-		review.Object.EnsureObject("metadata", "annotations")
 		review.Object.SetString(review.Username(), "metadata", "annotations", p.annotation)
 	}
 	return handlers.Allowed()

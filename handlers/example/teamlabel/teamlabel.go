@@ -55,7 +55,6 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	name := review.Object.Get("metadata", "labels", "team").String()
 	if c, ok := p.configMaps.Cached(review.Namespace(), "team"); ok && name == "" {
 		name = c.Value().Get("data", "default").String()
-		review.Object.EnsureObject("metadata", "labels")
 		review.Object.SetString(name, "metadata", "labels", "team")
 	}
 	team, ok := p.teams.Cached("", name)
@@ -65,9 +64,9 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	center := codec.AppendString(nil, team.Value().Get("spec", "costCenter").String())
 	env := fmt.Sprintf(`{"name":"COST_CENTER","value":%s}`, center)
 	for _, list := range []string{"initContainers", "containers"} {
-		for i, container := range review.Object.Get("spec", list).Elements() {
+		for _, container := range review.Object.Get("spec", list).Elements() {
 			if !hasVariable(container, "COST_CENTER") {
-				review.Object.Append(env, "spec", list, codec.Index(i), "env")
+				container.Append(env, "env")
 			}
 		}
 	}

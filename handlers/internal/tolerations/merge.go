@@ -77,7 +77,6 @@ func Merge(ctx context.Context, pod *codec.Object, given ...*Given) error {
 		for _, g := range given {
 			for i, text := range g.texts {
 				if added[i] {
-					pod.EnsureObject("spec")
 					pod.Append(text, "spec", "tolerations")
 				}
 			}
