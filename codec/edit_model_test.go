@@ -3,11 +3,13 @@ package codec_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -117,10 +119,94 @@ type session struct {
 	rng    *rand.Rand
 	object *codec.Object
 	model  *model
+	held   []held
+	undone bool // what comes is undone, to the only checkpoint that there is
 	log    []string
 }
 
+// A held Value was read before edits that come.
+type held struct {
+	value codec.Value
+	path  []string
+	stale bool // it was replaced, removed or moved: no edit can start there
+}
+
 func (s *session) note(format string, a ...any) { s.log = append(s.log, fmt.Sprintf(format, a...)) }
+
+// hold reads a Value, at times from one that was read before, and keeps it.
+func (s *session) hold() {
+	path := s.somewhere()
+	from, rest := s.from(path)
+	if v := from.Get(rest...); v.Exists() {
+		s.note("held[%d] = Get(%q)", len(s.held), path)
+		s.held = append(s.held, held{value: v, path: slices.Clone(path)})
+	}
+}
+
+// from returns a Value for an edit at path to start at, which may have been read
+// before other edits, and the rest of the path.
+func (s *session) from(path []string) (codec.Value, []string) {
+	for range 3 {
+		if len(s.held) == 0 {
+			break
+		}
+		i := s.rng.IntN(len(s.held))
+		if h := s.held[i]; !h.stale && hasPrefix(path, h.path) {
+			s.note("from held[%d]", i)
+			return h.value, slices.Clone(path[len(h.path):])
+		}
+	}
+	if n := s.rng.IntN(len(path) + 1); s.rng.IntN(2) == 0 {
+		if v := s.object.Get(path[:n]...); v.Exists() {
+			s.note("from %q", path[:n])
+			return v, slices.Clone(path[n:])
+		}
+	}
+	return s.object.Root(), slices.Clone(path)
+}
+
+func hasPrefix(path, prefix []string) bool {
+	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
+
+// replaced notes that what was read at path and below is no more. A null stands
+// for its place.
+func (s *session) replaced(path []string) {
+	for i, h := range s.held {
+		if hasPrefix(h.path, path) && (len(h.path) > len(path) || !h.value.IsNull()) {
+			s.held[i].stale = true
+		}
+	}
+}
+
+// editStale has an edit refused that starts at a Value that is no more.
+func (s *session) editStale() {
+	for i, h := range s.held {
+		if !h.stale {
+			continue
+		}
+		changes := s.object.Changes()
+		s.object.Checkpoint()
+		switch s.rng.IntN(4) {
+		case 0:
+			h.value.SetString("stale")
+		case 1:
+			h.value.Append("1", "a")
+		case 2:
+			h.value.Remove()
+		case 3:
+			h.value.Add("1", "a", "b")
+		}
+		fault, ok := errors.AsType[*codec.EditError](s.object.Err())
+		if !ok || !strings.HasSuffix(fault.Reason, "read it again") || s.object.Changes() != changes {
+			s.fail("edit of held[%d]: got %v", i, s.object.Err())
+		}
+		s.object.Rollback()
+		s.held = slices.Delete(s.held, i, i+1)
+		s.note("edited held[%d], which is stale", i)
+		return
+	}
+}
 
 // somewhere returns the path of a member or element, or of a place for one.
 func (s *session) somewhere() []string {
@@ -155,87 +241,137 @@ func (s *session) edit() {
 	path := s.somewhere()
 	text, value := s.value()
 	old, exists := s.model.get(path)
-	parent, _ := s.model.get(path[:len(path)-1])
+	above := path[:len(path)-1]
+	parent, _ := s.model.get(above)
 	_, inArray := parent.([]any)
-	switch s.rng.IntN(6) {
+	from, rest := s.from(path)
+	changes := s.object.Changes()
+	switch s.rng.IntN(7) {
 	case 0:
 		if exists || !inArray {
-			s.note("Set(%s, %q)", text, path)
-			s.object.Set(text, path...)
+			s.note("Set(%s, %q)", text, rest)
+			from.Set(text, rest...)
 			s.model.put(path, value)
+			s.replacedIfSince(changes, path)
 		}
 	case 1:
 		if exists || !inArray {
-			plain := randomString(s.rng)
-			s.note("SetString(%q, %q)", plain, path)
-			s.object.SetString(plain, path...)
-			s.model.put(path, plain)
+			s.setScalar(from, rest, path)
+			s.replacedIfSince(changes, path)
 		}
 	case 2:
 		array, isArray := old.([]any)
 		if isArray || old == nil && (exists || !inArray) {
-			s.note("Append(%s, %q)", text, path)
-			s.object.Append(text, path...)
+			s.note("Append(%s, %q)", text, rest)
+			from.Append(text, rest...)
 			s.model.put(path, append(slices.Clip(array), value))
+			if !isArray {
+				s.replaced(path)
+			}
 		}
 	case 3:
-		if inArray && s.rng.IntN(4) == 0 {
-			path[len(path)-1] = "-"
-		}
-		if len(path) > 1 || !inArray {
-			s.note("Add(%s, %q)", text, path)
-			s.object.Add(text, path...)
-			s.model.insert(path, value)
-		}
+		s.add(from, rest, path, text, value)
 	case 4:
 		if len(path) > 1 || !inArray || !exists {
-			s.note("Remove(%q)", path)
-			s.object.Remove(path...)
+			s.note("Remove(%q)", rest)
+			from.Remove(rest...)
 			if exists {
 				s.model.remove(path)
+				if path = path[:len(path):len(path)]; inArray {
+					path = above
+				}
+				s.replaced(path)
 			}
 		}
 	case 5:
-		s.ensure(path, old)
+		s.deeper(from, rest, path, old, exists || !inArray)
+	case 6:
+		if !s.undone {
+			s.editStale()
+		}
 	}
 }
 
-func (s *session) ensure(path []string, old any) {
-	parent, _ := s.model.get(path[:len(path)-1])
-	_, isObject := old.(map[string]any)
-	_, inObject := parent.(map[string]any)
-	if !isObject && (old != nil || !inObject) {
-		return // refused
+func (s *session) replacedIfSince(changes int, path []string) {
+	if s.object.Changes() != changes {
+		s.replaced(path)
 	}
-	if !isObject {
-		s.model.put(path, map[string]any{})
+}
+
+func (s *session) setScalar(from codec.Value, rest, path []string) {
+	switch s.rng.IntN(3) {
+	case 0:
+		plain := randomString(s.rng)
+		s.note("SetString(%q, %q)", plain, rest)
+		from.SetString(plain, rest...)
+		s.model.put(path, plain)
+	case 1:
+		n := s.rng.Int64() - s.rng.Int64()
+		s.note("SetInt(%d, %q)", n, rest)
+		from.SetInt(n, rest...)
+		s.model.put(path, json.Number(strconv.FormatInt(n, 10)))
+	case 2:
+		s.note("SetBool(true, %q)", rest)
+		from.SetBool(true, rest...)
+		s.model.put(path, true)
 	}
-	if s.rng.IntN(2) == 0 && !isObject {
-		path = append(path, "deeper")
-		s.model.put(path, map[string]any{})
+}
+
+func (s *session) add(from codec.Value, rest, path []string, text string, value any) {
+	above := path[:len(path)-1]
+	parent, _ := s.model.get(above)
+	array, inArray := parent.([]any)
+	changed := path
+	if inArray {
+		if len(path) == 1 && path[0] != strconv.Itoa(len(array)) {
+			return // refused
+		}
+		if changed = above; path[len(path)-1] == strconv.Itoa(len(array)) {
+			changed = path // it moves nothing
+		}
+		if s.rng.IntN(4) == 0 && len(rest) > 0 {
+			changed = path
+			path, rest = append(slices.Clone(above), "-"), append(rest[:len(rest)-1:len(rest)-1], "-")
+		}
 	}
-	if object := s.object.Get(path...); !object.IsSet() {
-		s.note("Set({}, %q)", path)
-		s.object.Set("{}", path...)
+	s.note("Add(%s, %q)", text, rest)
+	from.Add(text, rest...)
+	s.model.insert(path, value)
+	if !inArray || slices.Equal(changed, above) {
+		s.replaced(changed)
 	}
+}
+
+// deeper sets a value in objects that are not there.
+func (s *session) deeper(from codec.Value, rest, path []string, old any, mayPut bool) {
+	if old != nil || !mayPut {
+		return
+	}
+	s.model.put(path, map[string]any{"deeper": map[string]any{"a": "x"}})
+	s.note("SetString(x, %q)", append(rest, "deeper", "a"))
+	from.SetString("x", append(rest, "deeper", "a")...)
+	s.replaced(path)
 }
 
 // detour makes edits that are undone, the last of which may have failed.
 func (s *session) detour() {
 	changes := s.object.Changes()
 	before, _ := json.Marshal(s.model.root)
+	kept := slices.Clone(s.held)
 	s.note("Checkpoint()")
 	s.object.Checkpoint()
+	s.undone = true
 	for range s.rng.IntN(4) {
 		s.edit()
 	}
+	s.undone = false
 	if s.rng.IntN(2) == 0 {
 		s.note("Set(nonsense)")
 		s.object.Set("nonsense", "a")
 	}
 	s.note("Rollback()")
 	s.object.Rollback()
-	s.model = newModel(s, before)
+	s.model, s.held = newModel(s, before), kept
 	if s.object.Changes() != changes {
 		s.fail("got %d changes, want %d as before", s.object.Changes(), changes)
 	}
@@ -328,6 +464,9 @@ func TestEditModel(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				s.read()
 			}
+			if rng.IntN(3) == 0 {
+				s.hold()
+			}
 			if rng.IntN(8) == 0 {
 				s.detour()
 			}
@@ -351,6 +490,41 @@ func TestEditModel(t *testing.T) {
 			}
 			f("random", (&style{rng: rng, spaced: true, escaped: true}).append(nil, doc))
 		}
+	}
+}
+
+// TestEditModelBeyondNodes makes random edits to documents with more in them than
+// reading gives nodes to. They start at Values that have none.
+func TestEditModelBeyondNodes(t *testing.T) {
+	rng := newRand(t)
+	var object codec.Object
+	for range 10 {
+		b := []byte(`{"small":{"a":1},"list":[`)
+		for i := range 600 {
+			b = fmt.Appendf(b, `{"v":%d,"in":[{"x":null},"\u0041",[%d]]},`, i, i)
+		}
+		b = append(b, `0],"object":{`...)
+		for i := range 300 {
+			b = fmt.Appendf(b, `"k%d": {"v":[%d]} ,`, i, i)
+		}
+		b = append(b, `"end":{}},"last":[null]}`...)
+		object.Reset(b)
+		s := &session{TB: t, rng: rng, object: &object, model: newModel(t, b)}
+		for _, element := range object.Get("list").Elements() {
+			_ = element.Get("in").Len() // takes all the nodes
+		}
+		for range 60 {
+			s.hold()
+			s.hold()
+			s.edit()
+			if rng.IntN(10) == 0 {
+				s.detour()
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		s.end(newModel(t, b))
 	}
 }
 

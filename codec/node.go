@@ -29,7 +29,7 @@ const rootNode = 1
 // A node is a member, an element or the document, as far as reads and edits
 // came by it. It holds no pointers: making it and forgetting it cost little.
 type node struct {
-	name    offset // of a member, where its name begins behind the quote
+	name    offset // of a member, where its name begins behind the quote; 0 for an element
 	nameLen int32  // the name's length as it is written
 	index   int32  // of an element
 	at      offset // where the value begins; 0 if it was removed

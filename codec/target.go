@@ -230,7 +230,7 @@ func (o *Object) appendPointer(dst []byte, n nodeID) []byte {
 
 // appendToken appends the last token of the JSON Pointer of the value at n.
 func (o *Object) appendToken(dst []byte, n nodeID) []byte {
-	if o.isArray(o.nodes[n].up) {
+	if o.nodes[n].name == 0 { // an element, of what need not be an array any more
 		return strconv.AppendInt(dst, int64(o.nodes[n].index), 10)
 	}
 	return AppendPointerToken(dst, o.unescape(o.nameOf(n)))

@@ -192,3 +192,25 @@ func TestPanicError(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestMissingParents has plugins change what is in objects that the review does
+// not have. Each is allowed with a patch that makes them.
+func TestMissingParents(t *testing.T) {
+	f := func(edit func(o *codec.Object), want string) {
+		t.Helper()
+		chain := mustChain(t, mutating("M", func(_ context.Context, review *codec.Review) handlers.Result {
+			edit(&review.Object)
+			return handlers.Allowed()
+		}))
+		review, outcome, err := run(t, chain, handlers.Mutate, podCreate)
+		if err != nil || outcome != handlers.OutcomePatched || !review.Response.Allowed || string(review.Response.Patch) != want {
+			t.Errorf("got %v, %v, allowed %v, patch %s, want %s", outcome, err, review.Response.Allowed, review.Response.Patch, want)
+		}
+	}
+	type O = *codec.Object
+	f(func(o O) { o.SetString("x", "new", "labels", "team") }, `[{"op":"add","path":"/new","value":{"labels":{"team":"x"}}}]`)
+	f(func(o O) { o.SetInt(1, "spec", "new", "id") }, `[{"op":"add","path":"/spec/new","value":{"id":1}}]`)
+	f(func(o O) { o.Append("1", "new", "list") }, `[{"op":"add","path":"/new","value":{"list":[1]}}]`)
+	f(func(o O) { o.Get("spec").SetBool(true, "new", "on") }, `[{"op":"add","path":"/spec/new","value":{"on":true}}]`)
+	f(func(o O) { o.Get("spec", "containers", "0").Set("{}", "new", "x") }, `[{"op":"add","path":"/spec/containers/0/new","value":{"x":{}}}]`)
+}
