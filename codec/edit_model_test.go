@@ -498,7 +498,7 @@ func TestEditModel(t *testing.T) {
 func TestEditModelBeyondNodes(t *testing.T) {
 	rng := newRand(t)
 	var object codec.Object
-	for range 10 {
+	for range 2 {
 		b := []byte(`{"small":{"a":1},"list":[`)
 		for i := range 600 {
 			b = fmt.Appendf(b, `{"v":%d,"in":[{"x":null},"\u0041",[%d]]},`, i, i)
@@ -513,7 +513,7 @@ func TestEditModelBeyondNodes(t *testing.T) {
 		for _, element := range object.Get("list").Elements() {
 			_ = element.Get("in").Len() // takes all the nodes
 		}
-		for range 60 {
+		for range 50 {
 			s.hold()
 			s.hold()
 			s.edit()
