@@ -22,9 +22,9 @@ func (s *stand) serveReports(base, resource, clusterResource string) {
 	s.lists[base+"/"+resource], s.lists[base+"/"+clusterResource] = nil, nil
 }
 
-func denied(namespace, name string) *report.Result {
+func denied(name string) *report.Result {
 	return &report.Result{
-		Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: namespace, Name: name, UID: "uid-" + name,
+		Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "ns0", Name: name, UID: "uid-" + name,
 		Decision: report.Denied, Plugin: "PodSecurity", Message: "no",
 	}
 }
@@ -40,7 +40,7 @@ func TestReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.now = func() time.Time { return time.Unix(7, 8) }
-	many := denied("ns0", "a")
+	many := denied("a")
 	many.Warnings = []report.Finding{{Plugin: "A", Message: "w"}}
 	many.Audits = []report.Finding{{Plugin: "B", Message: "x"}}
 	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C", Message: "y"}}
@@ -48,7 +48,7 @@ func TestReports(t *testing.T) {
 		Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Namespace: "ns0", Name: "ns0", UID: "uid-ns0", Decision: report.Allowed,
 		Warnings: []report.Finding{{Message: "z"}},
 	}
-	allowed, unknown := denied("ns0", "b"), denied("ns0", "c")
+	allowed, unknown := denied("b"), denied("c")
 	allowed.Decision, unknown.UID = report.Patched, ""
 	for _, r := range []*report.Result{many, namespace, allowed, unknown} {
 		if err := first.Write(ctx, r); err != nil {
@@ -110,7 +110,7 @@ func TestReportAPIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(t.Context(), denied("ns0", "a")); err != nil || s.requests != 1 {
+	if err := r.Write(t.Context(), denied("a")); err != nil || s.requests != 1 {
 		t.Errorf("got %v and %d lists", err, s.requests)
 	}
 	got := s.written[policyGroup+"/namespaces/ns0/policyreports/fastadmit-uid-a"]
@@ -123,7 +123,7 @@ func TestReportAPIs(t *testing.T) {
 func TestReportLimits(t *testing.T) {
 	r := &Reports{api: &reportAPIs[0]}
 	for _, n := range []int{findingsMax - 1, findingsMax, findingsMax + 1} {
-		many := denied("ns0", "a")
+		many := denied("a")
 		for i := range n - 1 {
 			many.Warnings = append(many.Warnings, report.Finding{Plugin: "A", Message: fmt.Sprint(i)})
 		}
@@ -141,7 +141,7 @@ func TestReportLimits(t *testing.T) {
 	if got := shortened(strings.Repeat("ä", messageMax)); len(got) > messageMax || strings.ContainsRune(got, '�') {
 		t.Errorf("got half a character: %q", got[len(got)-8:])
 	}
-	largest := denied("ns0", "a")
+	largest := denied("a")
 	for range findingsMax {
 		largest.Warnings = append(largest.Warnings, report.Finding{Plugin: "A", Message: strings.Repeat(`"`, messageMax)})
 	}

@@ -84,7 +84,7 @@ func (m *auditMetrics) write(name string, s *report.Summary) error {
 	if err != nil {
 		return fmt.Errorf("--metrics-file: %w", err)
 	}
-	defer os.Remove(file.Name()) // fails if it was renamed
+	defer func() { _ = os.Remove(file.Name()) }() // fails if it was renamed
 	_, err = file.Write(text.Bytes())
 	if err == nil {
 		err = file.Chmod(0o644) // for whoever collects it
