@@ -177,6 +177,7 @@ type outcome struct {
 	Results []*report.Result
 	Summary report.Summary
 	elapsed time.Duration
+	cpu     time.Duration
 	maxRSS  int64 // bytes
 }
 
@@ -195,7 +196,7 @@ func run(t *testing.T, p *proxy, code int, flags ...string) *outcome {
 	if ended, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok || ok && ended.ExitCode() != code || err == nil && code != 0 {
 		t.Fatalf("%q: %v, want exit code %d: %s", arguments, err, code, stderr.String())
 	}
-	o := &outcome{elapsed: time.Since(begun)}
+	o := &outcome{elapsed: time.Since(begun), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		o.maxRSS = usage.Maxrss * 1024
 	}
@@ -213,8 +214,8 @@ func TestAudit(t *testing.T) {
 	fill(t, s)
 	p := startProxy(t, s, etcd)
 	got := run(t, p, 1, "--all")
-	t.Logf("%d pods: %v, at most %d MiB of memory; %d pages of pods, %d expired lists", *podCount, got.elapsed.Round(time.Millisecond),
-		got.maxRSS>>20, p.pages.Load(), p.expired.Load())
+	t.Logf("%d pods: %v, %v of processor time, at most %d MiB of memory; %d pages of pods, %d expired lists", *podCount,
+		got.elapsed.Round(time.Millisecond), got.cpu.Round(time.Millisecond), got.maxRSS>>20, p.pages.Load(), p.expired.Load())
 	decisions := make(map[string]report.Decision)
 	for _, r := range got.Results {
 		if r.Kind != "Pod" {
