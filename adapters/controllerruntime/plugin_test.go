@@ -157,10 +157,10 @@ func (defaulter) Default(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case pod.Name == "denied":
+	switch pod.Name {
+	case "denied":
 		return errors.New("a bad name")
-	case pod.Name == "conflict":
+	case "conflict":
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New("x"))
 	}
 	pod.Annotations = map[string]string{"operation": string(request.Operation), "user": request.UserInfo.Username, "dryRun": fmt.Sprint(*request.DryRun)}
