@@ -176,6 +176,62 @@ func TestReloadConfigMap(t *testing.T) {
 }
 
 // TestClusterStateDir has a selector ask for the labels of namespaces.
+// TestReloadManifests adds a file to a folder of manifests, and breaks it.
+func TestReloadManifests(t *testing.T) {
+	dir := t.TempDir()
+	policies := filepath.Join(dir, "policies")
+	if err := os.Mkdir(policies, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(state, "shop.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+	admission := filepath.Join(dir, "admission.yaml")
+	write(t, admission, `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: policies}
+`)
+	s := serve(t, nil, "--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file="+admission,
+		"--cluster-state-dir="+state)
+	x := s.open(t)
+	if _, body := x.answer("/validate"); !strings.Contains(body, `"allowed":true`) {
+		t.Fatalf("got %s, want no policy to deny", body)
+	}
+	policy := `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: p}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]}
+  validations: [{expression: "object.kind == 'Pot'", message: this is no pot}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: b}
+spec: {policyName: p, validationActions: [Deny]}
+`
+	denies := func() bool {
+		_, body := x.answer("/validate")
+		return strings.Contains(body, "this is no pot")
+	}
+	write(t, filepath.Join(policies, "pot.yaml"), policy)
+	until(t, "a policy was added", denies)
+	write(t, filepath.Join(policies, "pot.yaml"), strings.Replace(policy, "object.kind", "object.", 1))
+	until(t, "a policy that does not compile was refused", func() bool {
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "compilation failed")
+	})
+	if !denies() {
+		t.Error("after a bad change: got no denial, want what was before")
+	}
+	if err := os.Remove(filepath.Join(policies, "pot.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a policy was removed", func() bool { return !denies() })
+}
+
 func TestClusterStateDir(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

@@ -20,8 +20,8 @@ import (
 // two goroutines at once, nor after the review is released.
 type Input struct {
 	ctx               context.Context
-	object, oldObject ref.Val
-	request           ref.Val
+	object, oldObject object
+	request           request
 
 	// Params is the variable of that name; nil for null.
 	Params ref.Val
@@ -36,8 +36,8 @@ type Input struct {
 func NewInput(ctx context.Context, review *codec.Review) *Input {
 	return &Input{
 		ctx:    ctx,
-		object: ValueOf(review.Object.Root()), oldObject: ValueOf(review.OldObject.Root()),
-		request: &request{review},
+		object: object{review.Object.Root()}, oldObject: object{review.OldObject.Root()},
+		request: request{review},
 	}
 }
 
@@ -66,11 +66,11 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 func (e *Evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":
-		return e.object, true
+		return e.object.orNull(), true
 	case "oldObject":
-		return e.oldObject, true
+		return e.oldObject.orNull(), true
 	case "request":
-		return e.request, true
+		return &e.request, true
 	case "variables":
 		return &e.variables, true
 	case "params":
@@ -88,6 +88,14 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 		return true, e.isInterrupted()
 	}
 	return nil, false
+}
+
+// orNull returns the object, or null where the request has none.
+func (m *object) orNull() ref.Val {
+	if m.v.Kind() != codec.KindObject {
+		return types.NullValue
+	}
+	return m
 }
 
 func orNull(v ref.Val) ref.Val {

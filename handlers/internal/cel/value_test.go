@@ -77,23 +77,23 @@ func flatten(v any) any {
 
 // compareValues evaluates an expression over the bytes of an object and over what
 // decoding it as Kubernetes does gives. It reports whether there was a value.
-func compareValues(t testing.TB, object []byte, expression string) bool {
+func compareValues(t testing.TB, text []byte, expression string) bool {
 	t.Helper()
 	var content unstructured.Unstructured
-	if err := content.UnmarshalJSON(object); err != nil {
-		t.Fatalf("%s: %v", object, err)
+	if err := content.UnmarshalJSON(text); err != nil {
+		t.Fatalf("%s: %v", text, err)
 	}
 	x := NewCompiler(false).Compile(expression, Declarations{}, Any)
 	if x.Err != nil {
 		return false // as on the other side
 	}
 	var document codec.Object
-	document.Reset(object)
-	e := new(Compiler).Begin(&Input{ctx: t.Context(), object: ValueOf(document.Root())}, 0)
+	document.Reset(text)
+	e := new(Compiler).Begin(&Input{ctx: t.Context(), object: object{document.Root()}}, 0)
 	got := resultOf(x.program.Eval(e))
 	want := resultOf(x.program.Eval(decoded{content.Object}))
 	if !reflect.DeepEqual(got, want) || document.Err() != nil {
-		t.Errorf("%s of %.300s\ngot  %v, %v\nwant %v", expression, object, got, document.Err(), want)
+		t.Errorf("%s of %.300s\ngot  %v, %v\nwant %v", expression, text, got, document.Err(), want)
 	}
 	return got.err == ""
 }

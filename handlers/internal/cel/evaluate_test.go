@@ -1,0 +1,81 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+)
+
+func newInput(t *testing.T, ctx context.Context) *Input {
+	t.Helper()
+	review := new(codec.Review)
+	if err := review.Decode(corpus.MustRead("pods-create-v1-1.json")); err != nil {
+		t.Fatal(err)
+	}
+	return NewInput(ctx, review)
+}
+
+// TestBudget has a budget that is one too small, just enough, and one more.
+func TestBudget(t *testing.T) {
+	c := NewCompiler(true)
+	c.AddVariable("names", "object.spec.containers.map(c, c.name)", Declarations{})
+	x := c.Compile("variables.names.all(n, n != '') && size(variables.names) > 0", Declarations{}, Bool)
+	if x.Err != nil {
+		t.Fatal(x.Err)
+	}
+	in := newInput(t, t.Context())
+	measured := c.Begin(in, celconfig.RuntimeCELCostBudget)
+	if value, err, fatal := measured.Evaluate(x); value != types.True || err != nil || fatal != nil {
+		t.Fatalf("got %v, %v, %v, want true", value, err, fatal)
+	}
+	cost := celconfig.RuntimeCELCostBudget - measured.Remaining
+	for _, budget := range [...]int64{cost - 1, cost, cost + 1} {
+		e := c.Begin(in, budget)
+		_, _, fatal := e.Evaluate(x)
+		if exceeded := errors.Is(fatal, apiservercel.ErrOutOfBudget); exceeded != (budget < cost) {
+			t.Errorf("budget %d of a cost of %d: got %v", budget, cost, fatal)
+		}
+		if fatal == nil && e.Remaining != budget-cost {
+			t.Errorf("budget %d of a cost of %d: got %d left", budget, cost, e.Remaining)
+		}
+	}
+}
+
+// TestVariablesOnce has a variable evaluated once, and charged once.
+func TestVariablesOnce(t *testing.T) {
+	c := NewCompiler(true)
+	c.AddVariable("v", "lists.range(100).map(i, i)", Declarations{})
+	once := c.Compile("size(variables.v) == 100", Declarations{}, Bool)
+	in := newInput(t, t.Context())
+	e := c.Begin(in, celconfig.RuntimeCELCostBudget)
+	var spent [2]int64
+	for i := range spent {
+		before := e.Remaining
+		if value, err, fatal := e.Evaluate(once); value != types.True || err != nil || fatal != nil {
+			t.Fatalf("got %v, %v, %v, want true", value, err, fatal)
+		}
+		spent[i] = before - e.Remaining
+	}
+	if spent[1] >= spent[0] || spent[1] > 10 {
+		t.Errorf("got costs %v, want the variable in the first only", spent)
+	}
+}
+
+// TestInterrupted has a loop end with its context.
+func TestInterrupted(t *testing.T) {
+	x := new(Compiler).Compile("lists.range(1000).all(i, i >= 0)", Declarations{}, Bool)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err, fatal := new(Compiler).Begin(newInput(t, ctx), celconfig.RuntimeCELCostBudget).Evaluate(x)
+	if fatal != nil || err == nil || !strings.Contains(err.Error(), "operation interrupted") {
+		t.Errorf("got %v, %v, want an interruption", err, fatal)
+	}
+}
