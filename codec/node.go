@@ -40,7 +40,7 @@ type node struct {
 	next   nodeID // its next sibling, in the order of the text; added ones come last
 	first  nodeID // the first one in it
 	last   nodeID // the last one in it
-	recent nodeID // the one in it that was looked up last by its index or place
+	recent nodeID // the one in it that was looked up last by its index or offset
 
 	escaped  bool // there are escapes in the name
 	complete bool // all that is in it has nodes
@@ -56,7 +56,7 @@ func (o *Object) root() nodeID {
 	return rootNode
 }
 
-// textAt returns the text that a place is in, and the place where it begins.
+// textAt returns the text that an offset is in, and the offset where it begins.
 func (o *Object) textAt(at offset) (text string, base offset) {
 	if int(at) <= len(o.text) {
 		return o.text, 1
@@ -64,19 +64,19 @@ func (o *Object) textAt(at offset) (text string, base offset) {
 	return stringOf(o.arena), 1 + offset(len(o.text))
 }
 
-// from returns the text that begins at a place.
+// from returns the text that begins at an offset.
 func (o *Object) from(at offset) string {
 	text, base := o.textAt(at)
 	return text[at-base:]
 }
 
-// view returns the text between two places.
+// view returns the text between two offsets.
 func (o *Object) view(at, end offset) string {
 	text, base := o.textAt(at)
 	return text[at-base : end-base]
 }
 
-// kindAt returns what begins at a place.
+// kindAt returns what begins at an offset.
 func (o *Object) kindAt(at offset) Kind {
 	switch i := int(at) - 1; {
 	case i < 0:

@@ -35,12 +35,12 @@ type Object struct {
 	lent       lent            // for the build tag poison
 	ctx        context.Context // that ends loops over what is in it, nil for none
 
-	index   map[nodeID]map[string]nodeID // the members of objects that have many, nil without such; see index.go
-	indexed int                          // how many members are in the index
-	found   ast.Node                     // what sonic found; it would be on the heap otherwise
-	finger  finger
-	changes int
-	pointer []byte // where Edits is
+	index    map[nodeID]map[string]nodeID // the members of objects that have many, nil without such; see index.go
+	indexed  int                          // how many members are in the index
+	found    ast.Node                     // what sonic found; it would be on the heap otherwise
+	elements elementScan
+	changes  int
+	pointer  []byte // where Edits is
 
 	saved        []node // the nodes at the checkpoint
 	savedChanges int
@@ -100,8 +100,8 @@ func (o *Object) open(rest string) (text string, ok bool) {
 	return o.text, true
 }
 
-// settle makes o the document text, which it may be already.
-func (o *Object) settle(text string) {
+// setText makes o the document text, which it may be already.
+func (o *Object) setText(text string) {
 	if len(o.text) != len(text) || !sameStart(o.text, text) {
 		o.reset("")
 		o.text = text
@@ -114,7 +114,7 @@ func (o *Object) clear() {
 	o.lent.takeBack()
 	o.changes, o.savedChanges, o.arenaUsed = 0, 0, 0
 	o.found = ast.Node{}
-	o.finger = finger{}
+	o.elements = elementScan{}
 	o.forgetIndex()
 	o.nodes = resetNodes(o.nodes)
 	o.saved = resetNodes(o.saved)

@@ -135,9 +135,9 @@ func (r *Review) Decode(body []byte) error {
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
 	}
-	r.Object.settle(r.fields[fieldObject])
-	r.OldObject.settle(r.fields[fieldOldObject])
-	r.Options.settle(r.fields[fieldOptions])
+	r.Object.setText(r.fields[fieldObject])
+	r.OldObject.setText(r.fields[fieldOldObject])
+	r.Options.setText(r.fields[fieldOptions])
 	r.OldObject.isReadOnly, r.Options.isReadOnly, r.envelope.isReadOnly = true, true, true
 	return nil
 }
@@ -201,7 +201,7 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 			}
 			f = r.fieldNamed(in.written())
 		}
-		value, ok := r.known(f, in.text[in.pos:])
+		value, ok := r.predictedValue(f, in.text[in.pos:])
 		if ok {
 			in.pos += len(value)
 		} else if value, ok = in.value(); !ok {
@@ -270,9 +270,9 @@ var fieldBegins = func() (begins [fieldCount]string) {
 	return begins
 }()
 
-// known returns the value that rest begins with, if there is a cheaper way to
+// predictedValue returns the value that rest begins with, if there is a cheaper way to
 // its end than to skip it, or one that is of use later.
-func (r *Review) known(f field, rest string) (value string, ok bool) {
+func (r *Review) predictedValue(f field, rest string) (value string, ok bool) {
 	switch f {
 	case fieldObject:
 		return r.Object.open(rest)

@@ -55,7 +55,7 @@ func kindOfText(text string) Kind {
 type Value struct {
 	object *Object
 	at     offset // where its text begins, 0 if it is missing
-	node   nodeID // its node, or the negative of one that it is in; 0 if neither is known
+	node   nodeID // its node, or the negative of one that it is in; 0 for none
 }
 
 // valueAt returns the value that begins with text, a view of the document; a
@@ -134,7 +134,8 @@ func (v Value) live() nodeID {
 func (v Value) within() nodeID { return min(v.node, -v.node) }
 
 // find returns the member of that name of an object without a node, searched
-// for by sonic's native code.
+// for by sonic's native code. Going over the members as items does takes two to
+// five times longer.
 func (v Value) find(name string) Value {
 	o := v.object
 	text := o.from(v.at)
@@ -153,9 +154,9 @@ func (v Value) find(name string) Value {
 	return Value{object: o}
 }
 
-// A finger is at the element of an array without a node that was looked up
+// An elementScan is at the element of an array without a node that was looked up
 // last, so that looking up one after the other does not take quadratic time.
-type finger struct {
+type elementScan struct {
 	items
 	array offset
 	index int
@@ -166,18 +167,18 @@ func (v Value) elementAt(index int) Value {
 	if index < 0 {
 		return Value{object: v.object}
 	}
-	f := &v.object.finger
-	if f.array != v.at || f.index > index {
-		*f = finger{items: v.items(), array: v.at, index: -1}
+	s := &v.object.elements
+	if s.array != v.at || s.index > index {
+		*s = elementScan{items: v.items(), array: v.at, index: -1}
 	}
-	for f.index < index {
-		if !f.next() {
-			*f = finger{}
+	for s.index < index {
+		if !s.next() {
+			*s = elementScan{}
 			return Value{object: v.object}
 		}
-		f.index++
+		s.index++
 	}
-	return f.value()
+	return s.value()
 }
 
 // items steps over the members or elements of an object or array in the text,
@@ -267,12 +268,12 @@ func (v Value) elements(yield func(int, Value) bool) {
 type walk struct {
 	of    Value
 	node  nodeID // the current one, 0 before the first
-	known nodeID // how many nodes there were at the beginning: what was added since is for the next walk
+	limit nodeID // how many nodes there were at the beginning: what was added since is for the next walk
 	full  bool   // there are no nodes, or none behind node: rest goes on there
 }
 
 func (v Value) walk() walk {
-	return walk{of: v, known: nodeID(len(v.object.nodes)), full: v.live() == 0}
+	return walk{of: v, limit: nodeID(len(v.object.nodes)), full: v.live() == 0}
 }
 
 // next moves to the next one.
@@ -289,7 +290,7 @@ func (w *walk) next() bool {
 			}
 			next = o.scan(n)
 		}
-		if next == 0 || next >= w.known && o.nodes[next].was == 0 {
+		if next == 0 || next >= w.limit && o.nodes[next].was == 0 {
 			return false
 		}
 		if w.node = next; o.nodes[next].at != 0 {
