@@ -32,16 +32,13 @@ func (o *Object) kept(start int) string {
 	return stringOf(o.arena[start : len(o.arena)-1])
 }
 
-// keep returns where json is in the arena, after putting it there unless it is
-// there already, as what Compose and quote return. No text there becomes the
-// value of two nodes: where a value begins says which one it is.
+// keep returns where json is in the arena, after putting it there if it is not.
 func (o *Object) keep(json string) offset {
 	at := offsetIn(stringOf(o.arena), json)
-	if at < o.arenaUsed {
+	if at < 0 {
 		at = len(o.arena)
 		o.arena = append(append(o.arena, json...), ' ')
 		o.lent.add(o.arena)
 	}
-	o.arenaUsed = at + len(json)
 	return offset(1 + len(o.text) + at)
 }

@@ -27,7 +27,6 @@ const arenaBytesMax = 64 << 10
 type Object struct {
 	text       string          // the document, without white space around it
 	arena      []byte          // what edits made, a space behind each text
-	arenaUsed  int             // where in arena the last text ends that is the value of a node
 	isReadOnly bool            // edits are faults
 	nodes      []node          // what is where, as far as reads and edits came by; see node.go
 	err        error           // the first fault met
@@ -112,7 +111,7 @@ func (o *Object) setText(text string) {
 func (o *Object) clear() {
 	o.err = nil
 	o.lent.takeBack()
-	o.changes, o.savedChanges, o.arenaUsed = 0, 0, 0
+	o.changes, o.savedChanges = 0, 0
 	o.found = ast.Node{}
 	o.elements = elementScan{}
 	o.forgetIndex()
