@@ -39,7 +39,7 @@ check: ## format, vet, linters, vulnerabilities, conventions
 	@# The modules beside this one. Vet and staticcheck are among the linters.
 	@# Those of e2e with the settings of e2e/run: what is compiled serves both.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	lint deploy; lint bench/compare; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
+	lint deploy; lint bench/compare; lint tools/release; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
 	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint handlers/handlertest/envtest; lint e2e/removed/v1.29; lint e2e/removed/v1.20
 	@# govulncheck exits with 3 for vulnerabilities, with 1 where it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
@@ -71,6 +71,7 @@ chart: build ## lint, render and validate the chart and the kustomization, test 
 	@# Tests have no time to build tools.
 	for tool in helm kubeconform kustomize promtool prometheus; do $(DEPLOY) -n $$tool; done
 	cd deploy && go mod tidy -diff && go vet ./... && go test ./...
+	cd tools/release && go mod tidy -diff && go test ./...
 
 # What builds an image, and what it is called.
 BUILDER ?= $(firstword $(shell command -v buildah podman docker))
@@ -79,6 +80,22 @@ IMAGE ?= fastadmit:0.0.0
 .PHONY: image
 image: build ## build IMAGE of bin/fastadmit and nothing else, with buildah, podman or docker
 	$(BUILDER) build -f deploy/Dockerfile -t $(IMAGE) .
+
+# What "make release" makes in dist/VERSION, and who signs it: KEY is a file with the
+# secret key of minisign, its password is in MINISIGN_PASSWORD.
+VERSION ?=
+KEY ?=
+REGISTRY ?=
+
+.PHONY: release
+release: ## make all of release VERSION: binaries, image, chart, SBOMs, provenance, checksums, signed if there is a KEY
+	go -C tools/release build -o ../../bin/release .
+	bin/release -version "$(VERSION)" -key "$(KEY)"
+
+.PHONY: publish
+publish: ## push image and chart of release VERSION, which was made, to REGISTRY
+	go -C tools/release build -o ../../bin/release .
+	bin/release publish -version "$(VERSION)" -registry "$(REGISTRY)"
 
 # The packages whose tests "make mutation" tests, and its flags: -sample=50 runs 50
 # mutants of each package.

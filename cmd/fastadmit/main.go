@@ -7,6 +7,9 @@ import (
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 )
 
+// version is set by the linker in a release.
+var version string
+
 func main() {
-	os.Exit(app.Execute(app.NewCommand()))
+	os.Exit(app.Execute(app.NewCommand(app.WithVersion(version))))
 }

@@ -1,0 +1,191 @@
+// Command release makes what a release of fastadmit has, in one folder: binaries,
+// the image for several architectures, the chart, an SBOM of each binary, the
+// provenance, checksums and their signature, and the release notes.
+//
+// Two runs at one commit with one Go toolchain make the same bytes: all times are
+// that of the commit. "release publish" pushes image and chart to a registry.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+const usage = `usage: release -version 1.2.3 [-key minisign.key] [-out dist/1.2.3]
+       release publish -version 1.2.3 -registry registry.example.com/fastadmit [-out dist/1.2.3]
+`
+
+// A release is what is made, and of what.
+type release struct {
+	version string // without the v
+	root    string // of the repository
+	out     string // the folder that is made
+	commit  string
+	time    time.Time // of the commit
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments []string) error {
+	publishes := len(arguments) > 0 && arguments[0] == "publish"
+	if publishes {
+		arguments = arguments[1:]
+	}
+	flags := flag.NewFlagSet("release", flag.ExitOnError)
+	flags.Usage = func() {
+		fmt.Fprint(os.Stderr, usage)
+		flags.PrintDefaults()
+	}
+	version := flags.String("version", "", "what is released, a semantic version without v")
+	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty for no signature")
+	registry := flags.String("registry", "", "where publish pushes the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit)")
+	out := flags.String("out", "", "the folder to make, dist/VERSION below the repository if empty")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	r, err := newRelease(ctx, *version, *out)
+	if err != nil {
+		return err
+	}
+	if publishes {
+		if *registry == "" {
+			return errors.New("-registry: got nothing, want where to push, such as ghcr.io/OWNER")
+		}
+		return r.publish(ctx, *registry)
+	}
+	return r.make(ctx, *key)
+}
+
+// newRelease looks at the version and the commit.
+func newRelease(ctx context.Context, version, out string) (*release, error) {
+	if !semver.IsValid("v"+version) || semver.Canonical("v"+version) != "v"+version {
+		return nil, fmt.Errorf("-version: got %q, want a semantic version without v, such as 1.2.3 or 1.2.3-rc.1", version)
+	}
+	root, err := output(ctx, ".", "git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, err
+	}
+	head, err := output(ctx, root, "git", "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return nil, err
+	}
+	commit, seconds, _ := strings.Cut(head, " ")
+	unix, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("time of commit %s: %w", commit, err)
+	}
+	if out == "" {
+		out = filepath.Join(root, "dist", version)
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return nil, err
+	}
+	return &release{version: version, root: root, out: out, commit: commit, time: time.Unix(unix, 0).UTC()}, nil
+}
+
+// make makes all files of the release.
+func (r *release) make(ctx context.Context, key string) error {
+	changes, err := output(ctx, r.root, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes != "" {
+		return fmt.Errorf("the checkout has changes that are not committed; commit or remove them:\n%s", changes)
+	}
+	notes, err := r.notes()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.path("RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{r.binaries, r.sboms, r.image, r.chart, r.provenance, r.checksums} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.sign(key); err != nil {
+		return err
+	}
+	fmt.Println("made", r.out)
+	return nil
+}
+
+// notes returns the part of CHANGELOG.md that is about the version. A prerelease
+// takes what is unreleased if it has no part of its own.
+func (r *release) notes() (string, error) {
+	changelog, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return "", err
+	}
+	titles := []string{r.version}
+	if semver.Prerelease("v"+r.version) != "" {
+		titles = append(titles, "Unreleased")
+	}
+	for _, title := range titles {
+		if notes, ok := section(string(changelog), title); ok {
+			return "# fastadmit " + r.version + "\n\n" + notes + "\n", nil
+		}
+	}
+	return "", fmt.Errorf("CHANGELOG.md: got no heading \"## %s\"; rename \"## Unreleased\", or release a prerelease such as %s-rc.1", r.version, r.version)
+}
+
+// section returns what stands below the heading of second order that begins with
+// the title.
+func section(document, title string) (string, bool) {
+	found := false
+	var text strings.Builder
+	for line := range strings.Lines(document) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			if found {
+				break
+			}
+			first, _, _ := strings.Cut(strings.TrimSpace(heading), " ")
+			found = first == title
+			continue
+		}
+		if found {
+			text.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(text.String()), found
+}
+
+func (r *release) path(name string) string { return filepath.Join(r.out, name) }
+
+// output runs a command and returns what it prints, without space around it.
+func output(ctx context.Context, dir, name string, arguments ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, arguments...)
+	cmd.Dir = dir
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cmd, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
