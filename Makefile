@@ -85,12 +85,12 @@ image: build ## build IMAGE of bin/fastadmit and nothing else, with buildah, pod
 # secret key of minisign, its password is in MINISIGN_PASSWORD.
 VERSION ?=
 KEY ?=
-REGISTRY ?=
+REGISTRY ?= ghcr.io/fastadmit
 
 .PHONY: release
 release: ## make all of release VERSION: binaries, image, chart, SBOMs, provenance, checksums, signed if there is a KEY
 	go -C tools/release build -o ../../bin/release .
-	bin/release -version "$(VERSION)" -key "$(KEY)"
+	bin/release -version "$(VERSION)" -registry "$(REGISTRY)" -key "$(KEY)"
 
 .PHONY: publish
 publish: ## push image and chart of release VERSION, which was made, to REGISTRY

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -37,6 +38,9 @@ func (r *release) chart(ctx context.Context) error {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(r.root, "deploy", "chart"))); err != nil {
 		return err
 	}
+	if err := r.nameImage(filepath.Join(dir, "values.yaml")); err != nil {
+		return err
+	}
 	// helm writes the times of files into the archive.
 	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -58,6 +62,20 @@ func (r *release) chart(ctx context.Context) error {
 	return r.writeLayout(chartArchive, func(to layout.Path) error {
 		return to.AppendImage(image, layout.WithAnnotations(r.annotations()))
 	})
+}
+
+// nameImage lets the chart's values name the image where it is published.
+func (r *release) nameImage(values string) error {
+	text, err := os.ReadFile(values)
+	if err != nil {
+		return err
+	}
+	const unreleased = "\n  # Where nodes pull the image from. There is no release yet: push what \"make image\" makes, and name it here.\n  repository: fastadmit\n"
+	if strings.Count(string(text), unreleased) != 1 {
+		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased), unreleased)
+	}
+	released := "\n  # Where nodes pull the image from.\n  repository: " + r.registry + "/fastadmit\n"
+	return os.WriteFile(values, []byte(strings.Replace(string(text), unreleased, released, 1)), 0o644)
 }
 
 func (r *release) chartFile() string { return r.path("fastadmit-" + r.version + ".tgz") }

@@ -22,17 +22,18 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-const usage = `usage: release -version 1.2.3 [-key minisign.key] [-out dist/1.2.3]
-       release publish -version 1.2.3 -registry registry.example.com/fastadmit [-out dist/1.2.3]
+const usage = `usage: release -version 1.2.3 -registry registry.example.com/owner [-key minisign.key] [-out dist/1.2.3]
+       release publish -version 1.2.3 -registry registry.example.com/owner [-out dist/1.2.3]
 `
 
 // A release is what is made, and of what.
 type release struct {
-	version string // without the v
-	root    string // of the repository
-	out     string // the folder that is made
-	commit  string
-	time    time.Time // of the commit
+	version  string // without the v
+	root     string // of the repository
+	registry string // has the image below it once it is published
+	out      string // the folder that is made
+	commit   string
+	time     time.Time // of the commit
 }
 
 func main() {
@@ -57,7 +58,7 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	version := flags.String("version", "", "what is released, a semantic version without v")
 	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty for no signature")
-	registry := flags.String("registry", "", "where publish pushes the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit)")
+	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are published; the chart names the image there")
 	out := flags.String("out", "", "the folder to make, dist/VERSION below the repository if empty")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -66,11 +67,12 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	if *registry == "" {
+		return errors.New("-registry: got nothing, want where image and chart are published, such as ghcr.io/OWNER")
+	}
+	r.registry = *registry
 	if publishes {
-		if *registry == "" {
-			return errors.New("-registry: got nothing, want where to push, such as ghcr.io/OWNER")
-		}
-		return r.publish(ctx, *registry)
+		return r.publish(ctx)
 	}
 	return r.make(ctx, *key)
 }

@@ -19,7 +19,7 @@ import (
 // publish pushes the image and the chart of a release that was made to a registry,
 // with the credentials that "docker login" or "helm registry login" left. It first
 // compares all files with their checksums.
-func (r *release) publish(ctx context.Context, registry string) error {
+func (r *release) publish(ctx context.Context) error {
 	if err := r.verify(); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (r *release) publish(ctx context.Context, registry string) error {
 		if err != nil {
 			return err
 		}
-		return push(registry+"/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.WriteIndex(to, image, options...) })
+		return push(r.registry+"/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.WriteIndex(to, image, options...) })
 	}); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (r *release) publish(ctx context.Context, registry string) error {
 		if err != nil {
 			return err
 		}
-		return push(registry+"/charts/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.Write(to, chart, options...) })
+		return push(r.registry+"/charts/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.Write(to, chart, options...) })
 	})
 }
 

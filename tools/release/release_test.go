@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -21,13 +22,13 @@ import (
 
 // made returns a release with files in place of the binaries, and all that is made of
 // them, signed with the key.
-func made(t *testing.T, key string) *release {
+func made(t *testing.T, key, registry string) *release {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &release{version: "1.2.3-rc.1", root: root, out: t.TempDir(), commit: strings.Repeat("c", 40), time: time.Unix(1700000000, 0).UTC()}
+	r := &release{version: "1.2.3-rc.1", root: root, registry: registry, out: t.TempDir(), commit: strings.Repeat("c", 40), time: time.Unix(1700000000, 0).UTC()}
 	for _, p := range platforms {
 		if err := os.WriteFile(r.path(binaryName(p.os, p.arch)), []byte("binary of "+p.os+" "+p.arch), 0o755); err != nil {
 			t.Fatal(err)
@@ -78,9 +79,9 @@ func read(t *testing.T, r *release, name string) []byte {
 // TestReproducible makes a release twice, with two folders and some time between.
 func TestReproducible(t *testing.T) {
 	key, public := newKey(t, "secret")
-	a := made(t, key)
+	a := made(t, key, "registry.example.com")
 	time.Sleep(1100 * time.Millisecond) // tar and gzip know seconds
-	b := made(t, key)
+	b := made(t, key, "registry.example.com")
 	if sums := read(t, a, sumsName); !bytes.Equal(sums, read(t, b, sumsName)) {
 		t.Errorf("got\n%s\nand\n%s", sums, read(t, b, sumsName))
 	}
@@ -100,11 +101,11 @@ func TestReproducible(t *testing.T) {
 // TestPublish pushes to a registry and reads back what users pull.
 func TestPublish(t *testing.T) {
 	key, _ := newKey(t, "")
-	r := made(t, key)
-	server := httptest.NewServer(registry.New())
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	if err := r.publish(t.Context(), host+"/owner"); err != nil {
+	r := made(t, key, host+"/owner")
+	if err := r.publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -137,11 +138,17 @@ func TestPublish(t *testing.T) {
 		t.Errorf("helm pulls another chart than was packaged (%v)", err)
 	}
 
+	rendered, err := output(t.Context(), r.root, "go", "tool", "-modfile=tools/deploy/go.mod", "helm", "template", r.chartFile(),
+		"--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+	if err != nil || !strings.Contains(rendered, r.registry+"/fastadmit:"+r.version) {
+		t.Errorf("the chart does not run the image that was published (%v)", err)
+	}
+
 	// A file that is not the one that was signed is not published.
 	if err := os.WriteFile(r.path("fastadmit-linux-amd64"), []byte("another"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.publish(t.Context(), host+"/owner"); err == nil || !strings.Contains(err.Error(), "make the release again") {
+	if err := r.publish(t.Context()); err == nil || !strings.Contains(err.Error(), "make the release again") {
 		t.Errorf("got %v", err)
 	}
 }
