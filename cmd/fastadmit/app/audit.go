@@ -182,10 +182,11 @@ func (r *auditRun) emit(result *report.Result) error {
 	if !r.all && !result.IsNews() {
 		return nil
 	}
-	if r.terminal != nil {
-		fmt.Fprint(r.terminal, clearLine)
+	if r.terminal == nil {
+		return r.writer.Write(result)
 	}
-	return r.writer.Write(result)
+	fmt.Fprint(r.terminal, clearLine)
+	return errors.Join(r.writer.Write(result), r.out.Flush()) // so that progress begins on a line of its own
 }
 
 // end ends what was written. Where something could not be listed, old reports stay:
