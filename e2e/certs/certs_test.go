@@ -203,10 +203,6 @@ func options(s *cluster.APIServer) certs.Options {
 		SecretNamespace: namespace, SecretName: secretName,
 		Hosts:  []string{serviceHost},
 		CALife: caLife, LeafLife: leafLife, Propagation: propagation,
-		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			// There is no DNS of a cluster.
-			return new(net.Dialer).DialContext(ctx, network, strings.Replace(address, serviceHost, serviceIP, 1))
-		},
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -150,12 +149,7 @@ func (n *node) startPod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := n.names(ctx, r.dir)
-	if err != nil {
-		return err
-	}
-	// The process alone sees these names.
-	r.cmd = exec.Command("unshare", slices.Concat([]string{"--mount", "--map-root-user", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts, cluster.Binary}, arguments)...)
+	r.cmd = exec.Command(cluster.Binary, arguments...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.cmd.Start(); err != nil {
@@ -210,16 +204,6 @@ func (n *node) mount(ctx context.Context, pod *corev1.Pod, dir string) error {
 		}
 	}
 	return nil
-}
-
-// names returns a file with the name of the Service, as the cluster's DNS has it.
-func (n *node) names(ctx context.Context, dir string) (string, error) {
-	service, err := n.client.CoreV1().Services("fastadmit").Get(ctx, "fastadmit", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "hosts")
-	return path, os.WriteFile(path, []byte(service.Spec.ClusterIP+" fastadmit.fastadmit.svc\n127.0.0.1 localhost\n"), 0o644)
 }
 
 // account returns a kubeconfig file with a token of the pod's account.

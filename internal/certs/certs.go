@@ -85,9 +85,13 @@ type Options struct {
 	// with; nothing is made without it. Empty for none.
 	Owner string
 
+	// Deployment names the Deployment in SecretNamespace on which there are Events
+	// when the registration fails. Empty for none.
+	Deployment string
+
 	// Dial makes the connections to the server itself: to the address that Ready
-	// is asked for, and to the Service or URL that Configurations name. Nil is a
-	// net.Dialer's.
+	// is asked for, and to the address of the Service or URL that Configurations
+	// name. Nil is a net.Dialer's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// CALife and LeafLife are how long certificates are valid from when they are
@@ -112,6 +116,7 @@ type Manager struct {
 	view    atomic.Pointer[view]
 	self    selfCheck
 	fault   atomic.Pointer[string] // why the Secret was not kept last
+	missing atomic.Pointer[string] // what is missing of the registration, nil before the first pass
 
 	mu      sync.Mutex
 	desired []*configuration // by SetConfigurations, not taken over yet
@@ -123,7 +128,9 @@ type Manager struct {
 	surplus       map[identity]time.Time // since when a CA in a bundle is not in the Secret
 	secretFault   string                 // what is wrong with the Secret now
 	tokens        tokens
-	wake          time.Time // when there is something to do at the latest
+	reported      reported
+	addresses     map[service]string // of Services, as found in this pass
+	wake          time.Time          // when there is something to do at the latest
 }
 
 // New returns a Manager, which speaks with nobody before Run. The error says
@@ -136,7 +143,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		o: o, bell: make(chan struct{}, 1),
 		trusted: make(map[identity]time.Time), surplus: make(map[identity]time.Time),
-		tokens: tokens{accepted: make(map[string]time.Time)},
+		tokens: tokens{accepted: make(map[string]time.Time)}, addresses: make(map[service]string),
 	}
 	configurations, err := m.o.configurations(o.Configurations)
 	if err != nil {
@@ -286,6 +293,7 @@ func (m *Manager) SetConfigurations(configurations []runtime.Object) error {
 // nothing failed.
 func (m *Manager) pass(ctx context.Context) bool {
 	m.takeDesired()
+	clear(m.addresses)
 	for _, r := range m.registrations {
 		r.err = m.read(ctx, r)
 	}
@@ -318,6 +326,7 @@ func (m *Manager) pass(ctx context.Context) bool {
 	for _, r := range m.registrations {
 		ok = m.tried(registeredResource, &r.fault, r.err) && ok
 	}
+	m.report(ctx, time.Now())
 	return ok
 }
 

@@ -90,7 +90,7 @@ func (m *Manager) reach(ctx context.Context, c *configuration) error {
 func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, callMax)
 	defer cancel()
-	conn, err := m.o.Dial(ctx, "tcp", e.address)
+	conn, err := m.dial(ctx, e)
 	if err == nil {
 		err = call(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
 	}
@@ -119,7 +119,7 @@ func (m *Manager) probe(ctx context.Context, c *configuration, token string) err
 // probeEndpoint asks with a method that no webhook takes. Only a server that
 // takes the token comes to look at the method.
 func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) error {
-	conn, err := m.o.Dial(ctx, "tcp", e.address)
+	conn, err := m.dial(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -135,9 +135,22 @@ func (o *Options) Rules() (role, clusterRole []rbacv1.PolicyRule) {
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{o.SecretName}, Verbs: []string{"get", "watch", "update"}},
 	}
+	if o.Deployment != "" {
+		role = append(role,
+			rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{o.Deployment}, Verbs: []string{"get"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
+	}
 	own, err := o.configurations(o.Configurations)
 	if err != nil {
 		own = nil // New says what is wrong with them
+	}
+	for _, s := range services(own) {
+		rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{s.name}, Verbs: []string{"get"}}
+		if s.namespace == o.SecretNamespace {
+			role = append(role, rule)
+		} else {
+			clusterRole = append(clusterRole, rule)
+		}
 	}
 	for _, kind := range configurationKinds {
 		verbs := []string{"get", "watch", "patch"}

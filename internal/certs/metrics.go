@@ -36,6 +36,12 @@ func newMetrics(m *Manager) *managerMetrics {
 		all.failures[i] = set.NewCounter(fmt.Sprintf(`fastadmit_certificate_failures_total{resource=%q}`, resources[i]))
 	}
 	all.repairs = set.NewCounter("fastadmit_certificate_repairs_total")
+	set.NewGauge("fastadmit_registered", func() float64 {
+		if m.Registered() != nil {
+			return 0
+		}
+		return 1
+	})
 	for i, expiry := range map[int]func() float64{caResource: m.caExpiry, leafResource: m.leafExpiry, registeredResource: m.registeredExpiry} {
 		set.NewGauge(fmt.Sprintf(`fastadmit_certificate_expiry_timestamp_seconds{resource=%q}`, resources[i]), expiry)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,10 @@ type configuration struct {
 
 // An endpoint is where kube-apiserver connects to, whom it expects, and a path
 // that it calls.
-type endpoint struct{ address, host, path string }
+type endpoint struct {
+	address, host, path string
+	service             service // of which address is the DNS name, and which dial resolves; zero for a URL
+}
 
 // configurations reads and checks Options.Configurations.
 func (o *Options) configurations(objects []runtime.Object) (all []*configuration, err error) {
@@ -130,19 +134,23 @@ func endpointOf(webhook map[string]any) (endpoint, error) {
 		if port == "" {
 			port = "443"
 		}
-		return endpoint{net.JoinHostPort(u.Hostname(), port), u.Hostname(), pathOf(webhook)}, nil
+		return endpoint{address: net.JoinHostPort(u.Hostname(), port), host: u.Hostname(), path: pathOf(webhook)}, nil
 	}
 	name, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
 	namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
-	port, ok, _ := unstructured.NestedFieldNoCopy(webhook, "clientConfig", "service", "port")
-	if !ok {
-		port = servicePort
-	}
 	if name == "" || namespace == "" {
 		return endpoint{}, errors.New("it has neither a url nor a service with name and namespace")
 	}
+	s := service{namespace, name, servicePort}
+	if port, ok, _ := unstructured.NestedFieldNoCopy(webhook, "clientConfig", "service", "port"); ok {
+		number, err := strconv.ParseUint(fmt.Sprint(port), 10, 16)
+		if err != nil {
+			return endpoint{}, fmt.Errorf("clientConfig.service.port: got %v, want a port", port)
+		}
+		s.port = int32(number)
+	}
 	host := name + "." + namespace + ".svc"
-	return endpoint{net.JoinHostPort(host, fmt.Sprint(port)), host, pathOf(webhook)}, nil
+	return endpoint{net.JoinHostPort(host, strconv.Itoa(int(s.port))), host, pathOf(webhook), s}, nil
 }
 
 // A registration is a webhook configuration whose bundles are kept.

@@ -314,11 +314,11 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com", "/x"})
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1", ""})
-	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc", ""})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com", "/x", service{}})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1", "", service{}})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc", "", service{"b", "a", 443}})
 	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b", Port: new(int32(8443))}},
-		endpoint{"a.b.svc:8443", "a.b.svc", ""})
+		endpoint{"a.b.svc:8443", "a.b.svc", "", service{"b", "a", 8443}})
 }
 
 func TestRules(t *testing.T) {
@@ -338,10 +338,15 @@ func TestRules(t *testing.T) {
 	registered := func(resource, name string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
 	}
+	getService := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"fastadmit"}, Verbs: []string{"get"}}
 	f(func(*Options) {}, secrets, nil)
 	f(func(o *Options) { o.MutatingWebhookConfigurations = []string{"m"} }, secrets,
 		[]rbacv1.PolicyRule{registered("mutatingwebhookconfigurations", "m", "get", "watch", "patch")})
-	f(func(o *Options) { o.Configurations, o.Owner = configurations("a"), "owner" }, secrets, []rbacv1.PolicyRule{
+	f(func(o *Options) { o.Configurations, o.SecretNamespace = configurations("a", "b")[1:], "elsewhere" }, secrets,
+		[]rbacv1.PolicyRule{getService, registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create")})
+	f(func(o *Options) {
+		o.Configurations, o.Owner, o.SecretNamespace = configurations("a"), "owner", "fastadmit"
+	}, append(secrets, getService), []rbacv1.PolicyRule{
 		registered("mutatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
 		registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
 		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"owner"}, Verbs: []string{"get"}},
@@ -357,7 +362,7 @@ func TestReachSaysWhere(t *testing.T) {
 		s.settle(time.Second)
 		r.known.cas = parseBundle(secretData(t, time.Hour, time.Hour, "a")[caCertificates])
 		err := r.reach(context.Background(), r.registrations[0].desired)
-		if err == nil || !strings.Contains(err.Error(), serviceAddress+": the certificate that is served is not valid for "+serviceHost) {
+		if err == nil || !strings.Contains(err.Error(), serviceHost+":443: the certificate that is served is not valid for "+serviceHost) {
 			t.Errorf("got %v, want what is wrong", err)
 		}
 		s.cutOff.Store(true)

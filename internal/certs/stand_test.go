@@ -20,6 +20,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +28,7 @@ import (
 
 const (
 	serviceHost    = "fastadmit.fastadmit.svc"
-	serviceAddress = serviceHost + ":443"
+	serviceAddress = "10.96.0.7:443" // there is no DNS
 )
 
 // A stand is a cluster with replicas of a server, on a clock of its own.
@@ -55,6 +56,7 @@ func inStand(t *testing.T, test func(s *stand)) {
 		network := &inMemory{listeners: make(map[string]*listener)}
 		s := &stand{apiServer: newAPIServer(t, network), t: t}
 		s.create("clusterroles", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "owner"}})
+		s.create("services", clusterIP("10.96.0.7", 443))
 		defer func() {
 			for _, r := range s.running() {
 				r.stop()
@@ -63,6 +65,18 @@ func inStand(t *testing.T, test func(s *stand)) {
 		}()
 		test(s)
 	})
+}
+
+// clusterIP returns the Service of the stand.
+func clusterIP(address string, ports ...int32) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "fastadmit"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: address},
+	}
+	for _, port := range ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: port})
+	}
+	return s
 }
 
 // A replica is a process with a Manager and a server.

@@ -67,6 +67,7 @@ type Server struct {
 	CertSecretName      *string `json:"certSecretName,omitempty"`
 	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
 	WebhookOwner        *string `json:"webhookOwner,omitempty"`
+	EventDeployment     *string `json:"eventDeployment,omitempty"`
 	ManagedPathToken    *bool   `json:"managedPathToken,omitempty"`
 
 	WebhookConfigurations []string `json:"webhookConfigurations"`

@@ -192,7 +192,7 @@ func stacksOfPlugins() string {
 
 // check is a check of /livez.
 func (s *server) check() check {
-	return check{"plugins", func() (bool, string) {
+	return check{name: "plugins", ask: func() (bool, string) {
 		stuck := s.stuck.Load()
 		if stuck == 0 {
 			return true, ""

@@ -25,6 +25,7 @@ import (
 // itself or has kube-apiserver trust it where others registered it.
 type managed struct {
 	secretName, secretNamespace, owner string
+	deployment                         string   // whose Events say that registration fails
 	registered                         []string // by others, each mutating/<name> or validating/<name>
 	pathToken                          bool     // make a path token, unless callers are known otherwise
 
@@ -37,6 +38,8 @@ func (m *managed) addFlags(flags *pflag.FlagSet) {
 		"Secret to keep certificates in, which all replicas share; they are made and renewed, and the webhook configurations with them")
 	flags.StringVar(&m.secretNamespace, "cert-secret-namespace", "", "namespace of --cert-secret-name; that of the pod if empty")
 	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole with which the webhook configurations and the Secret are removed")
+	flags.StringVar(&m.deployment, "event-deployment", "",
+		"Deployment in the namespace of the Secret on which there is an Event when fastadmit cannot be registered; no Events if empty")
 	flags.StringSliceVar(&m.registered, "webhook-configurations", nil,
 		"webhook configurations that others make, as mutating/<name> or validating/<name>: of these, the caBundle of the webhooks for fastadmit is kept, and fastadmit makes none of its own")
 	flags.BoolVar(&m.pathToken, "managed-path-token", true,
@@ -99,6 +102,7 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, ca
 		SecretName:      m.secretName,
 		Hosts:           hosts(mutating, validating),
 		Owner:           m.owner,
+		Deployment:      m.deployment,
 		Log:             log,
 		Metrics:         set,
 	}
@@ -180,10 +184,10 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 	return []string{address.Hostname()}
 }
 
-// check calls the server, which listens at that address, as kube-apiserver
-// does.
-func (m *managed) check(address net.Addr) check {
-	return check{"certificate", func() (bool, string) {
+// checks call the server, which listens at that address, as kube-apiserver
+// does, and say whether it is registered.
+func (m *managed) checks(address net.Addr) []check {
+	certificate := func() (bool, string) {
 		host, port, err := net.SplitHostPort(address.String())
 		if err == nil && net.ParseIP(host).IsUnspecified() {
 			host = "localhost"
@@ -195,5 +199,15 @@ func (m *managed) check(address net.Addr) check {
 			return false, err.Error()
 		}
 		return true, ""
-	}}
+	}
+	registration := func() (bool, string) {
+		if err := m.manager.Registered(); err != nil {
+			return false, err.Error()
+		}
+		return true, ""
+	}
+	return []check{
+		{name: "certificate", ask: certificate},
+		{name: "registration", ask: registration, informs: "webhooks are registered when their Service has pods that are ready"},
+	}
 }

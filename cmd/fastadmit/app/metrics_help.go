@@ -56,6 +56,10 @@ var help = map[string]string{
 
 	"fastadmit_review_memory_refusals_total": "Reviews refused with 429 because others had taken the memory for them.",
 	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews, and small ones that take a lot, may take just now.",
+	"fastadmit_registered":                   "1 when the webhook configurations are as this process wants them, with a caBundle that trusts what it serves; 0 when they are not or it cannot tell. /readyz?verbose says why.",
+
+	"fastadmit_review_memory_refusals_total": "Large reviews refused with 429 because others had taken the memory for them.",
+	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews may take just now.",
 	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because of what plugins would make of their objects.",
 
 	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",

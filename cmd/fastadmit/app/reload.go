@@ -148,7 +148,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 func (r *reloader) checks() []check {
 	var checks []check
 	for _, p := range r.parts {
-		checks = append(checks, check{p.name, func() (bool, string) {
+		checks = append(checks, check{name: p.name, ask: func() (bool, string) {
 			if refused := p.refused.Load(); refused != nil {
 				return true, "a change was refused, what was before is in use: " + *refused
 			}

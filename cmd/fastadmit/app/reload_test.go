@@ -374,6 +374,7 @@ server:
   certSecretNamespace: ""
   clientAllowedNames: []
   clientCAFile: ""
+  eventDeployment: ""
   managedPathToken: true
   maxConnectionAge: 10m0s
   maxConnections: 0

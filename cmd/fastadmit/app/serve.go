@@ -161,7 +161,7 @@ func (o *serveOptions) certificates(ctx context.Context, in *selected, server *s
 		return &certificates{
 			get:    o.managed.manager.Certificate,
 			about:  fmt.Sprintf("certificate in Secret %s/%s", o.managed.secretNamespace, o.managed.secretName),
-			checks: func(address net.Addr) []check { return []check{o.managed.check(address)} },
+			checks: o.managed.checks,
 		}, nil
 	}
 	if err := o.certificate.load(); err != nil {
@@ -179,8 +179,8 @@ func (o *serveOptions) certificates(ctx context.Context, in *selected, server *s
 // checks are what /readyz looks at.
 func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check {
 	checks := []check{
-		{"serving", func() (bool, string) { return serving.Load(), "" }},
-		{"cluster", func() (bool, string) {
+		{name: "serving", ask: func() (bool, string) { return serving.Load(), "" }},
+		{name: "cluster", ask: func() (bool, string) {
 			if err := o.cluster.ready(); err != nil {
 				return false, err.Error()
 			}

@@ -97,6 +97,7 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	take(flags, "cert-secret-namespace", &o.managed.secretNamespace, from.CertSecretNamespace)
 	take(flags, "managed-path-token", &o.managed.pathToken, from.ManagedPathToken)
 	take(flags, "webhook-owner", &o.managed.owner, from.WebhookOwner)
+	take(flags, "event-deployment", &o.managed.deployment, from.EventDeployment)
 	take(flags, "token-auth-file", &o.callers.tokenFile, from.TokenAuthFile)
 	take(flags, "basic-auth-file", &o.callers.basicFile, from.BasicAuthFile)
 	take(flags, "path-token-file", &o.callers.pathTokenFile, from.PathTokenFile)
@@ -159,6 +160,7 @@ func (o *serverOptions) asFile() config.Server {
 		CertSecretName:      &o.managed.secretName,
 		CertSecretNamespace: &o.managed.secretNamespace,
 		WebhookOwner:        &o.managed.owner,
+		EventDeployment:     &o.managed.deployment,
 		ManagedPathToken:    &o.managed.pathToken,
 
 		WebhookConfigurations: append([]string{}, o.managed.registered...),
