@@ -72,7 +72,8 @@ func TestPathToken(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy is on as soon as it is known where kube-apiserver is.
+// TestNetworkPolicy is on as soon as it is known where kube-apiserver is: one for the
+// pods, one for the Job that waits for the registration.
 func TestNetworkPolicy(t *testing.T) {
 	f := func(values string, want int) {
 		t.Helper()
@@ -81,7 +82,8 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 	}
 	f("", 0)
-	f("networkPolicy: {apiServerCIDRs: [10.0.0.1/32]}", 1)
-	f("networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.1/32]}", 1)
+	f("networkPolicy: {apiServerCIDRs: [10.0.0.1/32]}", 2)
+	f("networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.1/32]}", 2)
+	f("certificates: {webhookConfigurations: [mutating/a]}\nnetworkPolicy: {apiServerCIDRs: [10.0.0.1/32]}", 1) // there is no Job
 	f("networkPolicy: {enabled: false, apiServerCIDRs: [10.0.0.1/32]}", 0)
 }

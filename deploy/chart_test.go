@@ -200,6 +200,9 @@ func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
 		}
 	}
 	for _, p := range only[networkingv1.NetworkPolicy](t, r, "NetworkPolicy") {
+		if strings.HasSuffix(p.Name, "-registered") {
+			continue // TestRegistrationCheck looks at it
+		}
 		selects("NetworkPolicy", p.Spec.PodSelector.MatchLabels)
 		if len(p.Spec.PolicyTypes) != 2 || len(p.Spec.Ingress[0].From) == 0 {
 			t.Errorf("got NetworkPolicy %v, want both directions, and to say who may call", p.Spec)
@@ -228,6 +231,10 @@ func TestRBAC(t *testing.T) {
 		if options.SecretName, managed = argument(arguments, "cert-secret-name"); managed {
 			options.SecretNamespace, _ = argument(arguments, "cert-secret-namespace")
 			options.Owner, _ = argument(arguments, "webhook-owner")
+			options.Deployment, _ = argument(arguments, "event-deployment")
+			if options.Deployment != d.Name {
+				t.Errorf("got --event-deployment=%s, want %s", options.Deployment, d.Name)
+			}
 			if named, ok := argument(arguments, "webhook-configurations"); ok {
 				options.MutatingWebhookConfigurations, options.ValidatingWebhookConfigurations = byKind(named)
 			} else {

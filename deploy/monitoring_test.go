@@ -130,7 +130,7 @@ var ofKubeAPIServer = []string{
 
 // ofManager are those that fastadmit has only where it keeps its certificates,
 // for which there is a cluster in e2e.
-var ofManager = []string{"fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total"}
+var ofManager = []string{"fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered"}
 
 // ofAPIServer are those that fastadmit has only where it asks an API server, as in
 // e2e.

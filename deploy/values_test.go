@@ -74,6 +74,9 @@ func TestSchemaRefuses(t *testing.T) {
 	f("server: {maxConnections: -1}", "/server/maxConnections")
 	f("server: {maxConnectionsPerAddress: many}", "/server/maxConnectionsPerAddress")
 	f("shutdownDelaySeconds: 10s", "/shutdownDelaySeconds")
+	f("registrationCheck: {timeoutSeconds: 0}", "/registrationCheck/timeoutSeconds")
+	f("registrationCheck: {enabled: always}", "/registrationCheck/enabled")
+	f("registrationCheck: {timeout: 5m}", "/registrationCheck")
 	f("resources: {limits: {memory: null}}", "/resources/limits")                        // bounds the memory of the heap
 	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // blocks every drain
 	f("podDisruptionBudget: {minAvailable: 1}", "/podDisruptionBudget")

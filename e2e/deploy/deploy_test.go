@@ -33,6 +33,7 @@ func TestDeploy(t *testing.T) {
 	s.MustKubectl(t, "", "create", "namespace", "shop")
 	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
+	t.Run("not-registered", s.notRegistered)
 	t.Run("own-certificate", s.ownCertificate)
 	t.Run("registered-by-others", s.registeredByOthers)
 }
@@ -101,12 +102,17 @@ func (s *stand) managed(t *testing.T) {
 	o := s.newOperator(t)
 	s.startNode(t)
 	o.does(t, "--create-namespace")
-	s.awaitWarning(t, o, "fastadmit.io")
+	if said, err := s.warning(t, o); err != nil {
+		t.Errorf("when helm says that it is installed: %v: %s", err, said)
+	}
+	o.does(t, "helm test")
 
 	before := s.names(t)
 	o.values(t, "plugins: {AlwaysPullImages: {}}")
 	o.does(t, "--reset-then-reuse-values")
-	cluster.Await(t, "another plugin", s.pulls)
+	if err := s.pulls(); err != nil {
+		t.Errorf("when helm says that another plugin is installed: %v", err)
+	}
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -154,7 +160,7 @@ func (s *stand) ownCertificate(t *testing.T) {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
 
-	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total")
+	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered")
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
 	s.removed(t)
@@ -223,12 +229,16 @@ func (s *stand) awaitWarning(t *testing.T, o *operator, configuration string) {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", configuration)
 		return err
 	})
-	cluster.Await(t, "a warning", func() error {
-		if said := o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
-			return fmt.Errorf("got %s", said)
-		}
-		return nil
-	})
+	cluster.Await(t, "a warning", func() error { _, err := s.warning(t, o); return err })
+}
+
+// warning runs the document's command that shows whether it works.
+func (s *stand) warning(t *testing.T, o *operator) (said string, err error) {
+	t.Helper()
+	if said = o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+		err = errors.New("there is no warning")
+	}
+	return said, err
 }
 
 // An operator is somebody who follows docs/operations.md, in a folder with
@@ -303,13 +313,23 @@ func (o *operator) documented(t *testing.T, language string, words ...string) st
 // does runs such a block and returns what it prints.
 func (o *operator) does(t *testing.T, words ...string) string {
 	t.Helper()
+	printed, err := o.tries(t, words...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return printed
+}
+
+// tries is does for what may fail.
+func (o *operator) tries(t *testing.T, words ...string) (string, error) {
+	t.Helper()
 	cmd := exec.Command("sh", "-euc", o.documented(t, "sh", words...))
 	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
 	printed, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %s", cmd, err, printed)
+		err = fmt.Errorf("%s: %w: %s", cmd, err, printed)
 	}
-	return string(printed)
+	return string(printed), err
 }
 
 // removed checks that nothing calls fastadmit any more.
@@ -359,7 +379,7 @@ func (s *stand) pulls() error {
 // names returns the names of fastadmit's pods, less those that are about to end.
 func (s *stand) names(t *testing.T) string {
 	t.Helper()
-	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{})
+	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fastadmit"})
 	if err != nil {
 		t.Fatal(err)
 	}

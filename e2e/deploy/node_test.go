@@ -59,7 +59,7 @@ type running struct {
 	stopping     atomic.Bool
 }
 
-func (s *stand) startNode(t *testing.T) {
+func (s *stand) startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
 		t: t, client: s.Client, host: s.Config.Host, dir: t.TempDir(),
@@ -88,6 +88,7 @@ func (s *stand) startNode(t *testing.T) {
 			l.Close()
 		}
 	})
+	return n
 }
 
 // sync looks at all there is, and does what is to be done.
@@ -115,10 +116,38 @@ func (n *node) syncPod(ctx context.Context, pod *corev1.Pod) error {
 	case pod.DeletionTimestamp != nil:
 		return n.stopPod(ctx, pod, r)
 	}
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return n.complete(ctx, pod, r)
+	}
 	if err := n.mount(ctx, pod, r.dir); err != nil {
 		return err
 	}
 	return n.setReady(ctx, pod, r, probe(pod, r))
+}
+
+// complete writes the status of a pod of a Job whose process ended.
+func (n *node) complete(ctx context.Context, pod *corev1.Pod, r *running) error {
+	select {
+	case <-r.ended:
+	default:
+		return nil
+	}
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	code := r.cmd.ProcessState.ExitCode()
+	pod.Status.Phase = corev1.PodSucceeded
+	if code != 0 {
+		pod.Status.Phase = corev1.PodFailed
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code)}},
+	}}
+	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return nil // the next round has the new one
+	}
+	return err
 }
 
 // startPod starts the process of a pod. Only its address differs from what the
@@ -231,7 +260,7 @@ func (n *node) stopPod(ctx context.Context, pod *corev1.Pod, r *running) error {
 		default:
 			return n.setReady(ctx, pod, r, probe(pod, r))
 		}
-		if state := r.cmd.ProcessState; state.ExitCode() != 0 {
+		if state := r.cmd.ProcessState; state.ExitCode() != 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 			n.t.Errorf("pod %s ended with %s, want 0", pod.Name, state)
 		}
 		delete(n.running, pod.UID)
@@ -248,6 +277,9 @@ func (n *node) stopPod(ctx context.Context, pod *corev1.Pod, r *running) error {
 // probe asks the pod's readinessProbe.
 func probe(pod *corev1.Pod, r *running) bool {
 	container := &pod.Spec.Containers[0]
+	if container.ReadinessProbe == nil {
+		return false // that of a Job
+	}
 	get := container.ReadinessProbe.HTTPGet
 	for _, p := range container.Ports {
 		if p.Name != get.Port.StrVal {

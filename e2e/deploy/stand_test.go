@@ -40,7 +40,7 @@ func startStand(t *testing.T) *stand {
 	}})
 	s.kubeconfig = s.Kubeconfig(t)
 	s.StartControllerManager(t, "deployment-controller", "replicaset-controller", "serviceaccount-controller", "endpointslice-controller",
-		"garbage-collector-controller", "namespace-controller", "disruption-controller", "resourcequota-controller")
+		"garbage-collector-controller", "job-controller", "namespace-controller", "disruption-controller", "resourcequota-controller")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
 	if _, err := s.Client.CoreV1().Nodes().Create(context.Background(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -83,8 +83,7 @@ func (l *listener) Addr() net.Addr  { return l }
 func (l *listener) Network() string { return "pipe" }
 func (l *listener) String() string  { return l.address }
 
-// An apiServer stores Secrets, Services, webhook configurations and ClusterRoles as
-// kube-apiserver does: with resource versions, watches and its own library for
+// An apiServer stores the kinds of testKinds as kube-apiserver does: with resource versions, watches and its own library for
 // server-side apply, without defaults.
 type apiServer struct {
 	t       testing.TB
@@ -111,6 +110,8 @@ type stored struct {
 var testKinds = map[string]schema.GroupVersionKind{
 	"secrets":           {Version: "v1", Kind: "Secret"},
 	"services":          {Version: "v1", Kind: "Service"},
+	"events":            {Version: "v1", Kind: "Event"},
+	"deployments":       {Group: "apps", Version: "v1", Kind: "Deployment"},
 	mutating.resource:   {Group: "admissionregistration.k8s.io", Version: "v1", Kind: mutating.kind},
 	validating.resource: {Group: "admissionregistration.k8s.io", Version: "v1", Kind: validating.kind},
 	"clusterroles":      {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},

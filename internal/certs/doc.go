@@ -78,12 +78,14 @@
 // A webhook that kube-apiserver knows and cannot call fails requests. An empty
 // caBundle makes it take the CAs of its own machine, so a configuration that is
 // there before its certificates is an outage as well. So there is none before
-// the server was reached through the very Service that it names, with the name
-// and the certificates that kube-apiserver will use: the Manager applies
+// the server was reached through the very Service that it names, at the cluster
+// IP, with the name and the certificates that kube-apiserver will use, and
+// without cluster DNS, which kube-apiserver does not use: the Manager applies
 // complete configurations (Options.Configurations) then, and again when they
 // are gone or a new version of the process brings others. That needs readiness
 // first, which makes a pod an endpoint of its Service, so readiness does not
-// wait for a registration. Not taken: selectors that match nothing at first,
+// wait for a registration: Manager.Registered, a metric and an Event say that it
+// is missing, and AwaitRegistered waits for it. Not taken: selectors that match nothing at first,
 // because whoever owns them, a chart, would put them back.
 //
 // They are applied with server-side apply as field manager "fastadmit", by each

@@ -340,13 +340,16 @@ func TestRules(t *testing.T) {
 	}
 	getService := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"fastadmit"}, Verbs: []string{"get"}}
 	f(func(*Options) {}, secrets, nil)
+	f(func(o *Options) { o.Deployment = "d" }, append(slices.Clone(secrets),
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}), nil)
 	f(func(o *Options) { o.MutatingWebhookConfigurations = []string{"m"} }, secrets,
 		[]rbacv1.PolicyRule{registered("mutatingwebhookconfigurations", "m", "get", "watch", "patch")})
 	f(func(o *Options) { o.Configurations, o.SecretNamespace = configurations("a", "b")[1:], "elsewhere" }, secrets,
 		[]rbacv1.PolicyRule{getService, registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create")})
 	f(func(o *Options) {
 		o.Configurations, o.Owner, o.SecretNamespace = configurations("a"), "owner", "fastadmit"
-	}, append(secrets, getService), []rbacv1.PolicyRule{
+	}, append(slices.Clone(secrets), getService), []rbacv1.PolicyRule{
 		registered("mutatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
 		registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
 		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"owner"}, Verbs: []string{"get"}},

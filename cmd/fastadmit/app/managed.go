@@ -80,45 +80,53 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, ca
 	if m.secretName == "" {
 		return nil
 	}
+	o, err := m.options(kubeconfig, in, callers)
+	if err != nil {
+		return err
+	}
+	o.Log, o.Metrics = log, set
+	if m.manager, err = certs.New(*o); err != nil {
+		return err
+	}
+	go m.manager.Run(ctx)
+	return nil
+}
+
+// options returns what is kept and registered for what was selected.
+func (m *managed) options(kubeconfig string, in *selected, callers *callers) (*certs.Options, error) {
 	if m.secretNamespace == "" {
 		content, err := files.Read(namespaceFile)
 		if err != nil {
-			return fmt.Errorf("--cert-secret-namespace is empty and this is no pod: %w", err)
+			return nil, fmt.Errorf("--cert-secret-namespace is empty and this is no pod: %w", err)
 		}
 		m.secretNamespace = strings.TrimSpace(string(content))
 	}
 	reach, err := cluster.RESTConfig(kubeconfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.last = *in
 	mutating, validating, err := m.configurations(callers)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o := certs.Options{
+	o := &certs.Options{
 		Config:          reach,
 		SecretNamespace: m.secretNamespace,
 		SecretName:      m.secretName,
 		Hosts:           hosts(mutating, validating),
 		Owner:           m.owner,
 		Deployment:      m.deployment,
-		Log:             log,
-		Metrics:         set,
 	}
 	if len(m.registered) == 0 {
 		o.Configurations = []runtime.Object{mutating, validating}
 	} else if o.MutatingWebhookConfigurations, o.ValidatingWebhookConfigurations, err = m.others(); err != nil {
-		return err
+		return nil, err
 	}
 	if callers.managed {
 		o.PathTokens = callers.acceptPathTokens
 	}
-	if m.manager, err = certs.New(o); err != nil {
-		return err
-	}
-	go m.manager.Run(ctx)
-	return nil
+	return o, nil
 }
 
 // reload registers what was selected anew, unless others do.

@@ -142,6 +142,11 @@ func TestOthersRegister(t *testing.T) {
 		t.Errorf("got metadata %v, want the version that was read", applied.Metadata)
 	}
 
+	until(t, "it says that one is missing, and is ready", func() bool {
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[-]registration failed, which does not count, for webhooks are registered when their Service has pods that are ready: "+
+			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
+	})
+
 	// Other plugins are nothing that fastadmit registers.
 	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
 	until(t, "the change takes effect", func() bool {

@@ -48,6 +48,7 @@ var help = map[string]string{
 	"fastadmit_request_bytes_in_flight":  "Bytes of the bodies of requests, from when there is memory for one to its answer, without those that fit into a read buffer.",
 	"fastadmit_request_bytes_total":      "Bytes of all reviews.",
 	"fastadmit_request_duration_seconds": "How long reviews take, from when they were read to when their answer is ready.",
+	"fastadmit_registered":               "1 when the webhook configurations are as this process wants them, with a caBundle that trusts what it serves; 0 when they are not or it cannot tell. /readyz?verbose says why.",
 	"fastadmit_requests_in_flight":       "Reviews that were read and have no answer yet.",
 	"fastadmit_requests_total":           "Reviews, by how they ended.",
 	"fastadmit_response_bytes_total":     "Bytes of all answers to reviews.",
@@ -56,10 +57,6 @@ var help = map[string]string{
 
 	"fastadmit_review_memory_refusals_total": "Reviews refused with 429 because others had taken the memory for them.",
 	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews, and small ones that take a lot, may take just now.",
-	"fastadmit_registered":                   "1 when the webhook configurations are as this process wants them, with a caBundle that trusts what it serves; 0 when they are not or it cannot tell. /readyz?verbose says why.",
-
-	"fastadmit_review_memory_refusals_total": "Large reviews refused with 429 because others had taken the memory for them.",
-	"fastadmit_review_memory_reserved_bytes": "Memory that large reviews may take just now.",
 	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because of what plugins would make of their objects.",
 
 	"fastadmit_serving_certificate_expiry_timestamp_seconds": "When the certificate that is served from files or from memory expires.",

@@ -32,3 +32,23 @@ func TestProfilesAreLocal(t *testing.T) {
 	f("10.0.0.1:1", "/debug/pprof/trace", http.StatusForbidden)
 	f("10.0.0.1:1", "/metrics", http.StatusOK)
 }
+
+// TestHealthInforms has a check fail that the endpoint does not fail by.
+func TestHealthInforms(t *testing.T) {
+	works := check{name: "works", ask: func() (bool, string) { return true, "" }}
+	fails := check{name: "fails", ask: func() (bool, string) { return false, "a\nb" }}
+	informs := fails
+	informs.informs = "it is so"
+	f := func(path string, code int, want string, checks ...check) {
+		t.Helper()
+		response := httptest.NewRecorder()
+		health(checks)(response, httptest.NewRequest(http.MethodGet, path, nil))
+		if got := response.Body.String(); response.Code != code || got != want {
+			t.Errorf("%s: got %d %q, want %d %q", path, response.Code, got, code, want)
+		}
+	}
+	const informed = "[-]fails failed, which does not count, for it is so: a\n    b\n"
+	f("/readyz", 200, "ok\n", works, informs)
+	f("/readyz?verbose", 200, "[+]works ok\n"+informed+"ok\n", works, informs)
+	f("/readyz", 503, informed+"[-]fails failed: a\n    b\nfailed\n", informs, fails)
+}

@@ -19,6 +19,12 @@ app.kubernetes.io/name: {{ include "fastadmit.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Of the pod of the Job that waits for the registration. The Service and all that selects fastadmit's pods must not select it. */ -}}
+{{- define "fastadmit.checkLabels" -}}
+app.kubernetes.io/name: {{ include "fastadmit.name" . }}-registration-check
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "fastadmit.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "fastadmit.selectorLabels" . }}
@@ -51,9 +57,14 @@ mutatingwebhookconfigurations,validatingwebhookconfigurations {{ include "fastad
 {{- end -}}
 {{- end }}
 
+{{- /* "true" if fastadmit registers itself. */ -}}
+{{- define "fastadmit.registersItself" -}}
+{{- if and (eq .Values.certificates.mode "managed") (not .Values.certificates.webhookConfigurations) }}true{{ end -}}
+{{- end }}
+
 {{- /* "true" if fastadmit makes a path token and registers itself with it. */ -}}
 {{- define "fastadmit.managedPathToken" -}}
-{{- if and (eq .Values.certificates.mode "managed") (not .Values.certificates.webhookConfigurations) (ne (toString .Values.callers.pathToken) "false") }}true{{ end -}}
+{{- if and (include "fastadmit.registersItself" .) (ne (toString .Values.callers.pathToken) "false") }}true{{ end -}}
 {{- end }}
 
 {{- /* "true" if something says who may call. */ -}}

@@ -1,0 +1,39 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestAwait waits for a server that registers itself, and says what is missing
+// where there is none, or one with other plugins.
+func TestAwait(t *testing.T) {
+	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	s, api := serveRegistered(t, config)
+	kubeconfig := api.start(t)
+	f := func(wantCode int, want string, args ...string) {
+		t.Helper()
+		stdout, stderr, code := execute("", append([]string{"await", "--kubeconfig=" + kubeconfig}, args...)...)
+		if code != wantCode || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%q: got exit code %d, %s%s, want %d with %q", args, code, stdout, stderr, wantCode, want)
+		}
+	}
+	managed := []string{"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"}
+	with := func(args ...string) []string { return append(args, managed...) }
+	f(0, "kube-apiserver calls fastadmit for AlwaysPullImages\n", with("--config="+config)...)
+	f(1, "is not there with the rules of the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=100ms")...)
+	if got := len(api.wrote("PATCH")); got != 2 {
+		t.Errorf("got %d writes of configurations, want those of the server", got)
+	}
+	until(t, "the server says that it is registered", func() bool {
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[+]registration ok\n") &&
+			strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 1\n")
+	})
+
+	kubeconfig = (&registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}).start(t)
+	f(1, "after 100ms, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none", with("--config="+config, "--timeout=100ms")...)
+	f(2, "await goes with --cert-secret-name", "--config="+config)
+	f(2, "await goes with --cert-secret-name", with("--config="+config, "--webhook-configurations=mutating/a")...)
+	f(2, "no admission plugin is enabled", managed...)
+}

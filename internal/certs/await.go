@@ -1,0 +1,144 @@
+package certs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+)
+
+const (
+	// awaitEvery is how often AwaitRegistered looks.
+	awaitEvery = time.Second
+
+	// awaitGood is how often in a row the registration must be right. The looks
+	// reach several replicas, and kube-apiservers, which learn of a registration by
+	// a watch, have two seconds for that.
+	awaitGood = 3
+)
+
+// AwaitRegistered waits until kube-apiserver calls the server for all that
+// Options.Configurations ask for: the webhooks are registered with their rules,
+// their Service is reached at its cluster IP, what it serves is trusted by their
+// caBundle, and it answers. It changes nothing, needs get for the configurations
+// and the Service, and is for another process than that of Run. The error says
+// what is missing when ctx ends.
+func (m *Manager) AwaitRegistered(ctx context.Context) error {
+	var missing error
+	for good := 0; ; {
+		found := m.checkRegistered(ctx)
+		if ctx.Err() != nil {
+			return cmp.Or(missing, found, ctx.Err())
+		}
+		if found != nil && (missing == nil || found.Error() != missing.Error()) {
+			m.o.Log.Info("not registered yet", "missing", found.Error())
+		}
+		missing = found
+		if good++; found != nil {
+			good = 0
+		}
+		if good == awaitGood {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(awaitEvery):
+		}
+	}
+}
+
+func (m *Manager) checkRegistered(ctx context.Context) error {
+	clear(m.addresses)
+	for _, r := range m.registrations {
+		if err := m.read(ctx, r); err != nil {
+			return err
+		}
+		if err := m.checkRegistration(ctx, r); err != nil {
+			return fmt.Errorf("%s %s: %w", r.kind.kind, r.name, err)
+		}
+	}
+	return nil
+}
+
+// checkRegistration compares one that is there with what is desired, and calls
+// its webhooks.
+func (m *Manager) checkRegistration(ctx context.Context, r *registration) error {
+	wanted := webhooks(r.desired.object)
+	if len(wanted) > 0 && r.live == nil {
+		return errors.New("there is none: the pods make it when they are ready and reach their own Service")
+	}
+	for _, w := range wanted {
+		live := named(webhooks(r.live), w["name"])
+		if live == nil || !covers(live["rules"], w["rules"]) {
+			return fmt.Errorf("webhook %v is not there with the rules of the enabled plugins: the pods have not read them yet, or refuse them", w["name"])
+		}
+		if err := m.callRegistered(ctx, live, r.desired.tokenAt >= 0); err != nil {
+			return fmt.Errorf("webhook %v: %w", w["name"], err)
+		}
+	}
+	return nil
+}
+
+// callRegistered calls a webhook as it is registered.
+func (m *Manager) callRegistered(ctx context.Context, webhook map[string]any, tokens bool) error {
+	cas := parseBundle(bundleOf(webhook))
+	if len(cas) == 0 {
+		return errors.New("it has no caBundle, so kube-apiserver does not trust what is served")
+	}
+	e, err := endpointOf(webhook)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callMax)
+	defer cancel()
+	code, err := m.ask(ctx, e, e.path, cas)
+	refused := code == http.StatusUnauthorized || code == http.StatusForbidden
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", e.address, err)
+	case refused && tokens:
+		return fmt.Errorf("%s: a replica does not take the path token: got %s, want %s", e.address, status(code), status(http.StatusMethodNotAllowed))
+	case !refused && code != http.StatusMethodNotAllowed: // credentials are for kube-apiserver to have
+		return fmt.Errorf("%s: got %s, want %s to a GET, as fastadmit answers", e.address, status(code), status(http.StatusMethodNotAllowed))
+	}
+	return nil
+}
+
+func named(all []map[string]any, name any) map[string]any {
+	for _, w := range all {
+		if w["name"] == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// covers reports whether a value has what is wanted: kube-apiserver adds members
+// by default.
+func covers(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		in, _ := got.(map[string]any)
+		for name := range want {
+			if !covers(in[name], want[name]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		in, _ := got.([]any)
+		if len(in) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !covers(in[i], want[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(got, want)
+}
