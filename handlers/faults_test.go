@@ -110,3 +110,45 @@ func TestSettingsThatAreSaid(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestEndsWithItsContext has plugins read a long list when their time is over: that
+// is their failure, which a policy may ignore, and nobody else's.
+func TestEndsWithItsContext(t *testing.T) {
+	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Repeat("0,", 3000)+`0]}}`)
+	read := func(wait bool, seen *int) act {
+		return func(ctx context.Context, review *codec.Review) handlers.Result {
+			if wait {
+				<-ctx.Done()
+			}
+			for range review.Object.Get("spec", "containers").Elements() {
+				*seen++
+			}
+			return handlers.Allowed()
+		}
+	}
+	f := func(timeout time.Duration, policy admissionregistrationv1.FailurePolicyType, want handlers.Outcome) {
+		t.Helper()
+		var first, second int
+		chain := mustSet(t, map[string]handlers.Settings{"First": {Timeout: timeout, FailurePolicy: policy}},
+			mutating("First", read(true, &first)), mutating("Second", read(false, &second)))
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(body); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if timeout == 0 {
+			cancel()
+		}
+		outcome, err := chain.Review(ctx, review, handlers.Mutate)
+		late, ok := errors.AsType[*codec.ContextError](err)
+		_, failed := errors.AsType[*handlers.FailureError](err)
+		if failing := want == handlers.OutcomeErrored; outcome != want || failing != failed || failing && !ok || first > 3000 || !failing && second != 3001 {
+			t.Errorf("%v %s: got %v, %v, %v, read %d and %d", timeout, policy, outcome, err, late, first, second)
+		}
+	}
+	f(time.Millisecond, admissionregistrationv1.Ignore, handlers.OutcomeAllowed)
+	f(time.Millisecond, admissionregistrationv1.Fail, handlers.OutcomeErrored)
+	f(0, admissionregistrationv1.Fail, handlers.OutcomeErrored)
+}
