@@ -41,7 +41,7 @@ func (v Value) start(path []string) nodeID {
 	if n < 0 {
 		n = o.nodeAt(-n, v.at)
 	}
-	reason := ""
+	var reason string
 	switch {
 	case o.isReadOnly:
 		reason = isReadOnly
