@@ -127,10 +127,13 @@ func (s *server) register(t testing.TB, url string) {
 			probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: markerName(phase), Namespace: metav1.NamespaceDefault}}
 			_, err := s.cluster.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).
 				Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil && strings.Contains(err.Error(), errMarker.Error()) {
+			switch {
+			case err == nil:
+				return errors.New("it accepts what fastadmit denies")
+			case strings.Contains(err.Error(), errMarker.Error()):
 				return nil
 			}
-			return fmt.Errorf("its last answer is %v", err)
+			return fmt.Errorf("its last answer: %w", err)
 		})
 	}
 }
