@@ -36,6 +36,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("not-registered", s.notRegistered)
 	t.Run("own-certificate", s.ownCertificate)
 	t.Run("registered-by-others", s.registeredByOthers)
+	t.Run("extra-plugins", s.extraPlugins)
 }
 
 // ofOthers are the CRDs of others whose kinds the chart has, by the modules that
@@ -100,7 +101,7 @@ func (s *stand) accepted(t *testing.T) {
 func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
 	o := s.newOperator(t)
-	s.startNode(t)
+	s.startNode(t, cluster.Binary)
 	o.does(t, "--create-namespace")
 	if said, err := s.warning(t, o); err != nil {
 		t.Errorf("when helm says that it is installed: %v: %s", err, said)
@@ -134,7 +135,7 @@ func (s *stand) managed(t *testing.T) {
 func (s *stand) ownCertificate(t *testing.T) {
 	s.awaitNoNamespace(t)
 	o := s.newOperator(t)
-	s.startNode(t)
+	s.startNode(t, cluster.Binary)
 	o.does(t, "create secret tls")
 	if err := s.service("shop"); err != nil {
 		t.Fatalf("before it is registered: %v", err)
@@ -181,7 +182,7 @@ func (s *stand) registeredByOthers(t *testing.T) {
 	s.awaitNoNamespace(t)
 	o := s.newOperator(t)
 	o.document = strings.ReplaceAll(o.document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
-	s.startNode(t)
+	s.startNode(t, cluster.Binary)
 	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
 	o.does(t, "--create-namespace")
 	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)

@@ -26,14 +26,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
-
-	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 const nodeName = "node"
 
 // A node does the work of kube-scheduler, kubelet and kube-proxy for the pods
-// of the namespace fastadmit: it starts cluster.Binary with the arguments, files
+// of the namespace fastadmit: it starts the binary with the arguments, files
 // and account of each pod at an address of its own, probes it, ends it, and
 // forwards what comes for the Service to pods that are ready. A pod's process
 // finds the API server by --kubeconfig: the path that pods have for that is not
@@ -42,6 +40,7 @@ type node struct {
 	t      *testing.T
 	client kubernetes.Interface
 	host   string // of the API server
+	binary string
 	dir    string
 
 	mu      sync.Mutex
@@ -59,10 +58,10 @@ type running struct {
 	stopping     atomic.Bool
 }
 
-func (s *stand) startNode(t *testing.T) *node {
+func (s *stand) startNode(t *testing.T, binary string) *node {
 	t.Helper()
 	n := &node{
-		t: t, client: s.Client, host: s.Config.Host, dir: t.TempDir(),
+		t: t, client: s.Client, host: s.Config.Host, binary: binary, dir: t.TempDir(),
 		running: make(map[types.UID]*running), proxies: make(map[string]net.Listener),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -178,7 +177,7 @@ func (n *node) startPod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	r.cmd = exec.Command(cluster.Binary, arguments...)
+	r.cmd = exec.Command(n.binary, arguments...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.cmd.Start(); err != nil {

@@ -20,7 +20,7 @@ import (
 func (s *stand) notRegistered(t *testing.T) {
 	s.awaitNoNamespace(t)
 	o := s.newOperator(t)
-	n := s.startNode(t)
+	n := s.startNode(t, cluster.Binary)
 	good := o.installed(t)
 	o.values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: {timeoutSeconds: 10}\n")
 	if printed, err := o.tries(t, "--create-namespace"); err == nil {
