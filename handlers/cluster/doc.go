@@ -20,9 +20,23 @@
 //
 // # What it holds
 //
-// The fields that plugins read; a Kind says which. All else, managedFields
-// first, is dropped as it arrives. Objects belong to the cache: they are shared
-// and must not be changed, but may be kept.
+// The fields that a Kind keeps. All else is dropped as it arrives. Objects belong to
+// the cache: they are shared and must not be changed, but may be kept.
+//
+// Define and DefineJSON make kinds, those of the built-in plugins and those of
+// others. Two definitions of one resource have a watch and a cache each, so that
+// what one plugin keeps means nothing to another. A second watch costs the API
+// server little, which serves it from memory; one cache for both would have to keep
+// what either of them asks for, and would not know when it may forget it.
+//
+// An object of DefineJSON is its text, which never changes. Whoever reads it has an
+// Object of codec of his own: reading notes where things are, so one Object cannot
+// serve two goroutines.
+//
+// A resource that the API server does not have keeps plugins that watch it from
+// being ready, unless its Kind is Optional: then it has no objects. Both are asked
+// for again every ten seconds at most, and an Optional kind that goes away has no
+// objects from then on.
 //
 // # What it asks
 //
@@ -38,8 +52,8 @@
 //
 // # Adding a kind
 //
-// A literal in kinds.go and its place in Kinds. The clients are client-go's REST
-// clients with a scheme of just these kinds. Its typed clients come with all of
+// A call of Define in kinds.go and its place in Kinds. The clients are client-go's
+// REST clients with a scheme for each kind. Its typed clients come with all of
 // Kubernetes' API: they double the size of the binary and the time that it takes
 // to start.
 package cluster
