@@ -46,7 +46,6 @@ func TestPlugins(t *testing.T) {
 	f("", "plugins: got none, want at least one")
 	f("plugins: {AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
 	f("plugins: {AlwaysDeny: {}}", "plugins.AlwaysDeny.rules: got none, want some")
-	render(t, "plugins: {Mine: {}}\nwebhooks: {create: false}", "")
 }
 
 // TestDeployment checks what must be so with any values.

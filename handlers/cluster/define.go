@@ -165,7 +165,7 @@ type listOf[T Object] struct {
 
 // DeepCopyObject implements runtime.Object.
 func (l *listOf[T]) DeepCopyObject() runtime.Object {
-	list := &listOf[T]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	list := &listOf[T]{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for _, item := range l.Items {
 		list.Items = append(list.Items, item.DeepCopyObject().(T))
 	}
