@@ -124,7 +124,7 @@ func TestConventionsModules(t *testing.T) {
 		if !ok || strings.HasPrefix(dir, "tools") || dir == "e2e/etcd" { // which have nothing but versions, or one tool
 			continue
 		}
-		if !regexp.MustCompile(`\blint `+regexp.QuoteMeta(dir)+`(;|$)`).MatchString(strings.ReplaceAll(makefile, "\n", ";")) {
+		if !regexp.MustCompile(`\blint ` + regexp.QuoteMeta(dir) + `(;|$)`).MatchString(strings.ReplaceAll(makefile, "\n", ";")) {
 			t.Errorf("make check does not lint module %s", dir)
 		}
 	}
