@@ -35,7 +35,7 @@ func (a *asker) info() *authenticationv1.UserInfo {
 	}
 	a.user = new(authenticationv1.UserInfo)
 	if v := a.UserInfo(); !v.FitsDecoded() {
-		a.err = a.Review.Err()
+		a.err = a.Err()
 	} else if v.IsSet() {
 		a.err = json.Unmarshal([]byte(v.JSON()), a.user)
 	}

@@ -99,7 +99,7 @@ func (v *variables) ConvertToNative(typeDesc reflect.Type) (any, error) {
 	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesTypeName, typeDesc.Name())
 }
 
-var variablesType = types.NewTypeValue(variablesTypeName, traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+var variablesType = types.NewObjectType(variablesTypeName, traits.IndexerType|traits.FieldTesterType|traits.IterableType)
 
 // ConvertToType implements ref.Val.
 func (v *variables) ConvertToType(t ref.Type) ref.Val {
