@@ -117,7 +117,9 @@ func TestMemoryGranter(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := &granter{Context: t.Context(), open: open}
-			r.Until(context.WithValue(g, "other", "value")) //nolint:staticcheck // a context that is derived, as a plugin's with a timeout
+			derived, cancel := context.WithCancel(g) // as that of a plugin with a timeout
+			defer cancel()
+			r.Until(derived)
 			got := r.Object.Fits(memoryUsual - r.Object.memory() + more)
 			if want := more <= 0 || open; got != want || errors.Is(r.Err(), ErrNoMemory) == want || g.asked != max(more, 0) {
 				t.Errorf("%+d bytes, %v: got %v, %v, asked %d times", more, open, got, r.Err(), g.asked)
