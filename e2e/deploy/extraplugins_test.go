@@ -49,7 +49,8 @@ func (s *stand) extraPlugins(t *testing.T) {
 	binary := cluster.Built("example")
 	s.startNode(t, binary)
 	values := run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
-	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))
+	// The hook of the chart would wait until the pods are ready, which they are not before there is the definition.
+	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))
 	cluster.Await(t, "a pod that says what it waits for", func() error {
 		return s.saysReady("cluster state: teams.example.com, needed by TeamLabel, are not known yet: " +
 			"the API server does not have the resource teams of example.com/v1")
