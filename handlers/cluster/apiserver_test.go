@@ -415,10 +415,11 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 	n := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: "1-" + "2", Generation: 3, CreationTimestamp: metav1.Now(),
-			Labels:        map[string]string{corev1.LabelMetadataName: name},
-			Annotations:   map[string]string{"kept": "yes", corev1.LastAppliedConfigAnnotation: "{}"},
-			Finalizers:    []string{"f"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
+			Labels:          map[string]string{corev1.LabelMetadataName: name},
+			Annotations:     map[string]string{"kept": "yes", corev1.LastAppliedConfigAnnotation: "{}"},
+			Finalizers:      []string{"f"},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
+			OwnerReferences: []metav1.OwnerReference{{Name: "owner"}},
 		},
 		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive, Conditions: []corev1.NamespaceCondition{{Message: "m"}}},

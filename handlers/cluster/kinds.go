@@ -65,15 +65,19 @@ func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return trimmed
 }
 
-// Namespaces are known by their labels, annotations and phase.
+// Namespaces are known by all that expressions of policies may read in
+// namespaceObject (k8s.io/apiserver pkg/admission/plugin/cel CreateNamespaceObject),
+// but for kubectl's copy of the object.
 var Namespaces = Define(Definition{
 	Version: "v1", Resource: "namespaces", Kind: "Namespace",
 }, Type[*corev1.Namespace]{
 	List:        &corev1.NamespaceList{},
 	SetDefaults: setDefaultsNamespace,
 	Keep: func(n *corev1.Namespace) *corev1.Namespace {
-		trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Status: corev1.NamespaceStatus{Phase: n.Status.Phase}}
-		trimmed.Labels = n.Labels
+		trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Spec: n.Spec, Status: n.Status}
+		trimmed.GenerateName, trimmed.Generation, trimmed.Labels = n.GenerateName, n.Generation, n.Labels
+		trimmed.CreationTimestamp, trimmed.DeletionGracePeriodSeconds = n.CreationTimestamp, n.DeletionGracePeriodSeconds
+		trimmed.Finalizers = n.Finalizers
 		return trimmed
 	},
 })

@@ -50,11 +50,11 @@ func TestTwoDefinitions(t *testing.T) {
 	}
 	v := s.View(needs...)
 	builtIn, _ := Namespaces.In(v).Cached("", "one")
-	if builtIn == nil || builtIn.Spec.Finalizers != nil || builtIn.Labels["team"] != "a" {
-		t.Errorf("the built-in kind has %v, want labels and no finalizers", builtIn)
+	if builtIn == nil || builtIn.OwnerReferences != nil || builtIn.Labels["team"] != "a" {
+		t.Errorf("the built-in kind has %v, want labels and no owners", builtIn)
 	}
 	got, _ := whole.In(v).Cached("", "one")
-	if got == nil || got.Generation != 3 || got.Spec.Finalizers == nil || got.Annotations["kept"] != "yes" ||
+	if got == nil || got.Generation != 3 || got.OwnerReferences == nil || got.Annotations["kept"] != "yes" ||
 		got.ManagedFields != nil || got.Annotations[lastApplied] != "" {
 		t.Errorf("the whole kind has %v, want all but managed fields and %s", got, lastApplied)
 	}

@@ -61,6 +61,7 @@ PodTopologyLabels                    CREATE               /v1                   
 ResourceQuota                        CREATE               */*                          *    Namespaced
 ResourceQuota                        UPDATE               /v1                          pods,pods/resize,services,persistentvolumeclaims,persistentvolumeclaims/status Namespaced
 ResourceQuota                        UPDATE               resource.k8s.io/*            resourceclaims Namespaced
+ValidatingAdmissionPolicy            *                    */*                          */*
 AlwaysDeny                           *                    */*                          */*
 `
 
