@@ -55,9 +55,9 @@ func (s *server) acquireBudget(start time.Time, args *fasthttp.Args, review *cod
 // later, from other goroutines, but not for these keys: only a plugin's own calls
 // and its review do, while it runs.
 func (b *budget) Value(key any) any {
-	if b.review != nil {
-		switch key.(type) {
-		case cluster.CallerKey, codec.MemoryKey:
+	switch key.(type) { // before b is looked at, which may be released
+	case cluster.CallerKey, codec.MemoryKey:
+		if b.review != nil {
 			return b
 		}
 	}
