@@ -247,7 +247,7 @@ func (r *reader) readObject(at string, object runtime.Object) {
 		return
 	}
 	if gvk, err := json.DefaultMetaFactory.Interpret(document); err != nil || gvk.Kind == "" {
-		r.refuse(at, fmt.Errorf("got a %T, want one of %s", object, r.known()))
+		r.refuse(at, fmt.Errorf("got a %T without apiVersion and kind, by which its kind is known; want them set, to one of %s", object, r.known()))
 		return
 	}
 	r.readDocument(at, document, same...)

@@ -51,6 +51,9 @@ func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.version.WithResource(k.resource)
 }
 
+// IsNamespaced reports whether objects of the kind are in namespaces.
+func (k *Kind) IsNamespaced() bool { return k.namespaced }
+
 // Watched is the need to know all objects of the kind: they are followed, from
 // when the plugin is switched on.
 func (k *Kind) Watched() Need {

@@ -349,7 +349,7 @@ func TestObjectsOfOpenKinds(t *testing.T) {
 		t.Errorf("got %v, want the namespace", n)
 	}
 	if _, err := New(Options{Objects: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}}}); err == nil ||
-		!strings.Contains(err.Error(), "object 0: got a *v1.Secret, want one of") {
+		!strings.Contains(err.Error(), "object 0: got a *v1.Secret without apiVersion and kind") {
 		t.Errorf("got %v, want an error about the Secret", err)
 	}
 }
@@ -378,4 +378,14 @@ func TestWrongDefinition(t *testing.T) {
 		change(&d)
 		f("the definition of a kind: "+field+": got", func() { DefineJSON(d) })
 	}
+}
+
+// TestInWithoutNeeds has a plugin look for objects and declare nothing.
+func TestInWithoutNeeds(t *testing.T) {
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "teams.example.com are asked for, but the plugin declares no Needs") {
+			t.Errorf("got %s", got)
+		}
+	}()
+	teams.In(nil)
 }

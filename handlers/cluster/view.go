@@ -64,6 +64,9 @@ type Objects[T Object] struct {
 // In returns the objects of the kind. It panics if they are not among the needs
 // of the View, for then nobody follows them, and RBAC may not allow to.
 func (k KindOf[T]) In(v *View) *Objects[T] {
+	if v == nil {
+		panic(fmt.Sprintf("cluster state: %s are asked for, but the plugin declares no Needs", k))
+	}
 	o := &Objects[T]{plugin: v.plugin}
 	for _, need := range v.needs {
 		if need.Kind == k.Kind {

@@ -145,7 +145,11 @@ func (c *Case) body(t testing.TB) []byte {
 	request := c.Request
 	if c.Recording != "" {
 		var review struct{ Request json.RawMessage }
-		if err := json.Unmarshal(corpus.MustRead(c.Recording), &review); err != nil {
+		recording, err := corpus.Read(c.Recording)
+		if err != nil {
+			t.Fatalf("recording: got %q, want the name of a recording, such as pods-create-v1-1.json; corpus.Names lists them: %v", c.Recording, err)
+		}
+		if err := json.Unmarshal(recording, &review); err != nil {
 			t.Fatal(err)
 		}
 		request = review.Request

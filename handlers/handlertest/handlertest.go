@@ -55,8 +55,8 @@ func MustChain(t testing.TB, plugin handlers.Plugin, config string, objects ...r
 }
 
 // Body returns an AdmissionReview: of a resource such as "v1/pods" or
-// "apps/v1/deployments", with the object in JSON. The request has a name and a
-// namespace, whatever the object has.
+// "apps/v1/deployments", with the object in JSON. The request is of the object
+// "name" in the namespace "namespace", whatever the object has.
 func Body(operation codec.Operation, resource, object string) []byte {
 	return body(operation, resource, object, "null")
 }

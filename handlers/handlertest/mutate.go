@@ -40,8 +40,8 @@ func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
 }
 
-// Mutates is MutatesChain for a plugin that asks nothing about the cluster, with
-// that configuration, empty for none.
+// Mutates is MutatesChain for a plugin with that configuration, empty for none, in a
+// cluster that has no objects.
 func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
 	t.Helper()
 	MutatesChain(t, MustChain(t, plugin, config), change, places...)

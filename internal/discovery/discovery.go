@@ -52,6 +52,16 @@ func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, er
 	return t
 }
 
+// Add adds the resource of a kind, unless one is known.
+func (t *Table) Add(kind string, resource Resource) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gvk := resource.GroupVersion().WithKind(kind)
+	if _, ok := t.known[gvk]; !ok {
+		t.known[gvk] = resource
+	}
+}
+
 // crd is the part of a CustomResourceDefinition that names its resources.
 type crd struct {
 	Spec struct {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"sync"
-	"syscall"
 )
 
 const (
@@ -84,16 +83,11 @@ func newLimits(serving, atOne, descriptors, memory int64) (limits, error) {
 
 // limits returns those of this process.
 func (o *serverOptions) limits() (limits, error) {
-	var descriptors int64
-	var limit syscall.Rlimit // the Go runtime has raised the soft limit to the hard one
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		descriptors = int64(min(limit.Cur, math.MaxInt64))
-	}
 	memory := debug.SetMemoryLimit(-1) // which changes nothing
 	if memory == math.MaxInt64 {
 		memory = 0
 	}
-	return newLimits(o.connectionsMax, o.connectionsAtOneMax, descriptors, memory)
+	return newLimits(o.connectionsMax, o.connectionsAtOneMax, descriptorsMax(), memory)
 }
 
 // connections are those that a port has open. There is a bound for all of them

@@ -107,6 +107,10 @@ func TestReviewOpenKinds(t *testing.T) {
 	if got, code := review(pod+"---\n"+defaults, "--cluster-state-dir="+dir, "-"); code != 0 || !strings.Contains(got, `{"team":"red"}`) || !strings.Contains(got, "4711") {
 		t.Errorf("with a ConfigMap: got exit code %d, %s, want the pod allowed and patched", code, got)
 	}
+	const team = "---\napiVersion: example.com/v1\nkind: Team\nmetadata: {name: red}\nspec: {costCenter: \"4711\"}\n"
+	if got, code := review(pod+"---\n"+defaults+team, "-"); code != 0 || !strings.Contains(got, "4711") {
+		t.Errorf("with a Team beside it and no CustomResourceDefinition: got exit code %d, %s, want the pod allowed and patched", code, got)
+	}
 	if got, code := review(pod, "--cluster-state-dir="+dir, "-"); code != 1 || !strings.Contains(got, `got "", want the name of a Team`) {
 		t.Errorf("without: got exit code %d, %s, want the pod denied", code, got)
 	}

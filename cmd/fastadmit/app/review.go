@@ -245,6 +245,14 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 		}
 	}
 	o.Resources = discovery.NewTable(ask)
+	for _, plugin := range r.options.table() { // which know the resources of the kinds that they read
+		for _, need := range plugin.Needs {
+			if need.Kind != nil {
+				o.Resources.Add(need.GroupVersionKind().Kind,
+					discovery.Resource{GroupVersionResource: need.GroupVersionResource(), Namespaced: need.IsNamespaced()})
+			}
+		}
+	}
 	o.Cluster = r.cluster.state.Load()
 	return failed(r.cluster.await(ctx))
 }
