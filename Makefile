@@ -29,6 +29,11 @@ test: build ## prove everything that needs only Go
 	go test -race -short -shuffle=on ./...
 	go test -short -tags poison ./...
 
+.PHONY: test-arm64
+test-arm64: ## run the short tests of codec, diff and the plugins as arm64, emulated by QEMU
+	@command -v qemu-aarch64 >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends qemu-user; } >&2
+	GOARCH=arm64 CGO_ENABLED=0 go test -short -exec qemu-aarch64 ./codec ./diff ./handlers/...
+
 .PHONY: check
 check: ## format, vet, linters, vulnerabilities, conventions
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt differs: $$unformatted"; exit 1; fi
