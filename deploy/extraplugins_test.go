@@ -43,6 +43,30 @@ func TestExtraPlugins(t *testing.T) {
 	}
 }
 
+// TestExtraPluginsAudit shows that an audit may list and read what plugins of
+// others do.
+func TestExtraPluginsAudit(t *testing.T) {
+	_, values := example(t)
+	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(t), ""), "ClusterRole") {
+		if !strings.HasSuffix(role.Name, "-audit") {
+			continue
+		}
+		got := permissions(role.Rules)
+		want := permissions([]rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{"example.com"}, Resources: []string{"teams"}, Verbs: []string{"get", "list", "watch"}},
+		})
+		for permission := range want {
+			if _, ok := got[permission]; !ok {
+				t.Errorf("got no right to %s", permission)
+			}
+		}
+		return
+	}
+	t.Error("got no ClusterRole for audits")
+}
+
 // clusterRules returns the verbs of each resource in the ClusterRole.
 func clusterRules(t *testing.T, r release) map[string]string {
 	t.Helper()
