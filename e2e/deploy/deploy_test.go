@@ -102,7 +102,7 @@ func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
 	o := s.newOperator(t)
 	s.startNode(t, cluster.Binary)
-	o.does(t, "--create-namespace")
+	o.does(t, "--create-namespace -f values.yaml")
 	if said, err := s.warning(t, o); err != nil {
 		t.Errorf("when helm says that it is installed: %v: %s", err, said)
 	}
@@ -122,7 +122,7 @@ func (s *stand) managed(t *testing.T) {
 	if after := s.names(t); after == before {
 		t.Errorf("got pods %s after a change of pods, want others", after)
 	}
-	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds")
+	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total")
 	o.does(t, "kubectl scale")
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
@@ -161,7 +161,8 @@ func (s *stand) ownCertificate(t *testing.T) {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
 
-	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered")
+	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered",
+		"fastadmit_cluster_access_refusals_total") // of plugins that ask about users
 	s.recovers(t, o)
 	o.does(t, "helm uninstall")
 	s.removed(t)
@@ -184,7 +185,7 @@ func (s *stand) registeredByOthers(t *testing.T) {
 	o.document = strings.ReplaceAll(o.document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
 	s.startNode(t, cluster.Binary)
 	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
-	o.does(t, "--create-namespace")
+	o.does(t, "--create-namespace -f values.yaml")
 	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
 	printed := run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")

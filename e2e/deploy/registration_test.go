@@ -23,7 +23,7 @@ func (s *stand) notRegistered(t *testing.T) {
 	n := s.startNode(t, cluster.Binary)
 	good := o.installed(t)
 	o.values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: {timeoutSeconds: 10}\n")
-	if printed, err := o.tries(t, "--create-namespace"); err == nil {
+	if printed, err := o.tries(t, "--create-namespace -f values.yaml"); err == nil {
 		t.Errorf("got %s, want helm to fail", printed)
 	}
 	const why = `fastadmit.io" is invalid: webhooks[0].matchConditions[0].expression`
