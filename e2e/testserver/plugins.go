@@ -141,9 +141,9 @@ func undecided(context.Context, *codec.Review) handlers.Result {
 	return handlers.Errored(errors.New("as it is meant to"))
 }
 
-// scribble changes what there is nothing of any more.
+// scribble makes an edit that cannot be made: it starts at a Value that is missing.
 func scribble(_ context.Context, review *codec.Review) handlers.Result {
-	review.Object.SetString("gone", "metadata", "labels", "state")
+	review.Object.Get("metadata", "nothing").SetString("gone", "state")
 	return handlers.Allowed()
 }
 
