@@ -30,8 +30,8 @@ func (m *Manager) AwaitRegistered(ctx context.Context) error {
 	var missing error
 	for good := 0; ; {
 		found := m.checkRegistered(ctx)
-		if ctx.Err() != nil {
-			return cmp.Or(missing, found, ctx.Err())
+		if ended(ctx) {
+			return cmp.Or(missing, found, context.DeadlineExceeded)
 		}
 		if found != nil && (missing == nil || found.Error() != missing.Error()) {
 			m.o.Log.Info("not registered yet", "missing", found.Error())
@@ -48,6 +48,13 @@ func (m *Manager) AwaitRegistered(ctx context.Context) error {
 		case <-time.After(awaitEvery):
 		}
 	}
+}
+
+// ended reports whether ctx is over. A call that the deadline cut fails before
+// ctx.Err says so, and its error does not tell what is missing.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func (m *Manager) checkRegistered(ctx context.Context) error {

@@ -111,6 +111,27 @@ func TestAwaitSaysWhy(t *testing.T) {
 	f("cannot read MutatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.away() })
 }
 
+// late is a context whose deadline has passed and whose timer has not run yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestAwaitEndsAtDeadline has a call that the deadline cuts before the context says
+// that it is over: that call's error is not what is missing.
+func TestAwaitEndsAtDeadline(t *testing.T) {
+	inStand(t, func(s *stand) {
+		s.away()
+		ctx, cancel := context.WithCancel(context.Background()) // of this bubble
+		defer cancel()
+		if err := s.awaiter(s.options()).AwaitRegistered(late{ctx}); err == nil || !strings.Contains(err.Error(), "cannot read") {
+			t.Errorf("got %v, want the first thing that is missing", err)
+		}
+		if ended(ctx) {
+			t.Error("got the end of a context without a deadline")
+		}
+	})
+}
+
 // TestCovers tells what kube-apiserver adds from what somebody changed.
 func TestCovers(t *testing.T) {
 	f := func(got, want string, covered bool) {
