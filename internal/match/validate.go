@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -106,6 +107,36 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 	}
 	if slices.Contains(resources, "*") && last != "*" {
 		errs = append(errs, field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))
+	}
+	return errs
+}
+
+// conditionsMax is how many match conditions kube-apiserver takes.
+const conditionsMax = 64
+
+// ValidateConditions refuses what kube-apiserver refuses in match conditions, in its
+// words. Expressions are compiled elsewhere.
+func ValidateConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+	if len(conditions) > conditionsMax {
+		errs = append(errs, field.TooMany(path, len(conditions), conditionsMax))
+	}
+	seen := make(map[string]bool)
+	for i, c := range conditions {
+		path := path.Index(i)
+		if strings.TrimSpace(c.Expression) == "" {
+			errs = append(errs, field.Required(path.Child("expression"), ""))
+		}
+		if c.Name == "" {
+			errs = append(errs, field.Required(path.Child("name"), ""))
+			continue
+		}
+		for _, message := range validation.IsQualifiedName(c.Name) {
+			errs = append(errs, field.Invalid(path.Child("name"), c.Name, message))
+		}
+		if seen[c.Name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
+		}
+		seen[c.Name] = true
 	}
 	return errs
 }

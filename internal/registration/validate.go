@@ -21,9 +21,8 @@ import (
 // What kube-apiserver bounds (k8s.io/kubernetes
 // pkg/apis/admissionregistration/validation/validation.go).
 const (
-	timeoutSecondsMin  = 1
-	timeoutSecondsMax  = 30
-	matchConditionsMax = 64
+	timeoutSecondsMin = 1
+	timeoutSecondsMax = 30
 )
 
 // staticSuffix ends the names of configurations that are read from files, and
@@ -59,7 +58,7 @@ func (o *Options) Validate(path *field.Path) error {
 	if !slices.Contains(knownMatchPolicies, *filled.MatchPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("matchPolicy"), *filled.MatchPolicy, knownMatchPolicies))
 	}
-	errs = append(errs, validateMatchConditions(o.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, match.ValidateConditions(o.MatchConditions, path.Child("matchConditions"))...)
 	errs = append(errs, validateReviewVersions(filled.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
 	_, err := match.New(&match.Criteria{NamespaceSelector: o.NamespaceSelector, ObjectSelector: o.ObjectSelector}, path)
 	return join(errs.ToAggregate(), err)
@@ -226,31 +225,6 @@ func validateReviewVersions(versions []string, path *field.Path) (errs field.Err
 	}
 	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(knownReviewVersions, v) }) {
 		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+known))
-	}
-	return errs
-}
-
-func validateMatchConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
-	if len(conditions) > matchConditionsMax {
-		errs = append(errs, field.TooMany(path, len(conditions), matchConditionsMax))
-	}
-	seen := make(map[string]bool)
-	for i, c := range conditions {
-		path := path.Index(i)
-		if strings.TrimSpace(c.Expression) == "" {
-			errs = append(errs, field.Required(path.Child("expression"), ""))
-		}
-		if c.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), ""))
-			continue
-		}
-		for _, message := range validation.IsQualifiedName(c.Name) {
-			errs = append(errs, field.Invalid(path.Child("name"), c.Name, message))
-		}
-		if seen[c.Name] {
-			errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
-		}
-		seen[c.Name] = true
 	}
 	return errs
 }

@@ -35,7 +35,6 @@ var (
 const (
 	auditAnnotationsMax     = 20
 	valueExpressionBytesMax = 5 << 10
-	matchConditionsMax      = 64
 )
 
 // checkPolicy sets the defaults of a policy and says what is wrong with it.
@@ -54,7 +53,7 @@ func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) []error {
 			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
 		}
 	}
-	errs = append(errs, checkMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, match.ValidateConditions(spec.MatchConditions, path.Child("matchConditions"))...)
 	for i := range spec.Variables {
 		errs = append(errs, checkVariable(&spec.Variables[i], path.Child("variables").Index(i))...)
 	}
@@ -139,29 +138,6 @@ func checkRule(r *admissionregistrationv1.NamedRuleWithOperations, path *field.P
 		}
 	}
 	return append(errs, match.ValidateRule(&r.RuleWithOperations, path)...)
-}
-
-func checkMatchConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
-	if len(conditions) > matchConditionsMax {
-		errs = append(errs, field.TooMany(path, len(conditions), matchConditionsMax))
-	}
-	known := make(map[string]bool)
-	for i, c := range conditions {
-		at := path.Index(i)
-		if strings.TrimSpace(c.Expression) == "" {
-			errs = append(errs, field.Required(at.Child("expression"), ""))
-		}
-		if c.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-			continue
-		}
-		errs = append(errs, qualified(at.Child("name"), c.Name)...)
-		if known[c.Name] {
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-		}
-		known[c.Name] = true
-	}
-	return errs
 }
 
 func qualified(path *field.Path, name string) (errs field.ErrorList) {
