@@ -93,7 +93,7 @@ type Enabled struct {
 // isSame reports whether a handler made of one would do for the other.
 func (e *Enabled) isSame(other *Enabled) bool {
 	return bytes.Equal(e.Config, other.Config) && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
-		return a.Name == b.Name && bytes.Equal(a.Content, b.Content)
+		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 	})
 }
 

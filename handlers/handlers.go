@@ -9,6 +9,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -69,7 +70,22 @@ type Setup struct {
 type File struct {
 	Name    string // as errors show it
 	Content []byte
+
+	// FromAPI says that its documents are as the API has them: policies may have
+	// parameters, and a binding may be of a policy that is not there. Documents of a
+	// folder that the configuration names may not.
+	FromAPI bool
 }
+
+// FileError says what is wrong with a file that was read for a plugin.
+type FileError struct {
+	File string // its Name
+	Err  error
+}
+
+func (e *FileError) Error() string { return fmt.Sprintf("error loading %s: %v", e.File, e.Err) }
+
+func (e *FileError) Unwrap() error { return e.Err }
 
 // Handler is a plugin made ready. Its functions are called by many goroutines
 // at once. They must not keep the review or anything read from it, and must

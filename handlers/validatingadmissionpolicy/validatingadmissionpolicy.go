@@ -88,7 +88,7 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	for _, document := range documents.Policies {
 		bound, err := newBoundPolicy(document, documents.Bindings)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, documents.From(document, err))
 		}
 		p.policies = append(p.policies, bound)
 	}

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
@@ -47,7 +48,8 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*valida
 	var errs []error
 	check := func(x *cel.Expression, format string, args ...any) *cel.Expression {
 		if x.Err != nil {
-			errs = append(errs, fmt.Errorf("spec.%s: Invalid value: %q: %w", fmt.Sprintf(format, args...), x.Text, x.Err))
+			path := field.NewPath("spec", fmt.Sprintf(format, args...))
+			errs = append(errs, field.Invalid(path, x.Text, x.Err.Error()))
 		}
 		return x
 	}

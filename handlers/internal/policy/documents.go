@@ -29,6 +29,17 @@ import (
 type Validating struct {
 	Policies []*admissionregistrationv1.ValidatingAdmissionPolicy
 	Bindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
+
+	file *handlers.File // that is being read
+	from map[metav1.Object]*handlers.File
+}
+
+// From returns an error as one of the file that has a policy or a binding.
+func (v *Validating) From(object metav1.Object, err error) error {
+	if file := v.from[object]; file != nil && err != nil {
+		return &handlers.FileError{File: file.Name, Err: err}
+	}
+	return err
 }
 
 // The versions of documents that are read. The fields are the same in all.
@@ -40,14 +51,16 @@ var apiVersions = []string{
 // what kube-apiserver refuses in a folder of manifests: unknown fields, other
 // kinds, two of one name, a binding to a policy that is not among them, parameters,
 // and what is not valid in the API. Names need not end with ".static.k8s.io" as
-// there, where policies of the API must have other names. The error joins all that is
-// wrong.
+// there, where policies of the API must have other names. Files FromAPI may have
+// parameters, and bindings to other policies, which are left out. The error joins all
+// that is wrong, each of it a handlers.FileError where it is about one file.
 func ReadValidating(manifests []handlers.File) (*Validating, error) {
-	v := new(Validating)
+	v := &Validating{from: make(map[metav1.Object]*handlers.File)}
 	var errs []error
-	for _, manifest := range manifests {
-		for _, err := range v.read(manifest) {
-			errs = append(errs, fmt.Errorf("error loading %s: %w", manifest.Name, err))
+	for i := range manifests {
+		v.file = &manifests[i]
+		for _, err := range v.read(v.file) {
+			errs = append(errs, &handlers.FileError{File: v.file.Name, Err: err})
 		}
 	}
 	slices.SortStableFunc(v.Policies, func(a, b *admissionregistrationv1.ValidatingAdmissionPolicy) int {
@@ -68,24 +81,24 @@ func (v *Validating) checkNames() (errs []error) {
 	known := make(map[string]bool)
 	for _, policy := range v.Policies {
 		if known[policy.Name] {
-			errs = append(errs, fmt.Errorf("duplicate name %q of a policy", policy.Name))
+			errs = append(errs, v.From(policy, fmt.Errorf("duplicate name %q of a policy", policy.Name)))
 		}
 		known[policy.Name] = true
 	}
 	for i, binding := range v.Bindings {
 		if i > 0 && binding.Name == v.Bindings[i-1].Name {
-			errs = append(errs, fmt.Errorf("duplicate name %q of a binding", binding.Name))
+			errs = append(errs, v.From(binding, fmt.Errorf("duplicate name %q of a binding", binding.Name)))
 		}
-		if !known[binding.Spec.PolicyName] {
-			errs = append(errs, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory",
-				binding.Name, binding.Spec.PolicyName))
+		if !known[binding.Spec.PolicyName] && !v.from[binding].FromAPI {
+			errs = append(errs, v.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory",
+				binding.Name, binding.Spec.PolicyName)))
 		}
 	}
 	return errs
 }
 
 // read reads the documents of a file.
-func (v *Validating) read(manifest handlers.File) (errs []error) {
+func (v *Validating) read(manifest *handlers.File) (errs []error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest.Content)))
 	for {
 		document, err := documents.Read()
@@ -130,15 +143,15 @@ func (v *Validating) add(content []byte, otherwise metav1.TypeMeta) []error {
 		if errs := decode(content, policy); errs != nil {
 			return errs
 		}
-		v.Policies = append(v.Policies, policy)
-		return checkPolicy(policy)
+		v.Policies, v.from[policy] = append(v.Policies, policy), v.file
+		return checkPolicy(policy, v.file.FromAPI)
 	case "ValidatingAdmissionPolicyBinding":
 		binding := new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 		if errs := decode(content, binding); errs != nil {
 			return errs
 		}
-		v.Bindings = append(v.Bindings, binding)
-		return checkBinding(binding)
+		v.Bindings, v.from[binding] = append(v.Bindings, binding), v.file
+		return checkBinding(binding, v.file.FromAPI)
 	}
 	return []error{fmt.Errorf("kind: got %q, want ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding or a list of them", kind.Kind)}
 }

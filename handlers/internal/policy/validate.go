@@ -37,8 +37,9 @@ const (
 	valueExpressionBytesMax = 5 << 10
 )
 
-// checkPolicy sets the defaults of a policy and says what is wrong with it.
-func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) []error {
+// checkPolicy sets the defaults of a policy and says what is wrong with it. A static
+// one has no parameters.
+func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy, fromAPI bool) []error {
 	spec, path := &p.Spec, field.NewPath("spec")
 	if spec.FailurePolicy == nil {
 		spec.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -66,14 +67,14 @@ func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) []error {
 	}
 	errs = append(errs, checkAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
 	all := named("ValidatingAdmissionPolicy", p.Name, errs)
-	if spec.ParamKind != nil {
+	if spec.ParamKind != nil && !fromAPI {
 		all = append(all, fmt.Errorf("ValidatingAdmissionPolicy %q: spec.paramKind is not supported for static manifests", p.Name))
 	}
 	return all
 }
 
 // checkBinding does the same with a binding.
-func checkBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) []error {
+func checkBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding, fromAPI bool) []error {
 	spec, path := &b.Spec, field.NewPath("spec")
 	errs := validation.ValidateObjectMeta(&b.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	if spec.PolicyName != "" {
@@ -89,7 +90,7 @@ func checkBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) [
 	if spec.PolicyName == "" {
 		all = append(all, fmt.Errorf("binding %q must reference a policy (spec.policyName)", b.Name))
 	}
-	if spec.ParamRef != nil {
+	if spec.ParamRef != nil && !fromAPI {
 		all = append(all, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", b.Name))
 	}
 	return all
