@@ -250,6 +250,21 @@ func TestConventionsLengths(t *testing.T) {
 	}
 }
 
+// TestConventionsExample has handlers/README.md tell the truth about the length of
+// the plugin that it shows, without comments and empty lines.
+func TestConventionsExample(t *testing.T) {
+	const linesMax = 59
+	lines := 0
+	for line := range strings.Lines(read(t, "handlers/example/teamlabel/teamlabel.go")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			lines++
+		}
+	}
+	if lines > linesMax {
+		t.Errorf("handlers/example/teamlabel: got %d lines of code, want at most %d", lines, linesMax)
+	}
+}
+
 // layers are the folders in the order in which they may import each other:
 // only what stands higher up here, or also each other below the same "/...".
 var layers = []string{

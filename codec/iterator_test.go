@@ -56,3 +56,33 @@ func TestIterator(t *testing.T) {
 	}
 	f(`{`+members.String()+`"z":0}`, nil)
 }
+
+func TestFind(t *testing.T) {
+	const env = `[{"name":"A"},1,{"name":2},{},{"value":"B"},{"name":"B","value":"1"},{"n\u0061me":"\u0043"},{"name":"B","value":"2"}]`
+	f := func(text, name, s, want string) {
+		t.Helper()
+		var o codec.Object
+		o.Reset([]byte(text))
+		if got := o.Root().Find(name, s).JSON(); got != want || o.Err() != nil {
+			t.Errorf("Find(%q, %q) in %.100s: got %s, %v, want %s", name, s, text, got, o.Err(), want)
+		}
+	}
+	f(env, "name", "B", `{"name":"B","value":"1"}`)
+	f(env, "value", "2", `{"name":"B","value":"2"}`)
+	f(env, "name", "C", `{"n\u0061me":"\u0043"}`)
+	f(env, "name", "2", "")
+	f(env, "name", "", "")
+	f(`{"a":{"name":"B"}}`, "name", "B", "")
+	f(`"name"`, "name", "name", "")
+
+	var o codec.Object
+	o.Reset([]byte(`{"env":` + env + `}`))
+	o.Append(`{"name":"D"}`, "env")
+	o.Get("env").Find("name", "D").SetString("1", "value")
+	if got, want := o.Get("env").Find("name", "D").JSON(), `{"name":"D","value":"1"}`; got != want {
+		t.Errorf("after edits: got %s, want %s", got, want)
+	}
+	if missing := o.Get("none").Find("name", "D"); missing.Exists() || missing.Get("value").Exists() {
+		t.Errorf("in what is missing: got %s, want nothing", missing.JSON())
+	}
+}

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"errors"
-	"iter"
 	"strconv"
 
 	"github.com/bytedance/sonic/ast"
@@ -110,7 +109,7 @@ func (v Value) child(token string) Value {
 				return o.valueOf(m)
 			}
 		}
-		return v.find(token)
+		return v.search(token)
 	case KindArray:
 		index := parseIndex(token)
 		if n := v.live(); n != 0 {
@@ -133,10 +132,10 @@ func (v Value) live() nodeID {
 // within returns what a Value inside of v that has no node says of the node it is in.
 func (v Value) within() nodeID { return min(v.node, -v.node) }
 
-// find returns the member of that name of an object without a node, searched
+// search returns the member of that name of an object without a node, searched
 // for by sonic's native code. Going over the members as items does takes two to
 // five times longer.
-func (v Value) find(name string) Value {
+func (v Value) search(name string) Value {
 	o := v.object
 	text := o.from(v.at)
 	s := ast.NewSearcher(text)
@@ -238,125 +237,6 @@ func parseIndex(token string) int {
 // Index returns the path token for an array index. It allocates nothing below
 // 100.
 func Index(i int) string { return strconv.Itoa(i) }
-
-// Elements iterates over the elements of an array, in order. It yields nothing
-// for other kinds. Elements that are appended inside the loop are not yielded;
-// other edits made inside it may show in what comes later.
-func (v Value) Elements() iter.Seq2[int, Value] {
-	return func(yield func(int, Value) bool) { v.elements(yield) }
-}
-
-func (v Value) elements(yield func(int, Value) bool) {
-	if v.Kind() != KindArray {
-		return
-	}
-	w, i := v.walk(), 0
-	for ; w.next(); i++ {
-		if v.object.isOver(i) || !yield(i, w.value()) {
-			return
-		}
-	}
-	for it := w.rest(); it.next(); i++ {
-		if v.object.isOver(i) || !yield(i, it.value()) {
-			return
-		}
-	}
-}
-
-// A walk goes over the members or elements of an object or array that have
-// nodes, or get them by it.
-type walk struct {
-	of    Value
-	node  nodeID // the current one, 0 before the first
-	limit nodeID // how many nodes there were at the beginning: what was added since is for the next walk
-	full  bool   // there are no nodes, or none behind node: rest goes on there
-}
-
-func (v Value) walk() walk {
-	return walk{of: v, limit: nodeID(len(v.object.nodes)), full: v.live() == 0}
-}
-
-// next moves to the next one.
-func (w *walk) next() bool {
-	o, n := w.of.object, w.of.node
-	for !w.full {
-		next := o.nodes[w.node].next
-		if w.node == 0 {
-			next = o.nodes[n].first
-		}
-		if next == 0 && !o.nodes[n].complete && o.nodes[n].at == w.of.at {
-			if w.full = o.isFull(); w.full {
-				return false
-			}
-			next = o.scan(n)
-		}
-		if next == 0 || next >= w.limit && o.nodes[next].was == 0 {
-			return false
-		}
-		if w.node = next; o.nodes[next].at != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// value returns the value of the current one.
-func (w *walk) value() Value { return w.of.object.valueOf(w.node) }
-
-// rest returns what comes behind the nodes, if next stopped for want of them.
-func (w *walk) rest() items {
-	if !w.full {
-		return items{}
-	}
-	it := w.of.items()
-	if w.node != 0 {
-		it.start = int(w.of.object.nodes[w.node].at - it.base)
-	}
-	return it
-}
-
-// Members iterates over the members of an object: the names in plain text, in
-// the order of the text, then members that edits added. It yields nothing for
-// other kinds. Members that are added inside the loop are not yielded; other
-// edits made inside it may show in what comes later.
-func (v Value) Members() iter.Seq2[string, Value] {
-	return func(yield func(string, Value) bool) { v.members(yield) }
-}
-
-func (v Value) members(yield func(string, Value) bool) {
-	if v.Kind() != KindObject {
-		return
-	}
-	o, w, n := v.object, v.walk(), 0
-	for ; w.next(); n++ {
-		if o.isOver(n) || !yield(o.unescape(o.nameOf(w.node)), w.value()) {
-			return
-		}
-	}
-	for it := w.rest(); it.next(); n++ {
-		if o.isOver(n) || !yield(o.unescape(it.written()), it.value()) {
-			return
-		}
-	}
-}
-
-// Len returns the number of elements or members, 0 for other kinds.
-func (v Value) Len() int {
-	if kind := v.Kind(); kind != KindArray && kind != KindObject {
-		return 0
-	}
-	if o, node := v.object, v.live(); node != 0 && o.isArray(node) && o.nodes[node].complete {
-		return o.count(node)
-	}
-	w, n := v.walk(), 0
-	for w.next() {
-		n++
-	}
-	for it := w.rest(); it.next() && !v.object.isOver(n); {
-		n++
-	}
-	return n
-}
 
 // String returns the plain text of a string, "" for other kinds. It copies
 // only when there are escapes in it. Text that is not UTF-8 is an error of the

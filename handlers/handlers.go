@@ -48,7 +48,8 @@ type Plugin struct {
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string
-	// OutOfTree says that the plugin was never one of kube-apiserver's.
+	// OutOfTree says that the plugin is none of kube-apiserver's. app.WithPlugin
+	// sets it.
 	OutOfTree bool
 	// New makes a handler. The error says what is wrong with the configuration.
 	New func(setup Setup) (Handler, error)

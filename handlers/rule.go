@@ -107,13 +107,19 @@ func Any() Rule {
 	}
 }
 
+// NewRule returns the rule for some operations on a resource, such as "pods" or
+// "pods/exec". The group of Pods and other core resources is "".
+func NewRule(group, version, resource string, operations ...codec.Operation) Rule {
+	return Rule{
+		Operations: operations,
+		Groups:     []string{group},
+		Versions:   []string{version},
+		Resources:  []string{resource},
+	}
+}
+
 // CreateUpdate returns the rule for the creation and update of a resource of
 // the core group, without subresources.
 func CreateUpdate(resource string) Rule {
-	return Rule{
-		Operations: []codec.Operation{codec.Create, codec.Update},
-		Groups:     []string{""},
-		Versions:   []string{"v1"},
-		Resources:  []string{resource},
-	}
+	return NewRule("", "v1", resource, codec.Create, codec.Update)
 }

@@ -40,7 +40,6 @@ type Webhooks struct {
 // there is no *http.Request to give to it.
 func Plugin(plugin handlers.Plugin, webhooks Webhooks) handlers.Plugin {
 	plugin.Mutates, plugin.Validates = webhooks.Mutating != nil, webhooks.Validating != nil
-	plugin.OutOfTree = true
 	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
 		if len(setup.Config) > 0 {
 			return handlers.Handler{}, errors.New("got a configuration file, but webhooks of controller-runtime take none")

@@ -36,14 +36,9 @@ const requestType = "CERTIFICATE REQUEST"
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "CertificateSubjectRestriction",
-		Summary: "denies requests for client certificates of the group " + masters,
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{"certificates.k8s.io"},
-			Versions:   []string{"v1"},
-			Resources:  []string{"certificatesigningrequests"},
-		}},
+		Name:        "CertificateSubjectRestriction",
+		Summary:     "denies requests for client certificates of the group " + masters,
+		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests", codec.Create)},
 		Validates:   true,
 		OnByDefault: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {

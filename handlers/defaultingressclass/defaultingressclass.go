@@ -22,14 +22,9 @@ import (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "DefaultIngressClass",
-		Summary: "gives Ingresses that name no class the default one",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{"networking.k8s.io"},
-			Versions:   []string{"v1"},
-			Resources:  []string{"ingresses"},
-		}},
+		Name:        "DefaultIngressClass",
+		Summary:     "gives Ingresses that name no class the default one",
+		Rules:       []handlers.Rule{handlers.NewRule("networking.k8s.io", "v1", "ingresses", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.IngressClasses.Watched()},
 		OnByDefault: true,

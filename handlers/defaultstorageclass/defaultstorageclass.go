@@ -30,14 +30,9 @@ const (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "DefaultStorageClass",
-		Summary: "gives claims that name no storage class the default one",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"persistentvolumeclaims"},
-		}},
+		Name:        "DefaultStorageClass",
+		Summary:     "gives claims that name no storage class the default one",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},
 		OnByDefault: true,

@@ -33,14 +33,9 @@ var (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "PersistentVolumeClaimResize",
-		Summary: "denies making a claim larger unless its storage class allows it",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Update},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"persistentvolumeclaims"},
-		}},
+		Name:        "PersistentVolumeClaimResize",
+		Summary:     "denies making a claim larger unless its storage class allows it",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Update)},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},
 		OnByDefault: true,

@@ -45,11 +45,9 @@ var (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "PodNodeSelector",
-		Summary: "adds the node selector of its namespace to every pod, and refuses pods that ask for other nodes",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"},
-		}},
+		Name:      "PodNodeSelector",
+		Summary:   "adds the node selector of its namespace to every pod, and refuses pods that ask for other nodes",
+		Rules:     []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:   true,
 		Validates: true,
 		Needs:     []cluster.Need{cluster.Namespaces.Watched()},

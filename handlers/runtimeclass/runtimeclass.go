@@ -28,14 +28,9 @@ import (
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "RuntimeClass",
-		Summary: "gives pods the overhead, node selector and tolerations of their runtime class",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"pods"},
-		}},
+		Name:        "RuntimeClass",
+		Summary:     "gives pods the overhead, node selector and tolerations of their runtime class",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:     true,
 		Validates:   true,
 		OnByDefault: true,

@@ -40,17 +40,10 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "ServiceAccount",
 		Summary: "gives pods a service account, its token and its imagePullSecrets",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"pods"},
-		}, {
-			Operations: []codec.Operation{codec.Update},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"pods/ephemeralcontainers"},
-		}},
+		Rules: []handlers.Rule{
+			handlers.NewRule("", "v1", "pods", codec.Create),
+			handlers.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
+		},
 		Mutates:     true,
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.ServiceAccounts.Watched()},

@@ -36,7 +36,7 @@ func mountToken(pod *codec.Object) {
 	volume, isNew, mount := "", false, ""
 	for _, list := range [...]string{"initContainers", "containers"} {
 		for _, container := range spec.Get(list).Elements() {
-			if container.Kind() != codec.KindObject || hasMount(container) {
+			if container.Kind() != codec.KindObject || container.Get("volumeMounts").Find("mountPath", tokenPath).Exists() {
 				continue
 			}
 			if mount == "" {
@@ -55,15 +55,6 @@ func mountToken(pod *codec.Object) {
 			return append(dst, tokenSources...)
 		}), "volumes")
 	}
-}
-
-func hasMount(container codec.Value) bool {
-	for _, mount := range container.Get("volumeMounts").Elements() {
-		if mount.Get("mountPath").EqualString(tokenPath) {
-			return true
-		}
-	}
-	return false
 }
 
 // tokenVolume returns the name of the volume as JSON, and whether the Pod has

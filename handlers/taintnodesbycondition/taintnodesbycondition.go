@@ -23,14 +23,9 @@ var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, core
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "TaintNodesByCondition",
-		Summary: "taints new nodes as not ready, so that no pods are placed there before they are",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"nodes"},
-		}},
+		Name:        "TaintNodesByCondition",
+		Summary:     "taints new nodes as not ready, so that no pods are placed there before they are",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "nodes", codec.Create)},
 		Mutates:     true,
 		OnByDefault: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {

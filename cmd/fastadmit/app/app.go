@@ -37,6 +37,7 @@ type options struct {
 // WithPlugin adds a plugin. Plugins added run behind those of the table, in
 // the order in which they were added.
 func WithPlugin(plugin handlers.Plugin) Option {
+	plugin.OutOfTree = true
 	return func(o *options) { o.own = append(o.own, plugin) }
 }
 

@@ -27,17 +27,11 @@ type Config struct {
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "NamespaceCreator",
-		Summary: "notes on every new namespace who made it",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create, codec.Update},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"namespaces"},
-		}},
+		Name:      "NamespaceCreator",
+		Summary:   "notes on every new namespace who made it",
+		Rules:     []handlers.Rule{handlers.CreateUpdate("namespaces")},
 		Mutates:   true,
 		Validates: true,
-		OutOfTree: true,
 		New:       newHandler,
 	}
 }

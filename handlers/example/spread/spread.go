@@ -20,14 +20,8 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "SpreadReplicas",
 		Summary: "spreads the replicas of Deployments over zones",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create, codec.Update},
-			Groups:     []string{"apps"},
-			Versions:   []string{"v1"},
-			Resources:  []string{"deployments"},
-		}},
-		Mutates:   true,
-		OutOfTree: true,
+		Rules:   []handlers.Rule{handlers.NewRule("apps", "v1", "deployments", codec.Create, codec.Update)},
+		Mutates: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: handlers.AdmitTyped(admit)}, nil
 		},

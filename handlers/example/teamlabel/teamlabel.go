@@ -16,29 +16,20 @@ import (
 )
 
 var (
-	configMaps = cluster.DefineJSON(cluster.Definition{
-		Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true,
-	}, "data.default") // of other ConfigMaps nothing is kept but their names
-
-	teams = cluster.DefineJSON(cluster.Definition{
-		Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team",
-	}, "spec.costCenter")
+	configMaps = cluster.DefineJSON(cluster.Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
+		"data.default") // of other ConfigMaps nothing is kept but their names
+	teams = cluster.DefineJSON(cluster.Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team"},
+		"spec.costCenter")
 )
 
 // Plugin is the plugin's line in the table.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
-		Name:    "TeamLabel",
-		Summary: "wants pods to have the label of a team, and gives containers its cost center",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create},
-			Groups:     []string{""},
-			Versions:   []string{"v1"},
-			Resources:  []string{"pods"},
-		}},
+		Name:      "TeamLabel",
+		Summary:   "wants pods to have the label of a team, and gives containers its cost center",
+		Rules:     []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:   true,
 		Validates: true,
-		OutOfTree: true,
 		Needs:     []cluster.Need{configMaps.Watched(), teams.Watched()},
 		New: func(setup handlers.Setup) (handlers.Handler, error) {
 			p := &plugin{configMaps.In(setup.Cluster), teams.In(setup.Cluster)}
@@ -65,21 +56,12 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	env := fmt.Sprintf(`{"name":"COST_CENTER","value":%s}`, center)
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range review.Object.Get("spec", list).Elements() {
-			if !hasVariable(container, "COST_CENTER") {
+			if !container.Get("env").Find("name", "COST_CENTER").Exists() {
 				container.Append(env, "env")
 			}
 		}
 	}
 	return handlers.Allowed()
-}
-
-func hasVariable(container codec.Value, name string) bool {
-	for _, variable := range container.Get("env").Elements() {
-		if variable.Get("name").EqualString(name) {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {

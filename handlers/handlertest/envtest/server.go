@@ -152,8 +152,8 @@ func marker() handlers.Plugin {
 		}
 	}
 	return handlers.Plugin{
-		Name: "EnvtestMarker", Summary: "denies two ConfigMaps", OutOfTree: true, Mutates: true, Validates: true,
-		Rules: []handlers.Rule{{Operations: []codec.Operation{codec.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"configmaps"}}},
+		Name: "EnvtestMarker", Summary: "denies two ConfigMaps", Mutates: true, Validates: true,
+		Rules: []handlers.Rule{handlers.NewRule("", "v1", "configmaps", codec.Create)},
 		New: func(handlers.Setup) (handlers.Handler, error) {
 			return handlers.Handler{Admit: deny(handlers.Mutate), Validate: deny(handlers.Validate)}, nil
 		},

@@ -14,7 +14,7 @@ import (
 func privilegedContainers() handlers.Plugin {
 	return handlers.Plugin{
 		Name: "PrivilegedContainers", Summary: "denies privileged containers",
-		Rules: []handlers.Rule{handlers.CreateUpdate("pods")}, Validates: true, OutOfTree: true,
+		Rules: []handlers.Rule{handlers.CreateUpdate("pods")}, Validates: true,
 		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: privileged}, nil },
 	}
 }
