@@ -82,12 +82,10 @@ func (x *instrumenter) expression(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.CallExpr:
 		return x.call(e, tv.Type)
+	case *ast.UnaryExpr:
+		return x.address(e)
 	case *ast.CompositeLit:
-		if _, isSlice := tv.Type.Underlying().(*types.Slice); isSlice && e.Type != nil {
-			if id := x.drops(e); id > 0 {
-				x.wrap(e, fmt.Sprintf("_mu.Drop(%d, ", id), ")")
-			}
-		}
+		x.literal(e)
 	case *ast.BinaryExpr:
 		x.binary(e)
 	case *ast.SelectorExpr:
@@ -98,6 +96,38 @@ func (x *instrumenter) expression(e ast.Expr) bool {
 		x.condition(e)
 	}
 	return true
+}
+
+// literal makes the point of a list.
+func (x *instrumenter) literal(e *ast.CompositeLit) (made bool) {
+	if _, isSlice := x.pkg.info.Types[e].Type.Underlying().(*types.Slice); !isSlice || e.Type == nil {
+		return false
+	}
+	id := x.drops(e)
+	if id > 0 {
+		x.wrap(e, fmt.Sprintf("_mu.Drop(%d, ", id), ")")
+	}
+	return id > 0
+}
+
+// address makes the points of a list whose address is taken: &[]T{} becomes
+// new(...), for a call has no address. True if the expression is another.
+func (x *instrumenter) address(e *ast.UnaryExpr) bool {
+	literal, ok := e.X.(*ast.CompositeLit)
+	if e.Op != token.AND || !ok {
+		return true
+	}
+	before := len(x.edits)
+	x.wrap(e, "new(", ")")
+	x.replace(e.OpPos, literal.Pos(), "")
+	if !x.literal(literal) {
+		x.edits = x.edits[:before]
+	}
+	x.markConditions(literal)
+	for _, element := range literal.Elts {
+		x.walk(element)
+	}
+	return false
 }
 
 func (x *instrumenter) isBool(e ast.Expr) bool {

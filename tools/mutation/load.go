@@ -8,12 +8,15 @@ import (
 	"go/ast"
 	"go/importer"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"go/types"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,6 +25,13 @@ type pkg struct {
 	path, dir string
 	files     []*file
 	info      *types.Info
+}
+
+// loaded are packages, and what others are checked with that are made of them.
+type loaded struct {
+	packages []*pkg
+	set      *token.FileSet
+	imports  types.Importer
 }
 
 // A file is one of its source files.
@@ -35,18 +45,21 @@ type file struct {
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
-	DepOnly                 bool
-	Module                  *struct{ Path, Dir string }
+	DepOnly, Standard       bool
 }
 
 // load parses and checks the packages that the patterns name, in the module of
 // the working directory.
-func load(patterns []string) ([]*pkg, *token.FileSet, error) {
-	list := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,DepOnly,Module", "-export", "-deps"}, patterns...)...)
+func load(patterns []string) (*loaded, error) {
+	needed, err := needs(mutantsSource)
+	if err != nil {
+		return nil, err
+	}
+	list := exec.Command("go", slices.Concat([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,DepOnly,Standard", "-export", "-deps"}, patterns, needed)...)
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
+		return nil, fmt.Errorf("cannot list the packages: %w", err)
 	}
 	exports := make(map[string]string)
 	var wanted []listed
@@ -55,24 +68,99 @@ func load(patterns []string) ([]*pkg, *token.FileSet, error) {
 		if err := decoder.Decode(&l); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("cannot read what go list says: %w", err)
+			return nil, fmt.Errorf("cannot read what go list says: %w", err)
 		}
 		exports[l.ImportPath] = l.Export
-		if !l.DepOnly && len(l.GoFiles) > 0 {
+		if !l.DepOnly && !l.Standard && len(l.GoFiles) > 0 {
 			wanted = append(wanted, l)
 		}
 	}
-	set := token.NewFileSet()
-	imports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	var all []*pkg
+	all := &loaded{set: token.NewFileSet()}
+	all.imports = importer.ForCompiler(all.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for _, l := range wanted {
-		p, err := check(set, imports, &l)
+		p, err := check(all.set, all.imports, &l)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		all = append(all, p)
+		all.packages = append(all.packages, p)
 	}
-	return all, set, nil
+	return all, nil
+}
+
+// needs returns what a file imports.
+func needs(src []byte) (paths []string, err error) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", src, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range f.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// broken is where a file that was made does not compile, in the original file: both
+// have the same lines.
+type broken struct {
+	token.Position
+	reason string
+}
+
+// errors checks a package that was made of another, and returns what is wrong with
+// its files, which are by the names of the originals.
+func (l *loaded) errors(path string, mutants *types.Package, files map[string][]byte) (found []broken) {
+	set := token.NewFileSet()
+	seen := make(map[string]bool) // one error a line is enough
+	note := func(pos token.Position, reason string) {
+		if at := fmt.Sprintf("%s:%d", pos.Filename, pos.Line); !seen[at] {
+			seen[at] = true
+			found = append(found, broken{pos, reason})
+		}
+	}
+	var parsed []*ast.File
+	for name, src := range files {
+		f, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
+		if list, ok := errors.AsType[scanner.ErrorList](err); ok {
+			note(list[0].Pos, list[0].Msg)
+		}
+		parsed = append(parsed, f)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	config := types.Config{Importer: &withMutants{l.imports, mutants}, Error: func(err error) {
+		if err, ok := errors.AsType[types.Error](err); ok {
+			note(set.Position(err.Pos), err.Msg)
+		}
+	}}
+	_, _ = config.Check(path, set, parsed, nil) // its error is the first that was noted
+	return found
+}
+
+// checkMutants checks the package that runs the mutants.
+func (l *loaded) checkMutants(path string) (*types.Package, error) {
+	f, err := parser.ParseFile(l.set, "mutants.go", mutantsSource, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	return (&types.Config{Importer: l.imports}).Check(path, l.set, []*ast.File{f}, nil)
+}
+
+// withMutants imports the package of the mutants, too, which is in no module.
+type withMutants struct {
+	types.Importer
+	mutants *types.Package
+}
+
+func (w *withMutants) Import(path string) (*types.Package, error) {
+	if path == w.mutants.Path() {
+		return w.mutants, nil
+	}
+	return w.Importer.Import(path)
 }
 
 func check(set *token.FileSet, imports types.Importer, l *listed) (*pkg, error) {

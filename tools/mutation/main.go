@@ -14,10 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"regexp"
 	"runtime"
-	"strconv"
 	"time"
 )
 
@@ -81,6 +78,7 @@ type session struct {
 	explain  map[string]string
 	again    map[string]bool // the keys of the mutants to run, nil for all
 	shared   []*killer       // of -with and -oracle
+	broken   []broken        // where what was written does not compile
 }
 
 func run(o *options, patterns []string) (survivors int, err error) {
@@ -127,37 +125,37 @@ func run(o *options, patterns []string) (survivors int, err error) {
 // prepare writes the packages with their points, again without those that do not
 // compile until all do.
 func (s *session) prepare(patterns []string) error {
-	packages, set, err := load(patterns)
+	l, err := load(patterns)
 	if err != nil {
 		return err
 	}
-	s.packages = packages
+	s.packages = l.packages
 	skip := make(map[string]map[int]bool)
-	const tries = 20
-	for range tries {
-		if err := s.write(set, skip); err != nil {
+	for {
+		if err := s.write(l, skip); err != nil || len(s.broken) == 0 {
 			return err
 		}
-		build := exec.Command("go", append([]string{"build", "-gcflags=-e", "-overlay", s.overlay}, patterns...)...)
-		output, err := build.CombinedOutput()
-		if err == nil {
-			return nil
-		}
-		found := false
-		for _, at := range regexp.MustCompile(`(?m)^([^\s:]+\.go):(\d+):\d+: `).FindAllStringSubmatch(string(output), -1) {
-			name, line := at[1], at[2]
-			n, _ := strconv.Atoi(line)
-			if skip[short(name)] == nil {
-				skip[short(name)] = make(map[int]bool)
+		for _, at := range s.broken {
+			line := s.pointAt(at, skip[at.Filename])
+			if line == 0 {
+				return fmt.Errorf("what was made of the packages does not compile: %s:%d: %s", short(at.Filename), at.Line, at.reason)
 			}
-			if name := short(name); !skip[name][n] {
-				skip[name][n], found = true, true
-				fmt.Printf("%s:%d: left out, for it does not compile\n", name, n)
+			if skip[at.Filename] == nil {
+				skip[at.Filename] = make(map[int]bool)
 			}
-		}
-		if !found {
-			return fmt.Errorf("cannot build what was made of the packages: %w\n%s", err, output)
+			skip[at.Filename][line] = true
+			fmt.Printf("%s:%d: left out, for it does not compile: %s\n", short(at.Filename), line, at.reason)
 		}
 	}
-	return fmt.Errorf("what was made of the packages does not compile after %d tries", tries)
+}
+
+// pointAt returns the line of the last point that begins at or before a place and is
+// not left out, 0 for none.
+func (s *session) pointAt(at broken, left map[int]bool) (line int) {
+	for _, m := range s.mutants {
+		if m.file == short(at.Filename) && m.line <= at.Line && !left[m.line] {
+			line = max(line, m.line)
+		}
+	}
+	return line
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"go/token"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -15,9 +14,9 @@ import (
 	"sync"
 )
 
-// write writes the overlay. Skip are lines of files that get no points.
-func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error {
-	s.mutants = nil
+// write writes the overlay, and notes what of it does not compile. Skip are lines of files that get no points.
+func (s *session) write(l *loaded, skip map[string]map[int]bool) error {
+	s.mutants, s.broken = nil, nil
 	next := 1
 	root, err := os.Getwd()
 	if err != nil {
@@ -37,18 +36,25 @@ func (s *session) write(set *token.FileSet, skip map[string]map[int]bool) error 
 	if err := put(filepath.Join(root, dir, "mutants.go"), mutantsSource); err != nil {
 		return err
 	}
+	runtime, err := l.checkMutants(module + "/" + dir)
+	if err != nil {
+		return err
+	}
 	for _, p := range s.packages {
+		files := make(map[string][]byte)
 		for _, f := range p.files {
-			if f.isGenerated() {
+			if files[f.name] = f.src; f.isGenerated() {
 				continue
 			}
-			x := &instrumenter{set: set, pkg: p, file: f, skip: skip[short(f.name)], next: next}
-			if err := put(f.name, x.instrument(module+"/"+dir)); err != nil {
+			x := &instrumenter{set: l.set, pkg: p, file: f, skip: skip[f.name], next: next}
+			files[f.name] = x.instrument(runtime.Path())
+			if err := put(f.name, files[f.name]); err != nil {
 				return err
 			}
 			next = x.next
 			s.mutants = append(s.mutants, x.mutants...)
 		}
+		s.broken = append(s.broken, l.errors(p.path, runtime, files)...)
 	}
 	s.number()
 	text, err := json.Marshal(map[string]any{"Replace": replace})
