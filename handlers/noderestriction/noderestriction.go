@@ -113,7 +113,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	r := &request{Review: review, node: node}
 	if err := p.check(ctx, r); err != nil {
 		if failure, failed := errors.AsType[*failureError](err); failed {
-			return handlers.Errored(failure.reason)
+			return handlers.Errored(failure.error)
 		}
 		return handlers.Denied(err)
 	}
@@ -185,9 +185,7 @@ func (r *request) nameWritten() string {
 }
 
 // A failureError is no denial: the plugin could not tell.
-type failureError struct{ reason error }
-
-func (e *failureError) Error() string { return e.reason.Error() }
+type failureError struct{ error }
 
 // lookup returns an object that the cache has, or in-tree's error: its listers
 // name a resource in the singular (k8s.io/client-go listers), and none of them

@@ -31,6 +31,24 @@ func objects() []runtime.Object {
 	}
 }
 
+// chainWith returns a chain whose API server answers as authorize does, nil for
+// one that cannot be asked.
+func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *handlers.Chain {
+	t.Helper()
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{Plugin().Name: {}}, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
 // body returns a review of n1's; the fields of the request follow.
 func body(fields string) []byte {
 	return bodyOf(`{"username":"system:node:n1","groups":["system:nodes"]}`, fields)
@@ -131,6 +149,9 @@ func TestReferences(t *testing.T) {
 	allowed(`"containers":[null,{"env":[null,{"name":"E","valueFrom":{"secretKeyRef":{"name":""}}}],"envFrom":[{"secretRef":null}]}]`)
 	allowed(`"serviceAccountName":"","imagePullSecrets":[{"name":""},{}],"resourceClaims":[]`)
 	f(`"serviceAccount":"x"`, "reference serviceaccounts")
+	f(`"serviceAccountName":"x"`, "reference serviceaccounts")
+	f(`"containers":[{"env":[{"name":"E"},{"valueFrom":{"configMapKeyRef":{"name":"x"}}}]}]`, "reference configmaps")
+	f(`"volumes":[{"emptyDir":{}},{"csi":{}}]`, "csidrivers (via CSI volumes)")
 	f(`"ephemeralContainers":[{"envFrom":[{"configMapRef":{"name":"x"}}]}]`, "reference configmaps")
 	f(`"initContainers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"x"}}}]}]`, "reference secrets")
 	f(`"resourceClaims":[{}]`, "reference resourceclaims")
@@ -216,23 +237,13 @@ func TestAuthorizer(t *testing.T) {
 	var asked authorizationv1.SubjectAccessReviewSpec
 	f := func(want handlers.Outcome, text string, status *authorizationv1.SubjectAccessReviewStatus) {
 		t.Helper()
-		options := cluster.Options{Objects: objects()}
+		var authorize func(context.Context, *authorizationv1.SubjectAccessReview)
 		if status != nil {
-			options.Authorize = func(_ context.Context, review *authorizationv1.SubjectAccessReview) {
+			authorize = func(_ context.Context, review *authorizationv1.SubjectAccessReview) {
 				asked, review.Status = review.Spec, *status
 			}
 		}
-		state, err := cluster.New(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
-			t.Fatal(err)
-		}
-		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{Plugin().Name: {}}, state, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		chain := chainWith(t, authorize, objects()...)
 		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, token)
 		if want == handlers.OutcomeDenied {
 			if got := message(t, chain, token); !strings.Contains(got, text) {

@@ -87,13 +87,11 @@ func forbiddenLabels(r *request) []string {
 	if now.JSON() == was.JSON() {
 		return nil
 	}
-	// A label may be there twice in what no API server sends: the first counts.
-	first := func(labels codec.Value) map[string]string {
+	// A label with two values, which no API server sends, was changed, whichever is kept.
+	values := func(labels codec.Value) map[string]string {
 		values := make(map[string]string)
 		for name, value := range labels.Members() {
-			if _, twice := values[name]; !twice {
-				values[name] = value.String()
-			}
+			values[name] = value.String()
 		}
 		return values
 	}
@@ -105,8 +103,8 @@ func forbiddenLabels(r *request) []string {
 			}
 		}
 	}
-	add(now, first(was))
-	add(was, first(now))
+	add(now, values(was))
+	add(was, values(now))
 	slices.Sort(forbidden)
 	return slices.Compact(forbidden)
 }

@@ -91,17 +91,15 @@ func (p *plugin) asksFor(ctx context.Context, pod *corev1.Pod, audience string) 
 			return true, nil
 		}
 		driver, err := p.driverOf(ctx, pod, volume)
-		if err == nil && driver != "" {
+		if driver != "" {
 			var asks bool
 			if asks, err = p.driverAsksFor(driver, audience); asks {
 				return true, nil
 			}
 		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 	}
-	return false, utilerrors.NewAggregate(errs)
+	return false, utilerrors.NewAggregate(errs) // leaves out those that are nil
 }
 
 func projectsToken(volume *corev1.Volume, audience string) bool {
@@ -117,7 +115,7 @@ func projectsToken(volume *corev1.Volume, audience string) bool {
 }
 
 // driverOf returns the name of the CSI driver that mounts a volume, empty if there
-// is none.
+// is none, and with an error.
 func (p *plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (string, error) {
 	switch {
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:

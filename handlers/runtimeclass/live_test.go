@@ -37,4 +37,5 @@ func TestLive(t *testing.T) {
 	f("new", false, false, `{"cpu":"1"}`)
 	f("none", true, false, "")
 	f("secret", false, true, "")
+	f("a/b", true, false, "") // no class can have that name, so nobody is asked
 }

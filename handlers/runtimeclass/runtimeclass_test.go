@@ -2,6 +2,9 @@ package runtimeclass
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +156,21 @@ func TestFailure(t *testing.T) {
 		`{"runtimeClassName":"sandbox","nodeSelector":[]}`,
 	} {
 		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+	}
+}
+
+// TestEndsWithContext merges many tolerations when nobody waits for the answer.
+func TestEndsWithContext(t *testing.T) {
+	review := codec.Acquire()
+	defer review.Release()
+	many := strings.Repeat(`{"key":"a","operator":"Exists"},`, 5000)
+	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":{"tolerations":[`+many+`{}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if result := admit(ctx, &nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{}}, review); !errors.Is(result.Err, context.Canceled) {
+		t.Errorf("got %+v, want the error of the context", result)
 	}
 }
 
