@@ -1,7 +1,6 @@
 package validatingadmissionpolicy
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,34 +10,25 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
 )
 
 // A dispatch is one review on its way through the policies (upstream's
 // dispatcher.go).
 type dispatch struct {
-	*plugin
-	ctx context.Context
-	policy.Request
-	input     *cel.Input        // nil before something is evaluated
-	namespace *corev1.Namespace // of the object, nil for none
+	policy.Dispatch
+	collected annotations // of the policy that is evaluated
 
 	denied string // the message of the first denial, "" for none
 	reason metav1.StatusReason
 }
+
+type boundPolicy = policy.Policy[*validator]
 
 var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
 
@@ -48,32 +38,23 @@ func (d *dispatch) release() {
 	dispatches.Put(d)
 }
 
-// evaluate evaluates a policy. The result is one of the whole review, nil if the
+// dispatch evaluates a policy. The result is one of the whole review, nil if the
 // other policies are to be evaluated too.
-func (d *dispatch) evaluate(p *boundPolicy) *handlers.Result {
-	matches, err := p.matcher.Matches(d.ctx, &d.Request, d)
-	if err != nil {
-		d.misconfigured(p, nil, err)
-		return nil
+func (d *dispatch) dispatch(p *boundPolicy) *handlers.Result {
+	result := p.Dispatch(&d.Dispatch, d)
+	d.collected.publish(p.Name, d.Review)
+	d.collected = annotations{}
+	return result
+}
+
+// Evaluate implements policy.Handles.
+func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *handlers.Result {
+	if result := d.Prepare(); result != nil {
+		return result
 	}
-	if !matches {
-		return nil
-	}
-	var collected annotations
-	for i := range p.bindings {
-		b := &p.bindings[i]
-		matches, err := b.matcher.Matches(d.ctx, &d.Request, d)
-		if err != nil {
-			d.misconfigured(p, b, err)
-			continue
-		}
-		if !matches {
-			continue
-		}
-		if result := d.prepare(); result != nil {
-			return result
-		}
-		o := p.validate(d.input, d.namespaceObject, d.wholeNamespaceObject)
+	for _, param := range params {
+		d.SetParam(param)
+		o := p.Evaluator.validate(d.Input, d.NamespaceObject)
 		for i := range o.decisions {
 			if o.decisions[i].denies {
 				d.act(p, b, i, &o.decisions[i])
@@ -83,98 +64,41 @@ func (d *dispatch) evaluate(p *boundPolicy) *handlers.Result {
 			if a.err != "" {
 				d.deny(p, b, &decision{message: a.err})
 			} else {
-				collected.add(a)
+				d.collected.add(a)
 			}
 		}
 	}
-	collected.publish(p.name, d.Review)
 	return nil
 }
 
-// prepare makes ready what all expressions need, once for a review.
-func (d *dispatch) prepare() *handlers.Result {
-	if d.input != nil {
-		return nil
-	}
-	input := cel.NewInput(d.ctx, d.Review)
-	input.Authorizer, input.RequestResource = newAuthorizer(d)
-	kind := d.RequestKind()
-	if name := d.Namespace(); name != "" && kind != (codec.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
-		namespace, err := d.namespaces.Get(d.ctx, "", name)
-		switch {
-		case apierrors.IsNotFound(err):
-			return new(handlers.Denied(err))
-		case cluster.IsInvalidName(err):
-			return new(handlers.Denied(apierrors.NewInternalError(err)))
-		case err != nil:
-			return new(handlers.Errored(err))
-		}
-		d.namespace = namespace
-	}
-	d.input = input
-	return nil
-}
-
-// namespaceObject returns the variable of that name.
-func (d *dispatch) namespaceObject() ref.Val { return d.wholeNamespaceObject() }
-
-// wholeNamespaceObject returns the same as audit annotations see it.
-func (d *dispatch) wholeNamespaceObject() ref.Val {
-	if d.namespace == nil {
-		return types.NullValue
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d.namespace)
-	if err != nil {
-		return types.NewErr("failed to prepare namespace variable for evaluation: %v", err)
-	}
-	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)
-}
-
-// Labels implements match.Namespaces.
-func (d *dispatch) Labels(ctx context.Context, name string) (labels.Set, error) {
-	namespace, err := d.namespaces.Get(ctx, "", name)
-	if err != nil {
-		return nil, err
-	}
-	return namespace.Labels, nil
-}
-
-// misconfigured denies a request that nobody can tell about whether a policy or one
-// of its bindings is for it, unless the policy says otherwise.
-func (d *dispatch) misconfigured(p *boundPolicy, b *binding, err error) {
-	if p.ignores {
-		return
-	}
-	what := "policy"
-	if b != nil {
-		what = "binding"
-	}
-	d.deny(p, b, &decision{message: fmt.Sprintf("failed to configure %s: %v", what, err)})
+// Misconfigured implements policy.Handles: it denies.
+func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
+	d.deny(p, b, &decision{message: err.Error()})
 }
 
 // act does what a binding says of a violation, the i-th of a policy.
-func (d *dispatch) act(p *boundPolicy, b *binding, i int, found *decision) {
-	for _, action := range b.actions {
+func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision) {
+	for _, action := range b.Actions {
 		switch action {
 		case admissionregistrationv1.Deny:
 			d.deny(p, b, found)
 		case admissionregistrationv1.Audit:
 			d.audit(p, b, i, found)
 		case admissionregistrationv1.Warn:
-			d.Response.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.name, b.name, found.message))
+			d.Response.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.Name, b.Name, found.message))
 		}
 	}
 }
 
 // deny remembers the first denial.
-func (d *dispatch) deny(p *boundPolicy, b *binding, found *decision) {
+func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
 	switch {
 	case d.denied != "":
 		return
 	case b != nil:
-		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", p.name, b.name, found.message)
+		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", p.Name, b.Name, found.message)
 	default:
-		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.name, found.message)
+		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.Name, found.message)
 	}
 	d.reason = found.reason
 }
@@ -217,9 +141,9 @@ type validationFailure struct {
 }
 
 // audit annotates the first violation, as there.
-func (d *dispatch) audit(p *boundPolicy, b *binding, i int, found *decision) {
+func (d *dispatch) audit(p *boundPolicy, b *policy.Binding, i int, found *decision) {
 	value, err := json.Marshal([]validationFailure{{
-		Message: found.message, Policy: p.name, Binding: b.name, ExpressionIndex: i, ValidationActions: b.actions,
+		Message: found.message, Policy: p.Name, Binding: b.Name, ExpressionIndex: i, ValidationActions: b.Actions,
 	}})
 	if err == nil { // it is strings and a number
 		_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid

@@ -13,12 +13,7 @@ package validatingadmissionpolicy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -55,24 +50,8 @@ type configuration struct {
 }
 
 type plugin struct {
-	policies   []boundPolicy
-	namespaces *cluster.Objects[*corev1.Namespace]
-	access     *cluster.Access
-}
-
-// boundPolicy is a policy with its bindings.
-type boundPolicy struct {
-	name     string
-	matcher  *policy.Matcher
-	ignores  bool // what cannot be evaluated
-	bindings []binding
-	*validator
-}
-
-type binding struct {
-	name    string
-	matcher *policy.Matcher
-	actions []admissionregistrationv1.ValidationAction
+	policies policy.Set[*validator]
+	cluster  policy.Cluster
 }
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
@@ -83,16 +62,9 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	if err != nil {
 		return handlers.Handler{}, err
 	}
-	p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster), access: cluster.AccessIn(setup.Cluster)}
-	var errs []error
-	for _, document := range documents.Policies {
-		bound, err := newBoundPolicy(document, documents.Bindings)
-		if err != nil {
-			errs = append(errs, documents.From(document, err))
-		}
-		p.policies = append(p.policies, bound)
-	}
-	return handlers.Handler{Validate: p.validate}, utilerrors.NewAggregate(errs)
+	p := &plugin{cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)}}
+	p.policies, err = policy.NewSet(documents, newValidator)
+	return handlers.Handler{Validate: p.validate}, err
 }
 
 func checkConfiguration(content []byte) error {
@@ -105,55 +77,17 @@ func checkConfiguration(content []byte) error {
 	})
 }
 
-func newBoundPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy, all []*admissionregistrationv1.ValidatingAdmissionPolicyBinding) (boundPolicy, error) {
-	matcher, err := policy.NewMatcher(p.Spec.MatchConstraints)
-	errs := []error{err}
-	bound := boundPolicy{name: p.Name, matcher: matcher, ignores: *p.Spec.FailurePolicy == admissionregistrationv1.Ignore}
-	for _, b := range all {
-		if b.Spec.PolicyName != p.Name {
-			continue
-		}
-		matcher, err := policy.NewMatcher(b.Spec.MatchResources)
-		errs = append(errs, err)
-		bound.bindings = append(bound.bindings, binding{b.Name, matcher, b.Spec.ValidationActions})
-	}
-	bound.validator, err = newValidator(p)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return bound, fmt.Errorf("ValidatingAdmissionPolicy %q: %w", p.Name, err)
-	}
-	return bound, nil
-}
-
 func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
-	if len(p.policies) == 0 || isExcluded(review.Resource()) {
+	if len(p.policies) == 0 || policy.IsExcluded(review.Resource()) {
 		return handlers.Allowed()
 	}
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
-	d.plugin, d.ctx, d.Request = p, ctx, policy.NewRequest(review)
-	for i := range p.policies {
-		if err := d.evaluate(&p.policies[i]); err != nil {
-			return *err
+	d.Begin(ctx, review, &p.cluster)
+	for _, policy := range p.policies {
+		if result := d.dispatch(policy); result != nil {
+			return *result
 		}
 	}
 	return d.result()
-}
-
-// isExcluded reports whether no policy is evaluated on the resource: kube-apiserver
-// asks itself such questions while it admits others (k8s.io/kubernetes
-// pkg/kubeapiserver/admission/exclusion). It calls no webhook for policies, their
-// bindings and webhook configurations.
-func isExcluded(r codec.GroupVersionResource) bool {
-	switch r.Group {
-	case "authentication.k8s.io":
-		return r.Resource == "selfsubjectreviews" || r.Resource == "tokenreviews"
-	case "authorization.k8s.io":
-		switch r.Resource {
-		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
-			return true
-		}
-	case "admissionregistration.k8s.io":
-		return true
-	}
-	return false
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -106,10 +105,10 @@ func (v *validator) failed(err error) outcome {
 
 // validate does as upstream's Validate. Nothing in the outcome is a view of the
 // review.
-func (v *validator) validate(in *cel.Input, namespace, wholeNamespace func() ref.Val) outcome {
+func (v *validator) validate(in *cel.Input, namespace func() ref.Val) outcome {
 	authorizer, requestResource := in.Authorizer, in.RequestResource
 	defer func() { in.Authorizer, in.RequestResource = authorizer, requestResource }()
-	if matches, err := v.matches(in); err != nil {
+	if matches, err := v.compiler.Matches(v.matchConditions, in, v.ignoresErrors); err != nil {
 		return v.failed(err)
 	} else if !matches {
 		return outcome{}
@@ -125,7 +124,6 @@ func (v *validator) validate(in *cel.Input, namespace, wholeNamespace func() ref
 	for i := range v.validations {
 		o.decisions = append(o.decisions, v.decide(&v.validations[i], values[i], messages[i], messagesErr))
 	}
-	in.Namespace = wholeNamespace
 	annotations := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
 	for i := range v.annotations {
 		value, err, fatal := annotations.Evaluate(v.annotations[i].Expression)
@@ -135,39 +133,6 @@ func (v *validator) validate(in *cel.Input, namespace, wholeNamespace func() ref
 		o.audited = append(o.audited, v.audit(&v.annotations[i], value, err))
 	}
 	return o
-}
-
-// matches does as upstream's webhook/matchconditions Match: one that is false decides,
-// whatever else fails.
-func (v *validator) matches(in *cel.Input) (bool, error) {
-	if len(v.matchConditions) == 0 {
-		return true, nil
-	}
-	in.Namespace = nil
-	evaluation := v.compiler.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
-	var errs []error
-	matches := true
-	for _, condition := range v.matchConditions {
-		value, err, fatal := evaluation.Evaluate(condition)
-		if fatal != nil {
-			return false, v.unlessIgnored(fatal)
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-		matches = matches && value != types.False
-	}
-	if matches && len(errs) > 0 {
-		return false, v.unlessIgnored(utilerrors.NewAggregate(errs))
-	}
-	return matches, nil
-}
-
-func (v *validator) unlessIgnored(err error) error {
-	if v.ignoresErrors {
-		return nil
-	}
-	return err
 }
 
 // evaluated is what an expression came to.

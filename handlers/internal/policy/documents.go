@@ -17,6 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -24,27 +25,52 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// Validating are ValidatingAdmissionPolicies and their bindings, each sorted by
-// name, with the defaults of the API.
-type Validating struct {
-	Policies []*admissionregistrationv1.ValidatingAdmissionPolicy
-	Bindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
+// Documents are policies of a kind and their bindings, each sorted by name, with the
+// defaults of the API.
+type Documents[P, B metav1.Object] struct {
+	Policies []P
+	Bindings []B
 
-	file *handlers.File // that is being read
 	from map[metav1.Object]*handlers.File
 }
 
 // From returns an error as one of the file that has a policy or a binding.
-func (v *Validating) From(object metav1.Object, err error) error {
-	if file := v.from[object]; file != nil && err != nil {
+func (d *Documents[P, B]) From(object metav1.Object, err error) error {
+	if file := d.from[object]; file != nil && err != nil {
 		return &handlers.FileError{File: file.Name, Err: err}
 	}
 	return err
 }
 
+type (
+	// Validating are ValidatingAdmissionPolicies.
+	Validating = Documents[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]
+	// Mutating are MutatingAdmissionPolicies.
+	Mutating = Documents[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]
+)
+
+const (
+	validatingKind = "ValidatingAdmissionPolicy"
+	mutatingKind   = "MutatingAdmissionPolicy"
+	bindingSuffix  = "Binding"
+)
+
 // The versions of documents that are read. The fields are the same in all.
 var apiVersions = []string{
 	"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
+}
+
+// A reader reads documents of a kind of policies.
+type reader[P, B metav1.Object] struct {
+	Documents[P, B]
+	file         *handlers.File // that is being read
+	kind         string         // of the policies
+	newPolicy    func() P
+	newBinding   func() B
+	checkPolicy  func(P) field.ErrorList
+	checkBinding func(B) field.ErrorList
+	paramKind    func(P) *admissionregistrationv1.ParamKind
+	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
 }
 
 // ReadValidating reads the documents of manifests, lists among them. It refuses
@@ -55,50 +81,87 @@ var apiVersions = []string{
 // parameters, and bindings to other policies, which are left out. The error joins all
 // that is wrong, each of it a handlers.FileError where it is about one file.
 func ReadValidating(manifests []handlers.File) (*Validating, error) {
-	v := &Validating{from: make(map[metav1.Object]*handlers.File)}
+	r := reader[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
+		kind: validatingKind,
+		newPolicy: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return new(admissionregistrationv1.ValidatingAdmissionPolicy)
+		},
+		newBinding: func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+		},
+		checkPolicy: CheckValidating, checkBinding: CheckValidatingBinding,
+		paramKind: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+			return p.Spec.ParamKind
+		},
+		bound: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+			return b.Spec.PolicyName, b.Spec.ParamRef
+		},
+	}
+	return &r.Documents, r.readAll(manifests)
+}
+
+// ReadMutating is ReadValidating for MutatingAdmissionPolicies.
+func ReadMutating(manifests []handlers.File) (*Mutating, error) {
+	r := reader[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
+		kind: mutatingKind,
+		newPolicy: func() *admissionregistrationv1.MutatingAdmissionPolicy {
+			return new(admissionregistrationv1.MutatingAdmissionPolicy)
+		},
+		newBinding: func() *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+			return new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
+		},
+		checkPolicy: CheckMutating, checkBinding: CheckMutatingBinding,
+		paramKind: func(p *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+			return p.Spec.ParamKind
+		},
+		bound: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+			return b.Spec.PolicyName, b.Spec.ParamRef
+		},
+	}
+	return &r.Documents, r.readAll(manifests)
+}
+
+func (r *reader[P, B]) readAll(manifests []handlers.File) error {
 	var errs []error
+	r.from = make(map[metav1.Object]*handlers.File)
 	for i := range manifests {
-		v.file = &manifests[i]
-		for _, err := range v.read(v.file) {
-			errs = append(errs, &handlers.FileError{File: v.file.Name, Err: err})
+		r.file = &manifests[i]
+		for _, err := range r.read(r.file) {
+			errs = append(errs, &handlers.FileError{File: r.file.Name, Err: err})
 		}
 	}
-	slices.SortStableFunc(v.Policies, func(a, b *admissionregistrationv1.ValidatingAdmissionPolicy) int {
-		return strings.Compare(a.Name, b.Name)
-	})
-	slices.SortStableFunc(v.Bindings, func(a, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) int {
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortStableFunc(r.Policies, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortStableFunc(r.Bindings, func(a, b B) int { return strings.Compare(a.GetName(), b.GetName()) })
 	if len(errs) == 0 {
-		errs = v.checkNames()
+		errs = r.checkNames()
 	}
-	return v, utilerrors.NewAggregate(errs)
+	return utilerrors.NewAggregate(errs)
 }
 
 // checkNames refuses names that are there twice, and bindings of policies that are
 // not there.
-func (v *Validating) checkNames() (errs []error) {
+func (r *reader[P, B]) checkNames() (errs []error) {
 	known := make(map[string]bool)
-	for _, policy := range v.Policies {
-		if known[policy.Name] {
-			errs = append(errs, v.From(policy, fmt.Errorf("duplicate name %q of a policy", policy.Name)))
+	for _, policy := range r.Policies {
+		if known[policy.GetName()] {
+			errs = append(errs, r.From(policy, fmt.Errorf("duplicate name %q of a policy", policy.GetName())))
 		}
-		known[policy.Name] = true
+		known[policy.GetName()] = true
 	}
-	for i, binding := range v.Bindings {
-		if i > 0 && binding.Name == v.Bindings[i-1].Name {
-			errs = append(errs, v.From(binding, fmt.Errorf("duplicate name %q of a binding", binding.Name)))
+	for i, binding := range r.Bindings {
+		name := binding.GetName()
+		if i > 0 && name == r.Bindings[i-1].GetName() {
+			errs = append(errs, r.From(binding, fmt.Errorf("duplicate name %q of a binding", name)))
 		}
-		if !known[binding.Spec.PolicyName] && !v.from[binding].FromAPI {
-			errs = append(errs, v.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory",
-				binding.Name, binding.Spec.PolicyName)))
+		if policy, _ := r.bound(binding); !known[policy] && !r.from[binding].FromAPI {
+			errs = append(errs, r.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory", name, policy)))
 		}
 	}
 	return errs
 }
 
 // read reads the documents of a file.
-func (v *Validating) read(manifest *handlers.File) (errs []error) {
+func (r *reader[P, B]) read(manifest *handlers.File) (errs []error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest.Content)))
 	for {
 		document, err := documents.Read()
@@ -113,14 +176,14 @@ func (v *Validating) read(manifest *handlers.File) (errs []error) {
 		case err != nil:
 			errs = append(errs, err)
 		case string(content) != "null":
-			errs = append(errs, v.add(content, metav1.TypeMeta{})...)
+			errs = append(errs, r.add(content, metav1.TypeMeta{})...)
 		}
 	}
 }
 
 // add adds what is in a document, which is what otherwise says unless it says what
 // it is.
-func (v *Validating) add(content []byte, otherwise metav1.TypeMeta) []error {
+func (r *reader[P, B]) add(content []byte, otherwise metav1.TypeMeta) []error {
 	var kind metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(content, &kind); err != nil {
 		return []error{err}
@@ -135,30 +198,55 @@ func (v *Validating) add(content []byte, otherwise metav1.TypeMeta) []error {
 		}
 	}
 	if isList {
-		return v.addList(content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
+		return r.addList(content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
 	}
 	switch kind.Kind {
-	case "ValidatingAdmissionPolicy":
-		policy := new(admissionregistrationv1.ValidatingAdmissionPolicy)
-		if errs := decode(content, policy); errs != nil {
-			return errs
-		}
-		v.Policies, v.from[policy] = append(v.Policies, policy), v.file
-		return checkPolicy(policy, v.file.FromAPI)
-	case "ValidatingAdmissionPolicyBinding":
-		binding := new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
-		if errs := decode(content, binding); errs != nil {
-			return errs
-		}
-		v.Bindings, v.from[binding] = append(v.Bindings, binding), v.file
-		return checkBinding(binding, v.file.FromAPI)
+	case r.kind:
+		return r.addPolicy(content)
+	case r.kind + bindingSuffix:
+		return r.addBinding(content)
 	}
-	return []error{fmt.Errorf("kind: got %q, want ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding or a list of them", kind.Kind)}
+	return []error{fmt.Errorf("kind: got %q, want %s, %s%s or a list of them", kind.Kind, r.kind, r.kind, bindingSuffix)}
+}
+
+func (r *reader[P, B]) addPolicy(content []byte) []error {
+	policy := r.newPolicy()
+	if errs := decode(content, policy); errs != nil {
+		return errs
+	}
+	r.Policies, r.from[policy] = append(r.Policies, policy), r.file
+	errs := named(r.kind, policy.GetName(), r.checkPolicy(policy))
+	if r.paramKind(policy) != nil && !r.file.FromAPI {
+		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.kind, policy.GetName()))
+	}
+	return errs
+}
+
+func (r *reader[P, B]) addBinding(content []byte) []error {
+	binding := r.newBinding()
+	if errs := decode(content, binding); errs != nil {
+		return errs
+	}
+	r.Bindings, r.from[binding] = append(r.Bindings, binding), r.file
+	name := binding.GetName()
+	errs := named(r.kind+bindingSuffix, name, r.checkBinding(binding))
+	if _, ref := r.bound(binding); ref != nil && !r.file.FromAPI {
+		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
+	}
+	return errs
+}
+
+// named says which object the errors are about.
+func named(kind, name string, errs field.ErrorList) (all []error) {
+	for _, err := range errs {
+		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
+	}
+	return all
 }
 
 // addList adds the items of a list, which need not say what they are if the list
 // does.
-func (v *Validating) addList(content []byte, of metav1.TypeMeta) (errs []error) {
+func (r *reader[P, B]) addList(content []byte, of metav1.TypeMeta) (errs []error) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -168,7 +256,7 @@ func (v *Validating) addList(content []byte, of metav1.TypeMeta) (errs []error) 
 		return errs
 	}
 	for i, item := range list.Items {
-		for _, err := range v.add(item, of) {
+		for _, err := range r.add(item, of) {
 			errs = append(errs, fmt.Errorf("items[%d]: %w", i, err))
 		}
 	}

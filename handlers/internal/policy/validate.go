@@ -37,27 +37,46 @@ const (
 	valueExpressionBytesMax = 5 << 10
 )
 
-// checkPolicy sets the defaults of a policy and says what is wrong with it. A static
-// one has no parameters.
-func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy, fromAPI bool) []error {
-	spec, path := &p.Spec, field.NewPath("spec")
-	if spec.FailurePolicy == nil {
-		spec.FailurePolicy = new(admissionregistrationv1.Fail)
+// policySpec is what the two kinds of policies have in common.
+type policySpec struct {
+	failurePolicy    **admissionregistrationv1.FailurePolicyType
+	paramKind        *admissionregistrationv1.ParamKind
+	matchConstraints *admissionregistrationv1.MatchResources
+	matchConditions  []admissionregistrationv1.MatchCondition
+	variables        []admissionregistrationv1.Variable
+}
+
+// check sets the defaults of a policy and says what is wrong with it.
+func (spec *policySpec) check(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	if *spec.failurePolicy == nil {
+		*spec.failurePolicy = new(admissionregistrationv1.Fail)
 	}
-	errs := validation.ValidateObjectMeta(&p.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	errs = append(errs, oneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
-	if spec.MatchConstraints == nil {
+	errs := validation.ValidateObjectMeta(meta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, oneOf(path.Child("failurePolicy"), **spec.failurePolicy, failurePolicies)...)
+	if spec.paramKind != nil {
+		errs = append(errs, checkParamKind(spec.paramKind, path.Child("paramKind"))...)
+	}
+	if spec.matchConstraints == nil {
 		errs = append(errs, field.Required(path.Child("matchConstraints"), ""))
 	} else {
-		errs = append(errs, checkMatchResources(spec.MatchConstraints, path.Child("matchConstraints"))...)
-		if len(spec.MatchConstraints.ResourceRules) == 0 {
+		errs = append(errs, checkMatchResources(spec.matchConstraints, path.Child("matchConstraints"))...)
+		if len(spec.matchConstraints.ResourceRules) == 0 {
 			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
 		}
 	}
-	errs = append(errs, match.ValidateConditions(spec.MatchConditions, path.Child("matchConditions"))...)
-	for i := range spec.Variables {
-		errs = append(errs, checkVariable(&spec.Variables[i], path.Child("variables").Index(i))...)
+	errs = append(errs, match.ValidateConditions(spec.matchConditions, path.Child("matchConditions"))...)
+	for i := range spec.variables {
+		errs = append(errs, checkVariable(&spec.variables[i], path.Child("variables").Index(i))...)
 	}
+	return errs
+}
+
+// CheckValidating sets the defaults of a policy and says what is wrong with it.
+// Expressions are checked where they are compiled.
+func CheckValidating(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	spec, path := &p.Spec, field.NewPath("spec")
+	common := policySpec{&spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions, spec.Variables}
+	errs := common.check(&p.ObjectMeta, path)
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		const want = "validations or auditAnnotations must contain at least one item"
 		errs = append(errs, field.Required(path.Child("validations"), want), field.Required(path.Child("auditAnnotations"), want))
@@ -65,43 +84,36 @@ func checkPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy, fromAPI b
 	for i := range spec.Validations {
 		errs = append(errs, checkValidation(&spec.Validations[i], path.Child("validations").Index(i))...)
 	}
-	errs = append(errs, checkAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
-	all := named("ValidatingAdmissionPolicy", p.Name, errs)
-	if spec.ParamKind != nil && !fromAPI {
-		all = append(all, fmt.Errorf("ValidatingAdmissionPolicy %q: spec.paramKind is not supported for static manifests", p.Name))
-	}
-	return all
+	return append(errs, checkAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
 }
 
-// checkBinding does the same with a binding.
-func checkBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding, fromAPI bool) []error {
-	spec, path := &b.Spec, field.NewPath("spec")
-	errs := validation.ValidateObjectMeta(&b.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if spec.PolicyName != "" {
-		for _, wrong := range validation.NameIsDNSSubdomain(spec.PolicyName, false) {
-			errs = append(errs, field.Invalid(path.Child("policyName"), spec.PolicyName, wrong))
+// CheckValidatingBinding does the same with a binding.
+func CheckValidatingBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	spec := &b.Spec
+	errs := checkBinding(&b.ObjectMeta, spec.PolicyName, spec.ParamRef, spec.MatchResources)
+	return append(errs, checkActions(spec.ValidationActions, field.NewPath("spec", "validationActions"))...)
+}
+
+// checkBinding checks what the two kinds of bindings have in common.
+func checkBinding(meta *metav1.ObjectMeta, policyName string, ref *admissionregistrationv1.ParamRef,
+	resources *admissionregistrationv1.MatchResources,
+) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validation.ValidateObjectMeta(meta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if policyName == "" {
+		errs = append(errs, field.Required(path.Child("policyName"), ""))
+	} else {
+		for _, wrong := range validation.NameIsDNSSubdomain(policyName, false) {
+			errs = append(errs, field.Invalid(path.Child("policyName"), policyName, wrong))
 		}
 	}
-	if spec.MatchResources != nil {
-		errs = append(errs, checkMatchResources(spec.MatchResources, path.Child("matchResources"))...)
+	if ref != nil {
+		errs = append(errs, checkParamRef(ref, path.Child("paramRef"))...)
 	}
-	errs = append(errs, checkActions(spec.ValidationActions, path.Child("validationActions"))...)
-	all := named("ValidatingAdmissionPolicyBinding", b.Name, errs)
-	if spec.PolicyName == "" {
-		all = append(all, fmt.Errorf("binding %q must reference a policy (spec.policyName)", b.Name))
+	if resources != nil {
+		errs = append(errs, checkMatchResources(resources, path.Child("matchResources"))...)
 	}
-	if spec.ParamRef != nil && !fromAPI {
-		all = append(all, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", b.Name))
-	}
-	return all
-}
-
-// named says which object the errors are about.
-func named(kind, name string, errs field.ErrorList) (all []error) {
-	for _, err := range errs {
-		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
-	}
-	return all
+	return errs
 }
 
 func oneOf[T ~string](path *field.Path, got T, want []T) field.ErrorList {

@@ -1,4 +1,4 @@
-package validatingadmissionpolicy
+package policy
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 
 // newAuthorizer returns the variables authorizer and authorizer.requestResource,
 // which are asked nothing before an expression uses them.
-func newAuthorizer(d *dispatch) (authorizerVal, requestResource ref.Val) {
-	a := &asker{dispatch: d}
+func newAuthorizer(d *Dispatch) (authorizerVal, requestResource ref.Val) {
+	a := &asker{Dispatch: d}
 	return library.NewAuthorizerVal(a, a), library.NewResourceAuthorizerVal(a, a, resource{d})
 }
 
 // An asker answers who may do what with SubjectAccessReviews. It is also the user
 // of the review, read when something is asked about that.
 type asker struct {
-	*dispatch
+	*Dispatch
 	user *authenticationv1.UserInfo
 	err  error // why user cannot be read
 }
@@ -65,7 +65,7 @@ func (a *asker) Authorize(_ context.Context, question authorizer.Attributes) (au
 	if a.err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
 	}
-	status, err := a.access.Review(a.ctx, specOf(question))
+	status, err := a.Access.Review(a.Ctx, specOf(question))
 	switch {
 	case err != nil:
 		return authorizer.DecisionNoOpinion, "", err
@@ -100,7 +100,7 @@ func specOf(question authorizer.Attributes) *authorizationv1.SubjectAccessReview
 }
 
 // resource is the resource of the review.
-type resource struct{ *dispatch }
+type resource struct{ *Dispatch }
 
 // GetName implements library.Resource.
 func (r resource) GetName() string { return r.Name() }

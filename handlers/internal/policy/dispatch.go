@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+)
+
+// Cluster is what policies ask about the cluster.
+type Cluster struct {
+	Namespaces *cluster.Objects[*corev1.Namespace]
+	Access     *cluster.Access
+	// Params has the objects that policies may name as parameters; nil for none.
+	Params Params
+}
+
+// A Dispatch is one review on its way through policies. It must not be used by two
+// goroutines at once, nor after the review is released.
+type Dispatch struct {
+	*Cluster
+	Request
+	Ctx context.Context
+	// Input is what expressions see of the review; nil before Prepare.
+	Input *cel.Input
+
+	namespace *corev1.Namespace // of the object, nil for none
+}
+
+// Begin begins the dispatch of a review.
+func (d *Dispatch) Begin(ctx context.Context, review *codec.Review, asked *Cluster) {
+	*d = Dispatch{Cluster: asked, Request: NewRequest(review), Ctx: ctx}
+}
+
+// Prepare makes Input ready, once for a review. A result ends the review: its
+// namespace is not there.
+func (d *Dispatch) Prepare() *handlers.Result {
+	if d.Input != nil {
+		return nil
+	}
+	input := cel.NewInput(d.Ctx, d.Review)
+	input.Authorizer, input.RequestResource = newAuthorizer(d)
+	kind := d.RequestKind()
+	if name := d.Namespace(); name != "" && kind != (codec.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		namespace, err := d.Namespaces.Get(d.Ctx, "", name)
+		switch {
+		case apierrors.IsNotFound(err):
+			return new(handlers.Denied(err))
+		case cluster.IsInvalidName(err):
+			return new(handlers.Denied(apierrors.NewInternalError(err)))
+		case err != nil:
+			return new(handlers.Errored(err))
+		}
+		d.namespace = namespace
+	}
+	d.Input = input
+	return nil
+}
+
+// NamespaceObject returns the variable of that name.
+func (d *Dispatch) NamespaceObject() ref.Val {
+	if d.namespace == nil {
+		return types.NullValue
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d.namespace)
+	if err != nil {
+		return types.NewErr("failed to prepare namespace variable for evaluation: %v", err)
+	}
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)
+}
+
+// Labels implements match.Namespaces.
+func (d *Dispatch) Labels(ctx context.Context, name string) (labels.Set, error) {
+	namespace, err := d.Namespaces.Get(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return namespace.Labels, nil
+}

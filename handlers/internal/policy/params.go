@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types/ref"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Params are the objects that policies may name as parameters.
+type Params interface {
+	// OfKind returns the objects of a kind, and false for a kind that nobody knows.
+	// The error says why they cannot be read now.
+	OfKind(ctx context.Context, kind admissionregistrationv1.ParamKind) (objects ParamObjects, known bool, err error)
+}
+
+// ParamObjects are the objects of a kind.
+type ParamObjects interface {
+	// Namespaced says whether they are in namespaces.
+	Namespaced() bool
+	// Get returns the object of that name. The namespace is empty if they are in
+	// none. An object that is not there is a NotFound error of package
+	// k8s.io/apimachinery/pkg/api/errors.
+	Get(ctx context.Context, namespace, name string) (*Param, error)
+	// List returns the objects that a selector selects. The namespace is empty if
+	// they are in none.
+	List(ctx context.Context, namespace string, selector labels.Selector) ([]*Param, error)
+}
+
+// A Param is an object that a policy is evaluated with.
+type Param struct {
+	Namespace, Name string
+	// Value is the variable params: the object with its apiVersion and kind. It may be
+	// read by one goroutine at a time, as long as the review is not released.
+	Value ref.Val
+}
+
+// value returns the variable params.
+func (p *Param) value() ref.Val {
+	if p == nil {
+		return nil
+	}
+	return p.Value
+}
+
+// SetParam makes a param the variable params; nil makes it null.
+func (d *Dispatch) SetParam(p *Param) { d.Input.Params = p.value() }
+
+// withoutParams is what a policy without parameters is evaluated with.
+var withoutParams = []*Param{nil}
+
+// collectParams returns what a policy is evaluated with for a binding, in a request
+// in that namespace (upstream's CollectParams in generic/policy_dispatcher.go).
+// Selected objects are sorted by namespace and name; upstream has them in no order.
+func collectParams(ctx context.Context, all Params, kind *admissionregistrationv1.ParamKind,
+	ref *admissionregistrationv1.ParamRef, namespace string,
+) ([]*Param, error) {
+	if kind == nil || ref == nil {
+		return withoutParams, nil
+	}
+	objects, err := objectsOf(ctx, all, kind)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case objects.Namespaced() && ref.Namespace != "":
+		namespace = ref.Namespace
+	case objects.Namespaced() && namespace == "":
+		return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+	case !objects.Namespaced() && ref.Namespace != "":
+		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+	case !objects.Namespaced():
+		namespace = ""
+	}
+	params, err := find(ctx, objects, ref, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(params) == 0 && ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
+		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+	}
+	return params, nil
+}
+
+func objectsOf(ctx context.Context, all Params, kind *admissionregistrationv1.ParamKind) (ParamObjects, error) {
+	if all != nil {
+		if objects, known, err := all.OfKind(ctx, *kind); known || err != nil {
+			return objects, err
+		}
+	}
+	return nil, fmt.Errorf("paramKind kind `%v` not known", kind.String())
+}
+
+// find returns the objects that a reference names or selects.
+func find(ctx context.Context, objects ParamObjects, ref *admissionregistrationv1.ParamRef, namespace string) ([]*Param, error) {
+	switch {
+	case ref.Name != "" && ref.Selector != nil:
+		return nil, errors.New("paramRef.name and paramRef.selector are mutually exclusive")
+	case ref.Name != "":
+		param, err := objects.Get(ctx, namespace, ref.Name)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []*Param{param}, nil
+	case ref.Selector == nil:
+		return nil, errors.New("one of name or selector must be provided")
+	}
+	selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
+	if err != nil {
+		return nil, err
+	}
+	params, err := objects.List(ctx, namespace, selector)
+	slices.SortFunc(params, func(a, b *Param) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return params, err
+}
