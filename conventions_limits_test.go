@@ -61,7 +61,7 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"folder of manifests", "10,000", "internal/files", "FolderFilesMax"},
 	{"folder of manifests", "16 MiB", "internal/files", "BytesMax"},
 	{"cost of a policy's CEL", "10,000,000 all validations", "handlers/validatingadmissionpolicy/validator.go", "celconfig.RuntimeCELCostBudget)"},
-	{"cost of a policy's CEL", "2,500,000 its matchConditions", "handlers/validatingadmissionpolicy/validator.go", "celconfig.RuntimeCELCostBudgetMatchConditions)"},
+	{"cost of a policy's CEL", "2,500,000 its matchConditions", "handlers/internal/cel/conditions.go", "celconfig.RuntimeCELCostBudgetMatchConditions)"},
 	{"cost of a policy's CEL", "every 100 iterations", "handlers/internal/cel/evaluate.go", "celconfig.CheckFrequency"},
 	{"nesting of a configuration file", "64", "internal/strictyaml", "depthMax"},
 	{"live request of the API server", "5 s", "handlers/cluster/watch.go", "live:    5 * time.Second"},
