@@ -152,6 +152,10 @@ func (o *Object) valueOf(n nodeID) Value {
 // Get returns the value at a path, as Value.Get does.
 func (o *Object) Get(path ...string) Value { return o.Root().Get(path...) }
 
+// TextLen returns how many bytes of text the Object has: the document and what edits
+// wrote.
+func (o *Object) TextLen() int { return len(o.text) + len(o.arena) }
+
 // Err returns the first fault met: a *SyntaxError when text that was read is
 // not JSON, an *EditError when an edit could not be made. Reads and edits go
 // on after a fault, as missing values and no-ops.

@@ -22,6 +22,8 @@ type Input struct {
 	ctx               context.Context
 	object, oldObject object
 	request           request
+	places            places
+	changes           int // of the object when it was read
 
 	// Params is the variable of that name; nil for null.
 	Params ref.Val
@@ -34,11 +36,21 @@ type Input struct {
 
 // NewInput returns what expressions see of the review. Evaluation ends with ctx.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
-	return &Input{
-		ctx:    ctx,
-		object: object{review.Object.Root()}, oldObject: object{review.OldObject.Root()},
-		request: request{review},
+	in := &Input{ctx: ctx, request: request{review}}
+	in.read()
+	return in
+}
+
+// read makes the objects what the review has now.
+func (in *Input) read() {
+	review := in.request.review
+	in.changes = review.Object.Changes()
+	var p *places
+	if max(review.Object.TextLen(), review.OldObject.TextLen()) >= largeMin {
+		in.places = places{fits: review.Object.Fits}
+		p = &in.places
 	}
+	in.object, in.oldObject = object{review.Object.Root(), p}, object{review.OldObject.Root(), p}
 }
 
 // An Evaluation evaluates some expressions of a policy on one Input, with a budget
@@ -57,6 +69,9 @@ type Evaluation struct {
 // Begin begins the evaluation of expressions that c compiled. The budget is in the
 // units of CEL's cost.
 func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
+	if input.request.review.Object.Changes() != input.changes {
+		input.read()
+	}
 	e := &Evaluation{Input: input, Remaining: budget, compiler: c}
 	e.variables.of = e
 	return e

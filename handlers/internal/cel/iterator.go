@@ -14,6 +14,7 @@ import (
 // it is what the iterators of cel-go are.
 type iterator struct {
 	codec.Iterator
+	in      *places
 	ofNames bool
 	asked   bool // HasNext has moved to the next one
 	has     bool // and there is one
@@ -36,7 +37,7 @@ func (it *iterator) Next() ref.Val {
 	if it.ofNames {
 		return types.String(it.Name())
 	}
-	return ValueOf(it.Iterator.Value())
+	return valueOf(it.Iterator.Value(), it.in)
 }
 
 // ConvertToNative implements ref.Val.

@@ -18,12 +18,14 @@ import (
 // value is null.
 //
 // The value, and strings in it, are views of the review that v is of.
-func ValueOf(v codec.Value) ref.Val {
+func ValueOf(v codec.Value) ref.Val { return valueOf(v, nil) }
+
+func valueOf(v codec.Value, in *places) ref.Val {
 	switch v.Kind() {
 	case codec.KindObject:
-		return &object{v}
+		return &object{v, in}
 	case codec.KindArray:
-		return &list{v}
+		return &list{v, in}
 	case codec.KindString:
 		return types.String(v.String())
 	case codec.KindBool:
@@ -47,31 +49,12 @@ func number(v codec.Value) ref.Val {
 	return types.Double(f)
 }
 
-// native returns what decoding v would give.
-func native(v codec.Value) any {
-	switch v.Kind() {
-	case codec.KindObject:
-		m := make(map[string]any)
-		for name, member := range v.Members() {
-			m[name] = native(member)
-		}
-		return m
-	case codec.KindArray:
-		l := []any{}
-		for _, element := range v.Elements() {
-			l = append(l, native(element))
-		}
-		return l
-	case codec.KindMissing, codec.KindNull:
-		return nil
-	default:
-		return ValueOf(v).Value()
-	}
-}
-
 // object is a JSON object. It does what a map does that
 // types.NewStringInterfaceMap makes.
-type object struct{ v codec.Value }
+type object struct {
+	v  codec.Value
+	in *places
+}
 
 // Find implements traits.Mapper.
 func (m *object) Find(key ref.Val) (ref.Val, bool) {
@@ -79,17 +62,17 @@ func (m *object) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
-	v := m.v.Get(string(name))
+	v := m.in.member(m.v, string(name))
 	if !v.Exists() {
 		return nil, false
 	}
-	return ValueOf(v), true
+	return valueOf(v, m.in), true
 }
 
 // Contains implements traits.Container.
 func (m *object) Contains(key ref.Val) ref.Val {
 	name, ok := key.(types.String)
-	return types.Bool(ok && m.v.Get(string(name)).Exists())
+	return types.Bool(ok && m.in.member(m.v, string(name)).Exists())
 }
 
 // Get implements traits.Indexer.
@@ -102,20 +85,20 @@ func (m *object) Get(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (m *object) Size() ref.Val { return types.Int(m.v.Len()) }
+func (m *object) Size() ref.Val { return types.Int(m.in.len(m.v)) }
 
 // IsZeroValue implements traits.Zeroer.
 func (m *object) IsZeroValue() bool { return m.v.Len() == 0 }
 
 // Iterator implements traits.Iterable: over the names.
 func (m *object) Iterator() traits.Iterator {
-	return &iterator{Iterator: m.v.Iterator(), ofNames: true}
+	return &iterator{Iterator: m.v.Iterator(), in: m.in, ofNames: true}
 }
 
 // Fold implements traits.Foldable.
 func (m *object) Fold(folder traits.Folder) {
 	for it := m.v.Iterator(); it.Next(); {
-		if !folder.FoldEntry(it.Name(), ValueOf(it.Value())) {
+		if !folder.FoldEntry(it.Name(), valueOf(it.Value(), m.in)) {
 			return
 		}
 	}
@@ -123,13 +106,16 @@ func (m *object) Fold(folder traits.Folder) {
 
 // Equal implements ref.Val, whatever the order of the members.
 func (m *object) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*object); ok {
+		return types.Bool(m.in.equal(m.v, o.v, depthMax))
+	}
 	otherMap, ok := other.(traits.Mapper)
 	if !ok || m.Size() != otherMap.Size() {
 		return types.False
 	}
 	for it := m.v.Iterator(); it.Next(); {
 		found, ok := otherMap.Find(types.String(it.Name()))
-		if !ok || types.Equal(ValueOf(it.Value()), found) == types.False {
+		if !ok || types.Equal(valueOf(it.Value(), m.in), found) == types.False {
 			return types.False
 		}
 	}
@@ -171,7 +157,10 @@ func (m *object) String() string { return fmt.Sprint(m.decoded()) }
 
 // list is a JSON array. It does what a list does that types.NewDynamicList makes of
 // an []any.
-type list struct{ v codec.Value }
+type list struct {
+	v  codec.Value
+	in *places
+}
 
 // Get implements traits.Indexer.
 func (l *list) Get(index ref.Val) ref.Val {
@@ -180,8 +169,8 @@ func (l *list) Get(index ref.Val) ref.Val {
 		return types.ValOrErr(index, "%v", err)
 	}
 	if i >= 0 {
-		if v := l.v.Get(codec.Index(i)); v.Exists() {
-			return ValueOf(v)
+		if v := l.in.element(l.v, i); v.Exists() {
+			return valueOf(v, l.in)
 		}
 	}
 	return types.NewErr("index '%d' out of range in list size '%d'", i, l.Size())
@@ -190,26 +179,38 @@ func (l *list) Get(index ref.Val) ref.Val {
 // Contains implements traits.Container.
 func (l *list) Contains(elem ref.Val) ref.Val {
 	for it := l.v.Iterator(); it.Next(); {
-		if elem.Equal(ValueOf(it.Value())) == types.True {
+		if l.isElement(elem, it.Value()) {
 			return types.True
 		}
 	}
 	return types.False
 }
 
+func (l *list) isElement(elem ref.Val, v codec.Value) bool {
+	switch elem := elem.(type) {
+	case types.String:
+		return v.EqualString(string(elem))
+	case *object:
+		return l.in.equal(elem.v, v, depthMax)
+	case *list:
+		return l.in.equal(elem.v, v, depthMax)
+	}
+	return elem.Equal(valueOf(v, l.in)) == types.True
+}
+
 // Size implements traits.Sizer.
-func (l *list) Size() ref.Val { return types.Int(l.v.Len()) }
+func (l *list) Size() ref.Val { return types.Int(l.in.len(l.v)) }
 
 // IsZeroValue implements traits.Zeroer.
 func (l *list) IsZeroValue() bool { return l.v.Len() == 0 }
 
 // Iterator implements traits.Iterable.
-func (l *list) Iterator() traits.Iterator { return &iterator{Iterator: l.v.Iterator()} }
+func (l *list) Iterator() traits.Iterator { return &iterator{Iterator: l.v.Iterator(), in: l.in} }
 
 // Fold implements traits.Foldable.
 func (l *list) Fold(folder traits.Folder) {
 	it := l.v.Iterator()
-	for i := 0; it.Next() && folder.FoldEntry(i, ValueOf(it.Value())); i++ {
+	for i := 0; it.Next() && folder.FoldEntry(i, valueOf(it.Value(), l.in)); i++ {
 	}
 }
 
@@ -224,22 +225,25 @@ func (l *list) Add(other ref.Val) ref.Val {
 	case otherList.Size() == types.IntZero:
 		return l
 	}
-	elements := make([]ref.Val, 0, l.v.Len())
+	elements := make([]ref.Val, 0, l.in.len(l.v))
 	for it := l.v.Iterator(); it.Next(); {
-		elements = append(elements, ValueOf(it.Value()))
+		elements = append(elements, valueOf(it.Value(), l.in))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, elements).Add(other)
 }
 
 // Equal implements ref.Val.
 func (l *list) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*list); ok {
+		return types.Bool(l.in.equal(l.v, o.v, depthMax))
+	}
 	otherList, ok := other.(traits.Lister)
 	if !ok || l.Size() != otherList.Size() {
 		return types.False
 	}
 	it := l.v.Iterator()
 	for i := types.IntZero; it.Next(); i++ {
-		if types.Equal(ValueOf(it.Value()), otherList.Get(i)) == types.False {
+		if types.Equal(valueOf(it.Value(), l.in), otherList.Get(i)) == types.False {
 			return types.False
 		}
 	}

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -87,15 +88,33 @@ func compareValues(t testing.TB, text []byte, expression string) bool {
 	if x.Err != nil {
 		return false // as on the other side
 	}
-	var document codec.Object
-	document.Reset(text)
-	e := new(Compiler).Begin(&Input{ctx: t.Context(), object: object{document.Root()}}, 0)
-	got := resultOf(x.program.Eval(e))
 	want := resultOf(x.program.Eval(decoded{content.Object}))
-	if !reflect.DeepEqual(got, want) || document.Err() != nil {
-		t.Errorf("%s of %.300s\ngot  %v, %v\nwant %v", expression, text, got, document.Err(), want)
+	for _, padding := range [...]int{0, largeMin} { // a large document has an index
+		review := reviewOf(t, slices.Concat([]byte("{"), bytes.Repeat([]byte(" "), padding), text[1:]))
+		in := NewInput(t.Context(), review)
+		for range lookupsMax + 1 {
+			got := resultOf(x.program.Eval(new(Compiler).Begin(in, 0)))
+			if !reflect.DeepEqual(got, want) || review.Err() != nil {
+				t.Errorf("%s of %.300s\ngot  %v, %v\nwant %v", expression, text, got, review.Err(), want)
+				break
+			}
+			if padding == 0 {
+				break
+			}
+		}
 	}
-	return got.err == ""
+	return want.err == ""
+}
+
+// reviewOf returns the review of an object.
+func reviewOf(t testing.TB, object []byte) *codec.Review {
+	t.Helper()
+	review := new(codec.Review)
+	body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":%s,"oldObject":%[1]s}}`, object)
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	return review
 }
 
 const sample = `{"apiVersion":"v1","kind":"X","int":1,"float":1.5,"exp":1e3,"big":12345678901234567890,"neg":-7,"zero":-0,
