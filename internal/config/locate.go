@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -62,6 +63,9 @@ func (l *Loaded) Locate(err error) error {
 }
 
 func (p place) locate(plugin string, err error) error {
+	if _, ok := errors.AsType[*handlers.FileError](err); ok { // which is not about the configuration
+		return fmt.Errorf("plugin %s: %w", plugin, err)
+	}
 	path, text := "", err.Error()
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path, text = invalid.Field, invalid.ErrorBody()

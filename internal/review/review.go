@@ -46,7 +46,10 @@ type Options struct {
 	Operation codec.Operation
 	// Old are objects as they are before an UPDATE. If there are none, nothing
 	// changes.
-	Old    []manifest.Item
+	Old []manifest.Item
+	// State are objects that are in the cluster, beside those that Cluster has. What
+	// no plugin looks at may be among them, and is left out.
+	State  []manifest.Item
 	DryRun bool
 
 	// WorkloadPods says whether what controllers make of objects is reviewed.
@@ -95,14 +98,16 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 	if o.Cluster != nil {
 		s.putter = o.Cluster.NewPutter()
 	}
-	faults := s.readOld()
-	for i := range items {
-		if item := &items[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
-			if err := o.Resources.AddCRD(item.JSON); err != nil {
-				item.Fault = &manifest.Error{Source: item.Source, Err: err}
+	for _, given := range [][]manifest.Item{o.State, items} {
+		for i := range given {
+			if item := &given[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
+				if err := o.Resources.AddCRD(item.JSON); err != nil {
+					item.Fault = &manifest.Error{Source: item.Source, Err: err}
+				}
 			}
 		}
 	}
+	faults := append(s.readState(), s.readOld()...)
 	s.review(ctx, s.targets(items))
 	for _, result := range slices.Concat(faults, s.results) {
 		if err := emit(result); err != nil {
@@ -110,6 +115,24 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 		}
 	}
 	return nil
+}
+
+// readState makes known what is in the cluster. It returns what cannot be read.
+func (s *session) readState() (faults []*report.Result) {
+	for i := range s.State {
+		item := &s.State[i]
+		t, result := s.target(item)
+		if result != nil {
+			if item.Fault != nil {
+				faults = append(faults, result)
+			}
+			continue // of a kind that nobody knows
+		}
+		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+			faults = append(faults, broken(item.Source, err))
+		}
+	}
+	return faults
 }
 
 // readOld makes known what is there before. It returns what cannot be read.

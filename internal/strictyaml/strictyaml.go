@@ -115,15 +115,15 @@ func (d *Document) Locate(errs ...error) []error {
 // Errorf returns an error about what is at a path, or about what is around it
 // if there is nothing.
 func (d *Document) Errorf(path, format string, args ...any) error {
-	return &Error{File: d.file, Line: d.line(path), Path: path, Want: fmt.Sprintf(format, args...)}
+	return &Error{File: d.file, Line: d.Line(path), Path: path, Want: fmt.Sprintf(format, args...)}
 }
 
 // step is a member, an index or a key of a path.
 var step = regexp.MustCompile(`[^.\[\]]+`)
 
-// line returns where the value at a path stands, or the innermost one around
+// Line returns the line in which the value at a path stands, or the innermost one around
 // it that exists.
-func (d *Document) line(path string) int {
+func (d *Document) Line(path string) int {
 	node := resolve(d.root)
 	for _, token := range step.FindAllString(path, -1) {
 		next := child(node, token)

@@ -254,6 +254,10 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 		}
 		return !counts
 	}
+	state, err := a.readPolicies(nil)
+	if err != nil {
+		return nil, err
+	}
 	loaded, err := a.load(ctx, nil)
 	for _, name := range leftOut {
 		fmt.Fprintf(stderr, "fastadmit: %s is left out: it counts or writes, and does not decide by the object alone\n", name)
@@ -261,6 +265,7 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 	if err != nil {
 		return nil, err
 	}
+	a.notePolicies(stderr)
 	registered, err := loaded.register(&loaded.Registration)
 	if err != nil {
 		return nil, err
@@ -280,7 +285,7 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 	return &audit.Options{
 		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &a.cluster.namespaces,
 		Namespaces: a.namespaces, PageSize: a.chunkSize,
-	}, failed(a.cluster.await(ctx))
+	}, failed(errors.Join(a.cluster.await(ctx), a.cluster.put(state)))
 }
 
 // webhooksOf returns what kube-apiserver calls. Of mutating webhooks it is what

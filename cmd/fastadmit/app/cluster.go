@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/internal/manifest"
 )
 
 // syncMax bounds how long is waited for the state of the cluster.
@@ -68,6 +69,22 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 	for _, need := range needs {
 		if need.Kind == cluster.Namespaces.Kind {
 			c.namespaces.known.Store(cluster.Namespaces.In(state.View(need)))
+		}
+	}
+	return nil
+}
+
+// put makes objects part of what is known of the cluster, those that somebody asks
+// for.
+func (c *knownCluster) put(objects []manifest.Item) error {
+	state := c.state.Load()
+	if state == nil {
+		return nil
+	}
+	putter := state.NewPutter()
+	for i := range objects {
+		if _, err := putter.Put(objects[i].JSON); err != nil {
+			return fmt.Errorf("%s: cannot be part of the cluster: %w", objects[i].Source, err)
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/manifest"
+	"github.com/fastadmit/fastadmit/internal/policies"
 	"github.com/fastadmit/fastadmit/internal/report"
 	"github.com/fastadmit/fastadmit/internal/review"
 )
@@ -31,12 +32,14 @@ const (
 
 type reviewOptions struct {
 	selection
-	files, old []string
-	output     string
-	operation  string
-	namespace  string
-	user       review.User
-	extra      []string
+	files, old   []string
+	policyFiles  []string
+	bindPolicies string
+	output       string
+	operation    string
+	namespace    string
+	user         review.User
+	extra        []string
 
 	noPods           bool
 	podTemplatePaths map[string]string
@@ -111,7 +114,14 @@ func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
 		"where custom workloads have the template of their pods, as rollouts.argoproj.io=.spec.template")
 	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
+	flags.StringSliceVar(&r.policyFiles, "policies", nil,
+		"files or folders with policies and their bindings, which are evaluated too; other objects in them, such as parameters, are part of the cluster; may be repeated")
+	flags.StringVar(&r.bindPolicies, "bind-policies", "",
+		"evaluate policies that have no binding as well, which kube-apiserver does not, as if one had this action: Deny, Warn or Audit")
+	flags.Lookup("bind-policies").NoOptDefVal = policyActions[0]
 	completeValues(cmd, "output", report.Formats()...)
+	completeFiles(cmd, "policies", manifestExtensions()...)
+	completeValues(cmd, "bind-policies", policyActions...)
 }
 
 func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
@@ -127,13 +137,17 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.prepare(cmd.Context(), o); err != nil {
-		return err
-	}
 	if len(r.old) > 0 {
 		o.Old = manifest.Read(r.old, cmd.InOrStdin())
 	}
 	items := manifest.Read(paths, cmd.InOrStdin())
+	if o.State, err = r.readPolicies(items); err != nil {
+		return err
+	}
+	if err := r.prepare(cmd.Context(), o); err != nil {
+		return err
+	}
+	r.notePolicies(cmd.ErrOrStderr())
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
@@ -253,6 +267,7 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 			}
 		}
 	}
+	policies.AddResources(o.Resources)
 	o.Cluster = r.cluster.state.Load()
 	return failed(r.cluster.await(ctx))
 }

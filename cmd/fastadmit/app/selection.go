@@ -15,6 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/policies"
 )
 
 // A selection is which plugins run, and how they are configured: what the
@@ -27,6 +28,8 @@ type selection struct {
 	admissionFile   string
 	configFile      string
 	cluster         knownCluster
+	// policies are those that no folder of a configuration has.
+	policies policies.Set
 	// keep, if it is set, says which of the enabled plugins are run.
 	keep func(*handlers.Plugin) bool
 }
@@ -121,6 +124,9 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 			}
 		}
 	}
+	if unknown := s.policies.Apply(enabled, s.disable, names); unknown != nil {
+		wrong = errors.Join(wrong, fmt.Errorf("there are policies of plugins that this binary does not have: %s", strings.Join(unknown, ", ")))
+	}
 	if s.keep != nil {
 		for i := range table {
 			if _, ok := enabled[table[i].Name]; ok && !s.keep(&table[i]) {
@@ -129,7 +135,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		}
 	}
 	if wrong != nil {
-		return selected{Loaded: loaded}, failed(errors.Join(wrong, loaded.Locate(checkPlugins(table, enabled))))
+		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled))))
 	}
 	if len(enabled) == 0 {
 		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
@@ -139,7 +145,12 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		return selected{Loaded: loaded}, failed(err)
 	}
 	chain, err := handlers.NewChain(table, enabled, s.cluster.state.Load(), last)
-	return selected{loaded, enabled, chain}, failed(loaded.Locate(err))
+	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+}
+
+// locate gives errors of plugins their file and line.
+func (s *selection) locate(loaded *config.Loaded, err error) error {
+	return loaded.Locate(s.policies.Locate(err))
 }
 
 // checkPlugins says what is wrong with the plugins, without a cluster.

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"strings"
+	"testing"
+)
+
+const noLatest = `# no :latest
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-latest.example.com}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}
+  validations:
+  - expression: object.spec.containers.all(c, !c.image.endsWith(':latest'))
+    message: images must have a version
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-latest}
+spec: {policyName: no-latest.example.com, validationActions: [Deny]}
+`
+
+const latestPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: 'nginx:latest'}]}\n"
+
+const deniedLatest = "Pod default/web: denied by ValidatingAdmissionPolicy (422 Invalid): pods \"web\" is forbidden: " +
+	"ValidatingAdmissionPolicy 'no-latest.example.com' with binding 'no-latest' denied request: images must have a version"
+
+// TestReviewPolicies reviews with policies that no configuration names.
+func TestReviewPolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "latest.yaml", noLatest)
+	write(t, "pod.yaml", latestPod)
+	reviewed(t, "", 1, []string{"pod.yaml:1: " + deniedLatest}, nil, "pod.yaml", "--policies=latest.yaml")
+	// Of what --policies names, in all versions, and beside something else.
+	for _, version := range []string{"admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1", "policies.fastadmit.io/v1"} {
+		write(t, "versions.yaml", strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
+		reviewed(t, "", 1, []string{deniedLatest, "1 object: 0 allowed, 1 denied"}, nil, "pod.yaml", "--policies=versions.yaml")
+	}
+	// It does not enable what is disabled.
+	reviewed(t, "", 0, []string{"1 allowed"}, nil, "pod.yaml", "--policies=latest.yaml",
+		"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ValidatingAdmissionPolicy")
+	// Policies of the input count where the plugin is enabled.
+	all := noLatest + "---\n" + latestPod
+	reviewed(t, all, 1, []string{"stdin:18: " + deniedLatest, "stdin:2: ValidatingAdmissionPolicy no-latest.example.com: allowed"}, nil,
+		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
+	reviewed(t, all, 0, []string{"3 allowed"}, []string{"no binding"}, "-", "--enable-admission-plugins=AlwaysAdmit")
+}
+
+// TestReviewWithoutBinding has policies that kube-apiserver would not evaluate.
+func TestReviewWithoutBinding(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "pod.yaml", latestPod)
+	write(t, "unbound.yaml", strings.Replace(noLatest, "policyName: no-latest", "policyName: other", 1))
+	const note = `fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`
+	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy "other.example.com", which is not there`
+	reviewed(t, "", 0, []string{note, orphan, "1 allowed"}, nil, "pod.yaml", "--policies=unbound.yaml")
+	reviewed(t, "", 1, []string{"with binding 'no-latest.example.com' denied request: images must have", orphan}, []string{note},
+		"pod.yaml", "--policies=unbound.yaml", "--bind-policies")
+	reviewed(t, "", 0, []string{"warning: ValidatingAdmissionPolicy: Validation failed for", "1 warning"}, nil,
+		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Warn")
+	reviewed(t, "", 2, []string{`--bind-policies: got "Refuse", want one of Deny, Warn, Audit`}, nil,
+		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
+}
+
+// TestReviewWrongPolicies has policies that cannot be evaluated. The position is told.
+func TestReviewWrongPolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "pod.yaml", latestPod)
+	f := func(policy string, want ...string) {
+		t.Helper()
+		write(t, "bad.yaml", policy)
+		reviewed(t, "", 2, want, []string{"1 allowed"}, "pod.yaml", "--policies=bad.yaml")
+	}
+	f(strings.ReplaceAll(noLatest, "':latest'))", "':latest')"),
+		`bad.yaml:10: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression: Invalid value: `,
+		"ERROR: <input>:1:59: Syntax error: missing ')'")
+	f(strings.ReplaceAll(strings.ReplaceAll(noLatest, "message:", "mesage:"), "[Deny]", "[Denied]"),
+		`bad.yaml:11: ValidatingAdmissionPolicy "no-latest.example.com": unknown field "spec.validations[0].mesage"`,
+		`bad.yaml:16: ValidatingAdmissionPolicyBinding "no-latest": spec.validationActions[0]: Unsupported value: "Denied"`)
+	f("apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(noLatest[strings.Index(noLatest, "---\n")+4:], "\n", "\n  ")+"nope: 1\n",
+		`bad.yaml:4: ValidatingAdmissionPolicyBinding "no-latest": unknown field "nope"`)
+	f(noLatest+"---\na: [\n", "bad.yaml:", "cannot be read")
+	f(noLatest+"---\n"+noLatest, `duplicate name "no-latest.example.com" of a policy`, `duplicate name "no-latest" of a binding`)
+	f(latestPod, "--policies: there is no policy in bad.yaml")
+	reviewed(t, "", 2, []string{"no such file"}, nil, "pod.yaml", "--policies=nowhere")
+	reviewed(t, "", 2, []string{"the folder has no file"}, nil, "pod.yaml", "--policies="+t.TempDir())
+	// The input, too.
+	reviewed(t, strings.ReplaceAll(noLatest, "':latest'))", "':latest')"), 2, []string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0]`}, nil,
+		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
+}
