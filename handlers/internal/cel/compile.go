@@ -52,17 +52,29 @@ var (
 	Any          = []*cel.Type{cel.AnyType, cel.DynType}
 )
 
-// AddVariable compiles a variable that what is compiled later may use.
+// AddVariable compiles a variable that what is compiled later may use. Of two with
+// one name, the later one counts, also for what the earlier one was compiled with.
 func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 	e := c.Compile(text, d, Any)
 	c.variablesType.Fields[name] = apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
+	for i := range c.variables {
+		if c.variables[i].name == name {
+			c.variables[i].Expression = e
+			return e
+		}
+	}
 	c.variables = append(c.variables, variable{name, e})
 	return e
 }
 
 // Compile compiles an expression that has one of the types.
-func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) *Expression {
-	e := &Expression{Text: text}
+func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) (e *Expression) {
+	e = &Expression{Text: text}
+	defer func() {
+		if p := recover(); p != nil { // of cel-go, which does that on [?object.x]
+			e.Err = internal("cannot compile the expression: %v", p)
+		}
+	}()
 	e.Err = c.compile(e, d, returns)
 	return e
 }

@@ -79,3 +79,29 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("got %v, %v, want an interruption", err, fatal)
 	}
 }
+
+// TestCompilePanics has an expression on which cel-go panics.
+func TestCompilePanics(t *testing.T) {
+	x := new(Compiler).Compile("[?object.x]", Declarations{}, Any)
+	if x.Err == nil || !strings.HasPrefix(x.Err.Detail, "cannot compile the expression: ") {
+		t.Errorf("got %v, want an error", x.Err)
+	}
+}
+
+// TestVariableUsesItself has a variable that another one of its name has replaced.
+func TestVariableUsesItself(t *testing.T) {
+	c := NewCompiler(true)
+	c.AddVariable("a", "1", Declarations{})
+	c.AddVariable("b", "variables.a + 1", Declarations{})
+	later := c.Compile("variables.b == 3", Declarations{}, Bool)
+	c.AddVariable("a", "2", Declarations{})
+	in := newInput(t, t.Context())
+	if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(later); value != types.True || err != nil || fatal != nil {
+		t.Errorf("got %v, %v, %v, want the later a", value, err, fatal)
+	}
+	c.AddVariable("a", "variables.b", Declarations{})
+	_, err, _ := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(later)
+	if err == nil || !strings.Contains(err.Error(), `composited variable "a" uses itself`) {
+		t.Errorf("got %v, want an error", err)
+	}
+}

@@ -43,6 +43,7 @@ func (v *variables) value(i int, x *variable) ref.Val {
 		v.values = make([]ref.Val, len(v.of.compiler.variables))
 	}
 	if v.values[i] == nil {
+		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // as a second one of its name can
 		v.values[i] = v.evaluate(x)
 	}
 	return v.values[i]
