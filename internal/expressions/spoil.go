@@ -9,14 +9,14 @@ import (
 // spoilt are values that a field may get instead of its own.
 var spoilt = []string{
 	`null`, `true`, `0`, `-1`, `1.5`, `1e3`, `-0.0`, `9223372036854775807`, `9223372036854775808`, `12345678901234567890123`, `1E-7`, `0.1e1`,
-	`""`, `"ä€😀\u0000\n"`, `"` + strings.Repeat("a", 300) + `"`, `"\ud800"`, `[]`, `{}`, `[null]`, `[[[[[[[[1]]]]]]]]`, `{"a":{"a":{"a":{"a":null}}}}`,
+	`""`, `"ä€😀\u0000\n"`, `"` + strings.Repeat("a", 300) + `"`, `"\ud800"`, `[]`, `{}`, `[null]`, `{"a":{"a":{"a":{"a":null}}}}`,
 	`["a","a","a"]`, `[1,1.0,"1",true,null,{}]`, `{"name":"a"}`, `"2024-01-02T03:04:05Z"`, `"1.2.3"`, `"10.0.0.1"`, `"100m"`,
 }
 
 // Spoil returns a JSON value, changed at a few places, into values of other types for
-// the most part. Kind, apiVersion and metadata stay. A list does not become a map of
-// more than one member, nor a map a list, so that an expression that depends on the
-// order of the one is not evaluated on the other.
+// the most part. Kind, apiVersion and metadata stay. Only a list becomes a list, and no
+// more than one member is in what anything becomes: an expression over the elements of
+// a list must not meet a map, whose order it would depend on.
 func Spoil(r *rand.Rand, content []byte) ([]byte, error) {
 	var root map[string]json.RawMessage
 	if err := json.Unmarshal(content, &root); err != nil {
@@ -37,8 +37,8 @@ func Spoil(r *rand.Rand, content []byte) ([]byte, error) {
 func spoil(r *rand.Rand, v json.RawMessage, depth int) json.RawMessage {
 	var object map[string]json.RawMessage
 	var list []json.RawMessage
-	switch isObject := json.Unmarshal(v, &object) == nil && len(object) > 0; {
-	case depth > 0 && isObject:
+	switch {
+	case depth > 0 && json.Unmarshal(v, &object) == nil && len(object) > 0:
 		names := sorted(object)
 		name := names[r.IntN(len(names))]
 		object[name] = spoil(r, object[name], depth-1)
@@ -49,7 +49,7 @@ func spoil(r *rand.Rand, v json.RawMessage, depth int) json.RawMessage {
 		return encode(list)
 	}
 	other := spoilt[r.IntN(len(spoilt))]
-	if len(object) > 0 && other[0] == '[' {
+	if len(v) > 0 && v[0] != '[' && other[0] == '[' {
 		other = "null"
 	}
 	return json.RawMessage(other)
