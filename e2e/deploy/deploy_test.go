@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
 )
 
 const (
@@ -51,7 +50,7 @@ func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(operator.Run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
@@ -69,7 +68,7 @@ func (s *stand) accepted(t *testing.T) {
 	}
 	s.MustKubectl(t, "", "create", "namespace", "fastadmit")
 	defer s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
-	certificate, _ := newCertificate(t)
+	certificate, _ := operator.NewCertificate(t)
 	authority := cluster.WriteFile(t, "ca.crt", certificate)
 	f := func(name, manifests string) {
 		t.Run(name, func(t *testing.T) {
@@ -93,39 +92,39 @@ func (s *stand) accepted(t *testing.T) {
 		}
 		f(filepath.Base(preset), s.helm(t, arguments...))
 	}
-	f("kustomize", run(t, nil, tool(t, "kustomize"), "build", kustomize))
+	f("kustomize", operator.Run(t, nil, operator.Tool(t, "kustomize"), "build", kustomize))
 }
 
 // managed goes through the life of an installation that keeps its certificates
 // and registers itself, by the commands of docs/operations.md.
 func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := s.newOperator(t)
+	o := operator.New(t, s.kubeconfig)
 	s.startNode(t, cluster.Binary)
-	o.does(t, "--create-namespace -f values.yaml")
+	o.Does(t, "--create-namespace -f values.yaml")
 	if said, err := s.warning(t, o); err != nil {
 		t.Errorf("when helm says that it is installed: %v: %s", err, said)
 	}
-	o.does(t, "helm test")
+	o.Does(t, "helm test")
 
 	before := s.names(t)
-	o.values(t, "plugins: {AlwaysPullImages: {}}")
-	o.does(t, "--reset-then-reuse-values")
+	o.Values(t, "plugins: {AlwaysPullImages: {}}")
+	o.Does(t, "--reset-then-reuse-values")
 	if err := s.pulls(); err != nil {
 		t.Errorf("when helm says that another plugin is installed: %v", err)
 	}
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
-	o.values(t, "podAnnotations: {rolled: 'yes'}")
-	s.withoutFailures(t, func() { o.does(t, "--reset-then-reuse-values") })
+	o.Values(t, "podAnnotations: {rolled: 'yes'}")
+	s.withoutFailures(t, func() { o.Does(t, "--reset-then-reuse-values") })
 	if after := s.names(t); after == before {
 		t.Errorf("got pods %s after a change of pods, want others", after)
 	}
 	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total")
-	o.does(t, "kubectl scale")
+	o.Does(t, "kubectl scale")
 	s.recovers(t, o)
-	o.does(t, "helm uninstall")
+	o.Does(t, "helm uninstall")
 	s.removed(t)
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
@@ -134,17 +133,17 @@ func (s *stand) managed(t *testing.T) {
 // release registers.
 func (s *stand) ownCertificate(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := s.newOperator(t)
+	o := operator.New(t, s.kubeconfig)
 	s.startNode(t, cluster.Binary)
-	o.does(t, "create secret tls")
+	o.Does(t, "create secret tls")
 	if err := s.service("shop"); err != nil {
 		t.Fatalf("before it is registered: %v", err)
 	}
-	o.does(t, "helm upgrade", "own-certificate.yaml")
+	o.Does(t, "helm upgrade", "own-certificate.yaml")
 	s.awaitWarning(t, o, "fastadmit.io")
 
-	o.values(t, o.documented(t, "yaml", "action: deny"))
-	o.does(t, "--reset-then-reuse-values")
+	o.Values(t, o.Documented(t, "yaml", "action: deny"))
+	o.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "a denial", func() error {
 		return cluster.WantError(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
 	})
@@ -154,8 +153,8 @@ func (s *stand) ownCertificate(t *testing.T) {
 		}
 	}
 	before := s.names(t)
-	o.values(t, "plugins: {AlwaysPullImages: {}}")
-	o.does(t, "--reset-then-reuse-values")
+	o.Values(t, "plugins: {AlwaysPullImages: {}}")
+	o.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
@@ -164,14 +163,14 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered",
 		"fastadmit_cluster_access_refusals_total") // of plugins that ask about users
 	s.recovers(t, o)
-	o.does(t, "helm uninstall")
+	o.Does(t, "helm uninstall")
 	s.removed(t)
 
 	// Who deletes the namespace alone leaves no webhook either.
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
-	o.values(t, o.installed(t))
-	o.does(t, "create secret tls")
-	o.does(t, "helm upgrade", "own-certificate.yaml")
+	o.Values(t, o.Installed(t))
+	o.Does(t, "create secret tls")
+	o.Does(t, "helm upgrade", "own-certificate.yaml")
 	s.awaitWarning(t, o, "fastadmit.io")
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.removed(t)
@@ -181,13 +180,13 @@ func (s *stand) ownCertificate(t *testing.T) {
 // operator applies, from what fastadmit manifests prints.
 func (s *stand) registeredByOthers(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := s.newOperator(t)
-	o.document = strings.ReplaceAll(o.document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
+	o := operator.New(t, s.kubeconfig)
+	o.Document = strings.ReplaceAll(o.Document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
 	s.startNode(t, cluster.Binary)
-	o.values(t, o.installed(t)+o.documented(t, "yaml", "webhookConfigurations: "))
-	o.does(t, "--create-namespace -f values.yaml")
+	o.Values(t, o.Installed(t)+o.Documented(t, "yaml", "webhookConfigurations: "))
+	o.Does(t, "--create-namespace -f values.yaml")
 	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
-	printed := run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
+	printed := operator.Run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
 	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
 	cluster.Await(t, "the caBundle", func() error { return s.service("shop") })
@@ -201,17 +200,17 @@ func (s *stand) registeredByOthers(t *testing.T) {
 		t.Errorf("got %s, want none but that of the operator", got)
 	}
 	s.MustKubectl(t, theirs, "delete", "-f", "-")
-	o.does(t, "helm uninstall")
+	o.Does(t, "helm uninstall")
 	s.removed(t)
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // recovers takes the webhooks away, and puts them back.
-func (s *stand) recovers(t *testing.T, o *operator) {
+func (s *stand) recovers(t *testing.T, o *operator.Operator) {
 	t.Helper()
-	o.does(t, "kubectl delete mutatingwebhookconfigurations")
+	o.Does(t, "kubectl delete mutatingwebhookconfigurations")
 	cluster.Await(t, "writes to be let through", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
-	o.does(t, "--reset-then-reuse-values")
+	o.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
@@ -225,7 +224,7 @@ func (s *stand) awaitNoNamespace(t *testing.T) {
 
 // awaitWarning waits until the document's command that shows whether it works
 // says that it does.
-func (s *stand) awaitWarning(t *testing.T, o *operator, configuration string) {
+func (s *stand) awaitWarning(t *testing.T, o *operator.Operator, configuration string) {
 	t.Helper()
 	cluster.Await(t, "the registration", func() error {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", configuration)
@@ -235,103 +234,12 @@ func (s *stand) awaitWarning(t *testing.T, o *operator, configuration string) {
 }
 
 // warning runs the document's command that shows whether it works.
-func (s *stand) warning(t *testing.T, o *operator) (said string, err error) {
+func (s *stand) warning(t *testing.T, o *operator.Operator) (said string, err error) {
 	t.Helper()
-	if said = o.does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+	if said = o.Does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
 		err = errors.New("there is no warning")
 	}
 	return said, err
-}
-
-// An operator is somebody who follows docs/operations.md, in a folder with
-// what it names.
-type operator struct {
-	dir, document string
-	env           []string
-}
-
-func (s *stand) newOperator(t *testing.T) *operator {
-	t.Helper()
-	o := &operator{dir: t.TempDir(), document: string(content(t, "../../docs/operations.md"))}
-	home := t.TempDir()
-	o.env = []string{
-		"PATH=" + o.dir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + s.kubeconfig, "HOME=" + home,
-		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
-	}
-	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": s.helmPath, "kubectl": cluster.Built("kubernetes/kubectl"),
-	} {
-		absolute, err := filepath.Abs(path)
-		if err == nil {
-			err = os.Symlink(absolute, filepath.Join(o.dir, name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	certificate, key := newCertificate(t)
-	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
-		if err := os.WriteFile(filepath.Join(o.dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o.values(t, o.installed(t))
-	return o
-}
-
-// installed are the document's values, with which pods end sooner than users
-// would have it.
-func (o *operator) installed(t *testing.T) string {
-	t.Helper()
-	return o.documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\n"
-}
-
-// values writes the operator's file of that name.
-func (o *operator) values(t *testing.T, text string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(o.dir, "values.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
-
-// documented returns the block of the document with all of these words.
-func (o *operator) documented(t *testing.T, language string, words ...string) string {
-	t.Helper()
-	var found []string
-	for _, match := range fence.FindAllStringSubmatch(o.document, -1) {
-		lacks := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(match[2], word) })
-		if match[1] == language && !lacks {
-			found = append(found, match[2])
-		}
-	}
-	if len(found) != 1 {
-		t.Fatalf("docs/operations.md: got %d blocks of %s with %q, want 1", len(found), language, words)
-	}
-	return found[0]
-}
-
-// does runs such a block and returns what it prints.
-func (o *operator) does(t *testing.T, words ...string) string {
-	t.Helper()
-	printed, err := o.tries(t, words...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return printed
-}
-
-// tries is does for what may fail.
-func (o *operator) tries(t *testing.T, words ...string) (string, error) {
-	t.Helper()
-	cmd := exec.Command("sh", "-euc", o.documented(t, "sh", words...))
-	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
-	printed, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", cmd, err, printed)
-	}
-	return string(printed), err
 }
 
 // removed checks that nothing calls fastadmit any more.

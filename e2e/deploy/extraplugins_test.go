@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
 )
 
 const (
@@ -48,7 +49,7 @@ func (s *stand) extraPlugins(t *testing.T) {
 	s.awaitNoNamespace(t)
 	binary := cluster.Built("example")
 	s.startNode(t, binary)
-	values := run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
+	values := operator.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
 	// The hook of the chart would wait until the pods are ready, which they are not before there is the definition.
 	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))
 	cluster.Await(t, "a pod that says what it waits for", func() error {

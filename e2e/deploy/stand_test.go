@@ -1,18 +1,14 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
 )
 
 // services and pods are where the cluster has the addresses of its services and
@@ -33,7 +29,7 @@ type stand struct {
 
 func startStand(t *testing.T) *stand {
 	t.Helper()
-	s := &stand{helmPath: tool(t, "helm")}
+	s := &stand{helmPath: operator.Tool(t, "helm")}
 	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"authorization-mode": "RBAC", "service-cluster-ip-range": services,
 		"disable-admission-plugins": "", // accounts are needed, and taints
@@ -52,37 +48,10 @@ func startStand(t *testing.T) *stand {
 	return s
 }
 
-// tool returns the path of a tool that tools/deploy/go.mod pins, built as make
-// chart builds it, not with the settings of make e2e, so that it is built once.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	return strings.TrimSpace(run(t, []string{"GOFLAGS=", "CGO_ENABLED="}, "go", "tool", "-modfile=../../tools/deploy/go.mod", "-n", name))
-}
-
-// run runs a command that must succeed, and returns what it prints.
-func run(t *testing.T, env []string, command string, arguments ...string) string {
-	t.Helper()
-	cmd := exec.Command(command, arguments...)
-	cmd.Env = append(os.Environ(), env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v: %s%s", command, strings.Join(arguments, " "), err, stdout.String(), stderr.String())
-	}
-	return stdout.String()
-}
-
 // helm runs helm on the cluster, in the namespace fastadmit.
 func (s *stand) helm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	home := t.TempDir()
-	return run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	return operator.Run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
 		s.helmPath, append(arguments, "--namespace", "fastadmit")...)
-}
-
-// newCertificate returns one for the Service that is its own authority, and its
-// key, in PEM.
-func newCertificate(t *testing.T) (certificate, encodedKey []byte) {
-	t.Helper()
-	return cluster.SelfSigned(t, cluster.Serving(time.Now().Add(24*time.Hour), "fastadmit.fastadmit.svc"))
 }

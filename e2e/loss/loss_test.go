@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/stream"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 )
 
@@ -46,7 +47,7 @@ const (
 // A stand is an API server and fastadmit's pods.
 type stand struct {
 	*pods
-	stream *stream
+	stream *stream.Stream
 }
 
 // An event is what happens during a stream.
@@ -55,7 +56,7 @@ type event struct {
 	// happen makes it happen, and returns how many requests may be lost to it,
 	// because Kubernetes makes that unavoidable.
 	happen func(s *stand, t *testing.T) (lostMax int)
-	every  time.Duration // between bursts, burstEvery if 0
+	every  time.Duration // between bursts, stream.BurstEvery if 0
 	binary string        // of the pods, cluster.Binary if empty
 	flags  []string      // of the pods
 }
@@ -125,7 +126,7 @@ func (s *stand) register(t *testing.T, bundle []byte) {
 // works says why the API server does not call the pods yet.
 func (s *stand) works() error {
 	create := func(unwanted bool) error {
-		pod, err := s.api.Client.CoreV1().Pods(tenant).Create(context.Background(), newPod("p", unwanted),
+		pod, err := s.api.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", unwanted),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && len(pod.Spec.Tolerations) == 0 {
 			err = errors.New("got no tolerations")
@@ -142,8 +143,8 @@ func (s *stand) try(t *testing.T, place int, e *event) {
 		s.start(t, cmp.Or(e.binary, cluster.Binary), e.flags...)
 	}
 	cluster.Await(t, "the webhooks to be called", s.works)
-	s.stream = startStream(s.api, cmp.Or(e.every, burstEvery))
-	defer s.stream.stop()
+	s.stream = stream.Start(s.api, cmp.Or(e.every, stream.BurstEvery))
+	defer s.stream.Stop()
 	time.Sleep(before)
 	for _, n := range s.all {
 		if n.Metric(t, `fastadmit_request_duration_seconds_count{webhook="mutate/fail"}`) == 0 {
@@ -151,8 +152,8 @@ func (s *stand) try(t *testing.T, place int, e *event) {
 		}
 	}
 	lostMax := e.happen(s, t)
-	s.stream.stop()
-	row := s.stream.result(t, e.name)
+	s.stream.Stop()
+	row := s.stream.Result(t, e.name)
 	row.LostMax = lostMax
 	if err := row.Write(place); err != nil {
 		t.Fatal(err)
@@ -183,25 +184,25 @@ func (s *stand) nothing(*testing.T) int {
 func overloaded(length time.Duration) event {
 	return event{
 		name:  fmt.Sprintf("three times the capacity, %s", length),
-		every: time.Second * perBurst / overload, binary: testserver,
+		every: time.Second * stream.PerBurst / overload, binary: testserver,
 		flags: []string{"--enable-admission-plugins=" + enabled + ",Steady", fmt.Sprintf("--max-requests-inflight=%d", inFlightMax)},
 		happen: func(s *stand, t *testing.T) int {
 			time.Sleep(length - before)
-			s.stream.stop()
+			s.stream.Stop()
 			refused := 0
 			for _, n := range s.all {
 				refused += n.Metric(t, `fastadmit_refused_requests_total{code="429"}`)
 			}
-			if t.Logf("%d calls were refused", refused); refused < s.stream.count() {
-				t.Errorf("got %d calls refused, want more than there were requests, %d", refused, s.stream.count())
+			if t.Logf("%d calls were refused", refused); refused < s.stream.Count() {
+				t.Errorf("got %d calls refused, want more than there were requests, %d", refused, s.stream.Count())
 			}
 			// Half of what could be answered has to be: API servers try again once a
 			// second, and some of that is spent on refusals.
 			answered := int((length + webhookTimeout).Seconds()) * capacity / 2
 			if length == shortOverload {
-				answered = s.stream.count()
+				answered = s.stream.Count()
 			}
-			return s.stream.count() - answered
+			return s.stream.Count() - answered
 		},
 	}
 }
@@ -275,9 +276,9 @@ func (s *stand) connectionsEnd(t *testing.T) int {
 }
 
 func (s *stand) apiServerRestarted(*testing.T) int {
-	s.stream.setDown(true)
+	s.stream.SetDown(true)
 	s.api.Restart()
-	s.stream.setDown(false)
+	s.stream.SetDown(false)
 	time.Sleep(after)
 	return 0
 }
@@ -285,23 +286,23 @@ func (s *stand) apiServerRestarted(*testing.T) int {
 // replicaKilled kills a replica, whose container is started again. Lost is what
 // was in flight, and what an API server sends there until it knows.
 func (s *stand) replicaKilled(t *testing.T) int {
-	n, sent := s.all[0], s.stream.count()
+	n, sent := s.all[0], s.stream.Count()
 	n.Kill()
 	time.Sleep(noticeDelay)
 	n.ready = false
 	s.publish(t)
 	time.Sleep(endpointLag)
-	sent = s.stream.count() - sent
+	sent = s.stream.Count() - sent
 	s.run(t, n)
 	time.Sleep(after)
-	return sent + perBurst
+	return sent + stream.PerBurst
 }
 
 // replicaFrozen stops a replica without ending it: the system still takes its
 // connections. Lost is what was sent there until its readiness probe has failed
 // often enough, and then one request for each connection that is left.
 func (s *stand) replicaFrozen(t *testing.T) int {
-	n, sent := s.all[0], s.stream.count()
+	n, sent := s.all[0], s.stream.Count()
 	n.Signal(t, syscall.SIGSTOP)
 	for failures := 0; failures < probeFailures; {
 		next := time.Now().Add(probePeriod)
@@ -313,12 +314,12 @@ func (s *stand) replicaFrozen(t *testing.T) int {
 	n.ready = false
 	s.publish(t)
 	time.Sleep(endpointLag)
-	sent = s.stream.count() - sent
+	sent = s.stream.Count() - sent
 	// What was sent there gets no answer in time, though it might get one later.
 	time.Sleep(webhookTimeout)
 	n.Signal(t, syscall.SIGCONT)
 	cluster.Await(t, "readiness", n.probe)
 	n.ready = true
 	s.publish(t)
-	return sent + perBurst + webhooks*idleMax
+	return sent + stream.PerBurst + webhooks*idleMax
 }

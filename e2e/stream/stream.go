@@ -1,4 +1,6 @@
-package loss
+// Package stream sends a steady stream of requests through fastadmit's webhooks
+// and counts what becomes of them.
+package stream
 
 import (
 	"context"
@@ -21,13 +23,13 @@ import (
 )
 
 const (
-	// tenant is the namespace from which there are calls.
-	tenant = "tenant"
+	// Tenant is the namespace from which there are calls.
+	Tenant = "tenant"
 
-	// A stream sends perBurst requests at once, so that the API server keeps
-	// connections to both replicas, and the next ones burstEvery later.
-	perBurst   = 10
-	burstEvery = 100 * time.Millisecond
+	// A Stream sends PerBurst requests at once, so that the API server keeps
+	// connections to both replicas, and the next ones BurstEvery later.
+	PerBurst   = 10
+	BurstEvery = 100 * time.Millisecond
 
 	// One in unwantedEvery requests is for a Pod that must be denied.
 	unwantedEvery = 5
@@ -37,8 +39,8 @@ const (
 	requestMax = 90 * time.Second
 )
 
-// A stream creates Pods at a steady rate. Each is to be mutated, or denied.
-type stream struct {
+// A Stream creates Pods at a steady rate. Each is to be mutated, or denied.
+type Stream struct {
 	api   *cluster.APIServer
 	every time.Duration // between two bursts
 
@@ -53,20 +55,21 @@ type stream struct {
 	ended  chan struct{}
 }
 
-func startStream(api *cluster.APIServer, every time.Duration) *stream {
+// Start begins one: PerBurst requests at once, and again when every has passed.
+func Start(api *cluster.APIServer, every time.Duration) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &stream{api: api, every: every, texts: make(map[string]int), cancel: cancel, ended: make(chan struct{})}
+	s := &Stream{api: api, every: every, texts: make(map[string]int), cancel: cancel, ended: make(chan struct{})}
 	go s.run(ctx)
 	return s
 }
 
 // run sends until ctx ends, and waits for the answers.
-func (s *stream) run(ctx context.Context) {
+func (s *Stream) run(ctx context.Context) {
 	defer close(s.ended)
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	for next := time.Now(); ; {
-		for range perBurst {
+		for range PerBurst {
 			s.mu.Lock()
 			number, down := s.sent, s.down
 			s.sent++
@@ -82,13 +85,13 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// stop sends no more, and waits for the answers.
-func (s *stream) stop() {
+// Stop sends no more, and waits for the answers.
+func (s *Stream) Stop() {
 	s.cancel()
 	<-s.ended
 }
 
-func (s *stream) count() int {
+func (s *Stream) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
@@ -98,12 +101,12 @@ func (s *stream) count() int {
 var errNotDenied = errors.New("an unwanted Pod was not denied")
 
 // send creates a Pod, once: client-go would try again where it may.
-func (s *stream) send(number int) error {
+func (s *Stream) send(number int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
 	defer cancel()
 	unwanted := number%unwantedEvery == 0
-	err := s.api.Client.CoreV1().RESTClient().Post().Namespace(tenant).Resource("pods").MaxRetries(0).
-		Body(newPod(fmt.Sprintf("p-%d", number), unwanted)).Do(ctx).Error()
+	err := s.api.Client.CoreV1().RESTClient().Post().Namespace(Tenant).Resource("pods").MaxRetries(0).
+		Body(NewPod(fmt.Sprintf("p-%d", number), unwanted)).Do(ctx).Error()
 	switch {
 	case !unwanted:
 		return err
@@ -118,9 +121,9 @@ func (s *stream) send(number int) error {
 // digits are ports and the like, in which errors differ that are of one kind.
 var digits = regexp.MustCompile(`[0-9]{3,}`)
 
-// setDown says that there will be no API server in a moment, or that there is
+// SetDown says that there will be no API server in a moment, or that there is
 // one again.
-func (s *stream) setDown(down bool) {
+func (s *Stream) SetDown(down bool) {
 	s.mu.Lock()
 	s.down = down
 	s.mu.Unlock()
@@ -132,7 +135,7 @@ func (s *stream) setDown(down bool) {
 // note counts an answer. An error with a status is an API server's answer. One
 // without is none, which a request may get that was sent while the API server
 // was down: its own fault, and not a webhook's.
-func (s *stream) note(err error, down bool) {
+func (s *Stream) note(err error, down bool) {
 	if err == nil || errors.Is(err, errNotDenied) {
 		return
 	}
@@ -146,12 +149,12 @@ func (s *stream) note(err error, down bool) {
 	s.texts[digits.ReplaceAllString(err.Error(), "#")]++
 }
 
-// newPod returns a Pod to which a plugin adds tolerations, or one that another
+// NewPod returns a Pod that nobody runs, to which a plugin adds tolerations, or one that another
 // plugin denies.
-func newPod(name string, unwanted bool) *corev1.Pod {
+func NewPod(name string, unwanted bool) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1"}}},
+		Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "c", Image: "nginx:1"}}},
 	}
 	if unwanted {
 		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
@@ -163,12 +166,12 @@ func newPod(name string, unwanted bool) *corev1.Pod {
 	return pod
 }
 
-// result counts what came of it: the answers, and what is stored, which is
+// Result counts what came of it: the answers, and what is stored, which is
 // removed then.
-func (s *stream) result(t *testing.T, event string) tally.Loss {
+func (s *Stream) Result(t *testing.T, event string) tally.Loss {
 	t.Helper()
 	r := tally.Loss{Event: event, Requests: s.sent, Lost: s.lost, Unanswered: s.unanswered}
-	ctx, client := context.Background(), s.api.Client.CoreV1().Pods(tenant)
+	ctx, client := context.Background(), s.api.Client.CoreV1().Pods(Tenant)
 	stored, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
