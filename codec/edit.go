@@ -55,8 +55,14 @@ func (v Value) SetBool(b bool, path ...string) { v.set(strconv.FormatBool(b), pa
 
 // set is Set for text that is known to be JSON.
 func (v Value) set(json string, path []string) {
-	t, ok := v.target(path)
-	if ok && (t.node == 0 || v.object.valueOf(t.node).JSON() != json) {
+	if t, ok := v.target(path); ok {
+		v.setAt(t, json, path)
+	}
+}
+
+// setAt puts json at the target, unless it is what is there.
+func (v Value) setAt(t target, json string, path []string) {
+	if t.node == 0 || v.object.valueOf(t.node).JSON() != json {
 		v.put(t, json, path)
 	}
 }
@@ -114,7 +120,7 @@ func (v Value) Add(json string, path ...string) {
 	switch {
 	case !ok:
 	case !o.isArray(t.parent):
-		v.put(t, json, path)
+		v.setAt(t, json, path)
 	case t.node != 0:
 		o.rewriteArray(t.parent, int(o.nodes[t.node].index), 0, json)
 	case parseIndex(t.name) == o.valueOf(t.parent).Len():

@@ -335,10 +335,11 @@ func (s *session) add(from codec.Value, rest, path []string, text string, value 
 		}
 	}
 	s.note("Add(%s, %q)", text, rest)
+	changes := s.object.Changes()
 	from.Add(text, rest...)
 	s.model.insert(path, value)
 	if !inArray || slices.Equal(changed, above) {
-		s.replaced(changed)
+		s.replacedIfSince(changes, changed)
 	}
 }
 

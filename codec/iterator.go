@@ -108,14 +108,22 @@ func (v Value) Len() int {
 	if kind := v.Kind(); kind != KindArray && kind != KindObject {
 		return 0
 	}
-	if o, node := v.object, v.live(); node != 0 && o.isArray(node) && o.nodes[node].complete {
-		return o.count(node)
+	o, node, n := v.object, v.live(), 0
+	w := walk{of: v, full: true}
+	if node != 0 {
+		if o.isArray(node) && o.nodes[node].complete {
+			return o.count(node)
+		}
+		for m := o.nodes[node].first; m != 0; m = o.nodes[m].next {
+			if w.node = m; o.nodes[m].at != 0 {
+				n++
+			}
+		}
+		if o.nodes[node].complete {
+			return n
+		}
 	}
-	w, n := v.walk(), 0
-	for w.next() {
-		n++
-	}
-	for it := w.rest(); it.next() && !v.object.isOver(n); {
+	for it := w.rest(); it.next() && !o.isOver(n); {
 		n++
 	}
 	return n

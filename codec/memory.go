@@ -22,7 +22,7 @@ const MemoryMax = 64 << 20
 // takes a seventh of it.
 const memoryUsual = 64 << 10
 
-// MemoryKey is the key under which the context of a review, which Until says, has
+// MemoryKey is the key under which the context of a review, which SetContext sets, has
 // the MemoryGranter of the review. Without one, each review may take what MemoryMax
 // allows, however many there are at once.
 type MemoryKey struct{}

@@ -119,7 +119,7 @@ func TestMemoryGranter(t *testing.T) {
 			g := &granter{Context: t.Context(), open: open}
 			derived, cancel := context.WithCancel(g) // as that of a plugin with a timeout
 			defer cancel()
-			r.Until(derived)
+			r.SetContext(derived)
 			got := r.Object.Fits(memoryUsual - r.Object.memory() + more)
 			if want := more <= 0 || open; got != want || errors.Is(r.Err(), ErrNoMemory) == want || g.asked != max(more, 0) {
 				t.Errorf("%+d bytes, %v: got %v, %v, asked %d times", more, open, got, r.Err(), g.asked)

@@ -48,7 +48,8 @@ type node struct {
 	detached bool // what it was in has another value now
 }
 
-// root returns the node of the document.
+// root returns the node of the document, which is made when it is first asked for:
+// of most requests nobody reads the old object or the options.
 func (o *Object) root() nodeID {
 	if len(o.nodes) == 0 {
 		o.nodes = append(o.nodes, node{}, node{at: 1, was: 1})
@@ -88,9 +89,10 @@ func (o *Object) kindAt(at offset) Kind {
 	}
 }
 
-// endOf returns where the value at n ends, 0 at a syntax error. If it is an object
-// that is known in part, it goes over the rest of it: skipping all of it would
-// take as long, and the next one who looks into it has that before him.
+// endOf returns where the value at n ends, 0 at a syntax error. It gives nodes to the
+// rest of an object that is known in part. Skipping all of the object instead, in
+// native code and without nodes, takes 1,500 instructions more for a Pod of which a
+// plugin reads the containers' security contexts.
 func (o *Object) endOf(n nodeID) offset {
 	if end := o.nodes[n].end; end != 0 {
 		return end

@@ -65,7 +65,7 @@ func plainEnd(s string, pos int) int {
 		x := word(s, pos)
 		// A subtraction sets the top bit of a byte that is too small for it; the
 		// lowest one set is right.
-		if other := (x | (x - each*' ') | ((x ^ each*'"') - each) | ((x ^ each*'\\') - each)) & top; other != 0 {
+		if other := (x | (x - lowBits*' ') | ((x ^ lowBits*'"') - lowBits) | ((x ^ lowBits*'\\') - lowBits)) & highBits; other != 0 {
 			return pos + bits.TrailingZeros64(other)/8
 		}
 	}

@@ -114,7 +114,7 @@ func (r *Review) reset() {
 	r.Response.reset()
 	if r.decoded {
 		r.apiVersion, r.wrong, r.decoded = "", "", false
-		r.Endless()
+		r.ClearContext()
 		clear(r.plain[:])
 		clear(r.knowsPlain[:])
 		r.resource, r.knowsResource = GroupVersionResource{}, false

@@ -39,7 +39,7 @@ func skipString(text string, pos int) (end int, escaped bool) {
 	return -1, escaped
 }
 
-const each, top = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of each of eight bytes
+const lowBits, highBits = 0x0101010101010101, 0x8080808080808080 // 1 and the top bit of each of eight bytes
 
 // quoteAt returns the offset of the first quote or backslash at or after pos,
 // len(text) or more if there is none. It looks at eight bytes at a time: nearly
@@ -49,7 +49,7 @@ func quoteAt(text string, pos int) int {
 		x := word(text, pos)
 		// A subtraction sets the top bit of a byte that is too small for it, and
 		// leaves it in what is not ASCII. The lowest one set is right.
-		if at := (((x ^ each*'"') - each) | ((x ^ each*'\\') - each)) &^ x & top; at != 0 {
+		if at := (((x ^ lowBits*'"') - lowBits) | ((x ^ lowBits*'\\') - lowBits)) &^ x & highBits; at != 0 {
 			return pos + bits.TrailingZeros64(at)/8
 		}
 	}

@@ -76,7 +76,7 @@ type Chain struct {
 type entry struct {
 	Enabled
 	plugin  *Plugin
-	place   int // in the chain that NewChain made
+	index   int // in the chain that NewChain made
 	handler Handler
 	view    *cluster.View // what handler knows of the cluster
 }
@@ -129,7 +129,7 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
 			continue
 		}
-		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, place: len(c.entries), handler: handler, view: view})
+		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view})
 	}
 	return c, errors.Join(errs...)
 }

@@ -72,7 +72,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = max(deadline.Sub(epoch), 1)
 	}
-	review.Until(ctx)
+	review.SetContext(ctx)
 	var seen [pluginsMax]int // how often the object had been changed when the plugin was done, -1 if it did not run
 	for i := range c.entries {
 		outcome, ran, err := r.run(&c.entries[i])
@@ -92,7 +92,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 			return outcome, err
 		}
 	}
-	review.Endless() // for what comes now
+	review.ClearContext() // for what comes now
 	if err := review.Err(); err != nil {
 		return OutcomeErrored, err
 	}
@@ -138,7 +138,7 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 		return OutcomeAllowed, false, nil
 	}
 	if r.chain.Observe != nil {
-		r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err})
+		r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err})
 	}
 	response := &r.review.Response
 	switch outcome {
@@ -186,8 +186,8 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
-		r.review.Until(ctx)
-		defer r.review.Until(r.ctx)
+		r.review.SetContext(ctx)
+		defer r.review.SetContext(r.ctx)
 		deadline = r.now + timeout
 	}
 	if isOver(deadline, r.now) {
@@ -237,7 +237,7 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 		if v := recover(); v != nil {
 			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
 		} else if r.chain.Observe != nil {
-			r.chain.Observe(Run{Plugin: e.place, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit})
+			r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit})
 		}
 	}()
 	result, ran = r.decide(ctx, e)

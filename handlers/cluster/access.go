@@ -80,8 +80,8 @@ func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []b
 	return text, refused, err
 }
 
-// ReviewAnew is Review, but it asks each time, and remembers nothing.
-func (a *Access) ReviewAnew(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+// ReviewUncached is Review, but it asks each time, and remembers nothing.
+func (a *Access) ReviewUncached(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, err error) {
 	_, refused, err := a.encode(spec)
 	if err != nil {
 		return status, err

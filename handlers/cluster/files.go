@@ -53,9 +53,9 @@ func (s *State) read() error {
 	case s.options.Embedded:
 		read := func(name string) ([]byte, error) { return embedded.ReadFile(path.Join("default", name)) }
 		err = r.readDir(embedded, "default", read, func(name string) string { return path.Join("embedded", name) })
-		s.find(Namespaces.Kind).files.imagined = func(string) bool { return true }
+		s.find(Namespaces.Kind).files.assumed = func(string) bool { return true }
 		// kube-controller-manager makes one in every namespace.
-		s.find(ServiceAccounts.Kind).files.imagined = func(name string) bool { return name == "default" }
+		s.find(ServiceAccounts.Kind).files.assumed = func(name string) bool { return name == "default" }
 	}
 	for i, object := range s.options.Objects {
 		at := fmt.Sprintf("object %d", i)
@@ -193,7 +193,7 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 		}
 	}
 	if !known {
-		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.known()))
+		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.supportedKinds()))
 	}
 }
 
@@ -247,7 +247,7 @@ func (r *reader) readObject(at string, object runtime.Object) {
 		return
 	}
 	if gvk, err := json.DefaultMetaFactory.Interpret(document); err != nil || gvk.Kind == "" {
-		r.refuse(at, fmt.Errorf("got a %T without apiVersion and kind, by which its kind is known; want them set, to one of %s", object, r.known()))
+		r.refuse(at, fmt.Errorf("got a %T without apiVersion and kind, by which its kind is known; want them set, to one of %s", object, r.supportedKinds()))
 		return
 	}
 	r.readDocument(at, document, same...)
@@ -325,8 +325,8 @@ func (r *reader) refuse(at string, err error) {
 	}
 }
 
-// known says of what kinds objects may be.
-func (r *reader) known() string {
+// supportedKinds says of what kinds objects may be.
+func (r *reader) supportedKinds() string {
 	var known []string
 	for _, kind := range r.state.kinds {
 		if kind.list == nil {

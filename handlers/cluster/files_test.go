@@ -136,7 +136,7 @@ func TestDirIsWrong(t *testing.T) {
 			t.Errorf("%q: got no error, want %q", content, want)
 			return
 		}
-		known := (&reader{state: &State{kinds: append(Kinds(), configMap.Kind)}}).known()
+		known := (&reader{state: &State{kinds: append(Kinds(), configMap.Kind)}}).supportedKinds()
 		if got := strings.NewReplacer(dir, "DIR", known, "KINDS").Replace(err.Error()); got != want {
 			t.Errorf("%q: got\n%s\nwant\n%s", content, got, want)
 		}

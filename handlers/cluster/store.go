@@ -41,11 +41,11 @@ type store struct {
 	timing   timing
 	flights  singleflight.Group // live requests under way, by what is asked for
 
-	began  time.Time
-	heard  atomic.Int64          // when the API server was heard last, in nanoseconds since began
-	fault  atomic.Pointer[error] // why it is not heard, nil if it is
-	faults *metrics.Counter
-	live   [len(verbs)][len(results)]*metrics.Counter
+	began   time.Time
+	contact atomic.Int64          // when the API server was heard last, in nanoseconds since began
+	fault   atomic.Pointer[error] // why it is not heard, nil if it is
+	faults  *metrics.Counter
+	live    [len(verbs)][len(results)]*metrics.Counter
 }
 
 // A bucket has the objects of a namespace.
@@ -149,7 +149,7 @@ func (s *store) Replace(objects []any, _ string) error {
 		s.put(p.trimmed)
 	}
 	s.mu.Unlock()
-	s.hear()
+	s.contacted()
 	s.sync.Do(func() { close(s.synced) })
 	return nil
 }
@@ -211,12 +211,12 @@ func (s *store) neededBy(plugin string) {
 // age returns how long ago the API server was heard, by a list, an event or a
 // bookmark: the state is as of then, or later.
 func (s *store) age() time.Duration {
-	return time.Since(s.began) - time.Duration(s.heard.Load())
+	return time.Since(s.began) - time.Duration(s.contact.Load())
 }
 
-// hear notes that the API server said what is.
-func (s *store) hear() {
-	s.heard.Store(int64(time.Since(s.began)))
+// contacted notes that the API server said what is.
+func (s *store) contacted() {
+	s.contact.Store(int64(time.Since(s.began)))
 	if s.fault.Load() != nil && s.fault.Swap(nil) != nil {
 		s.log.Info("following the cluster again", "resource", s.kind.String())
 	}

@@ -18,8 +18,8 @@ import (
 // stored stands for the API server where there is none: it has the objects of a
 // store with all their fields, and takes writes as an API server does.
 type stored struct {
-	store    *store
-	imagined func(name string) bool // which names are those of objects that nobody wrote; nil for none
+	store   *store
+	assumed func(name string) bool // which names are those of objects that nobody wrote; nil for none
 
 	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) // nil if nobody can
 
@@ -54,7 +54,7 @@ func (s *stored) get(namespace, name string) (runtime.Object, error) {
 	if object := s.objects[cache.NewObjectName(namespace, name)]; object != nil {
 		return object, nil
 	}
-	if s.imagined == nil || !s.imagined(name) {
+	if s.assumed == nil || !s.assumed(name) {
 		return nil, apierrors.NewNotFound(s.store.kind.Resource(), name)
 	}
 	object := s.store.kind.object.DeepCopyObject().(Object)

@@ -305,7 +305,7 @@ func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- 
 			}
 		default:
 			quiet.Reset(s.timing.quiet)
-			s.hear()
+			s.contacted()
 		}
 		end = nil
 		select {

@@ -113,9 +113,9 @@ func TestBookmarksMoveOn(t *testing.T) {
 	a.put(namespace("one"))
 	s := a.newState(Options{})
 	run(t, s)
-	heard := s.find(Namespaces.Kind).heard.Load()
+	heard := s.find(Namespaces.Kind).contact.Load()
 	version := a.bookmark()
-	eventually(t, "a bookmark counts as heard", func() bool { return s.find(Namespaces.Kind).heard.Load() > heard })
+	eventually(t, "a bookmark counts as heard", func() bool { return s.find(Namespaces.Kind).contact.Load() > heard })
 	a.cut()
 	eventually(t, "a watch goes on from the bookmark", func() bool {
 		return a.count(func(r *http.Request) bool {
@@ -188,9 +188,9 @@ func TestExpired(t *testing.T) {
 	var log logged
 	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, s)
-	heard := s.find(Namespaces.Kind).heard.Load()
+	heard := s.find(Namespaces.Kind).contact.Load()
 	a.bookmark() // after a watch that brought nothing, client-go lists at once
-	eventually(t, "a bookmark arrives", func() bool { return s.find(Namespaces.Kind).heard.Load() > heard })
+	eventually(t, "a bookmark arrives", func() bool { return s.find(Namespaces.Kind).contact.Load() > heard })
 	a.forget("two")
 	if team(t, s, "two") != "a" {
 		t.Error("the last state was given up")

@@ -28,7 +28,7 @@ func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) 
 	for i := range body {
 		body[i] = overwritten[0]
 	}
-	w := walk{known: make(map[any]bool)}
+	w := walk{seen: make(map[any]bool)}
 	w.value("the value", reflect.ValueOf(kept))
 	for _, place := range w.views {
 		t.Errorf("%s is a view of the review that was released, want a copy: use strings.Clone", place)
@@ -37,7 +37,7 @@ func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) 
 
 // A walk looks for views in everything that can be reached from a value.
 type walk struct {
-	known map[any]bool // pointers and maps
+	seen map[any]bool // pointers and maps
 	views []string     // where they are
 }
 
@@ -82,7 +82,7 @@ func (w *walk) value(place string, v reflect.Value) {
 // again reports whether the walk has been at a pointer or map before.
 func (w *walk) again(v reflect.Value) bool {
 	at := [2]any{v.Type(), v.Pointer()}
-	was := w.known[at]
-	w.known[at] = true
+	was := w.seen[at]
+	w.seen[at] = true
 	return was
 }

@@ -77,7 +77,7 @@ func (p *plugin) review(ctx context.Context, r *request, audience string) (statu
 	if err != nil {
 		return status, err
 	}
-	return p.access.ReviewAnew(ctx, spec)
+	return p.access.ReviewUncached(ctx, spec)
 }
 
 // asksFor reports whether a volume of the pod asks for tokens for the audience:

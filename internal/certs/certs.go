@@ -42,9 +42,9 @@ const (
 	// resync is how long a change is missed at the latest that no watch told of.
 	resync = time.Minute
 
-	// settleTime is how long is waited for more of what was heard: one change is
+	// debounceTime is how long is waited for more of what was heard: one change is
 	// several events.
-	settleTime = 200 * time.Millisecond
+	debounceTime = 200 * time.Millisecond
 )
 
 // retries is how long is waited after something failed, as internal/cluster
@@ -236,7 +236,7 @@ func (m *Manager) rest(ctx context.Context) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(settleTime):
+	case <-time.After(debounceTime):
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// settleTime is how long files must be left alone before they are read: a
+	// debounceTime is how long files must be left alone before they are read: a
 	// change of several files, or of a ConfigMap, is many events.
-	settleTime = 100 * time.Millisecond
+	debounceTime = 100 * time.Millisecond
 
 	// readsMax is how often files are read that change while they are read. The
 	// events of the last change bring on the next try.
@@ -90,17 +90,17 @@ func (r *reloader) watch(p *part) error {
 // run reloads until ctx ends: what changed, and everything when asked to.
 func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	defer func() { _ = r.watcher.Close() }() // nobody is to be told
-	settled := time.NewTimer(settleTime)     // what changed before it was watched
+	settled := time.NewTimer(debounceTime)   // what changed before it was watched
 	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.watcher.Events:
-			settled.Reset(settleTime)
+			settled.Reset(debounceTime)
 		case err := <-r.watcher.Errors:
 			r.server.log.Error("cannot watch files", "error", fmt.Sprint(err))
-			settled.Reset(settleTime) // events may have been lost
+			settled.Reset(debounceTime) // events may have been lost
 		case <-asked:
 			r.server.log.Info("reading all files again, as SIGHUP asks")
 			for _, p := range r.parts {

@@ -23,9 +23,9 @@ func (c *counted) Err() error {
 	return nil
 }
 
-// TestUntil has loops end when the context does, in lists that have nodes and in
+// TestSetContext has loops end when the context does, in lists that have nodes and in
 // those that have none.
-func TestUntil(t *testing.T) {
+func TestSetContext(t *testing.T) {
 	const each = 1024
 	f := func(n, left int, edited, wantEnd bool) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestUntil(t *testing.T) {
 		for i, loop := range loops {
 			r.Checkpoint()
 			ctx := &counted{Context: t.Context(), left: left}
-			r.Until(ctx)
+			r.SetContext(ctx)
 			seen := loop()
 			fault, ended := errors.AsType[*codec.ContextError](r.Err())
 			if ended != wantEnd || ended && !errors.Is(fault, context.DeadlineExceeded) {
@@ -77,7 +77,7 @@ func TestUntil(t *testing.T) {
 				t.Errorf("an end is not forgotten: %v", r.Err())
 			}
 		}
-		r.Endless()
+		r.ClearContext()
 		if seen := loops[0](); seen != n {
 			t.Errorf("without a context: saw %d of %d", seen, n)
 		}

@@ -10,14 +10,14 @@ import (
 // have no list that long, and cost nothing.
 const checkEach = 1024
 
-// Until makes loops over elements and members of r's objects end with ctx, which
-// is a *ContextError then.
-func (r *Review) Until(ctx context.Context) {
+// SetContext makes loops over elements and members of r's objects end when ctx ends:
+// Err returns a *ContextError then.
+func (r *Review) SetContext(ctx context.Context) {
 	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = ctx, ctx, ctx, ctx
 }
 
-// Endless takes Until back: loops go on to their end.
-func (r *Review) Endless() {
+// ClearContext undoes SetContext: loops go on to their end.
+func (r *Review) ClearContext() {
 	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = nil, nil, nil, nil
 }
 
