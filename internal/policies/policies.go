@@ -30,6 +30,9 @@ type kind struct {
 	hasActions bool // of bindings
 }
 
+// Actions are those of a binding of a ValidatingAdmissionPolicy.
+var Actions = []string{"Deny", "Warn", "Audit"}
+
 var kinds = []kind{{"ValidatingAdmissionPolicy", true}, {"MutatingAdmissionPolicy", false}}
 
 func (k *kind) binding() string { return k.policy + "Binding" }

@@ -121,6 +121,7 @@ type junitCase struct {
 	Class   string       `xml:"classname,attr"`
 	File    string       `xml:"file,attr,omitempty"`
 	Line    int          `xml:"line,attr,omitempty"`
+	Time    string       `xml:"time,attr,omitempty"` // seconds, of tests
 	Failure *junitFault  `xml:"failure"`
 	Error   *junitFault  `xml:"error"`
 	Skipped *junitFault  `xml:"skipped"`

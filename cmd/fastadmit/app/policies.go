@@ -11,15 +11,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policies"
 )
 
-// policyActions are what --bind-policies may have bindings do; the first is what it
-// does without a value.
-var policyActions = []string{"Deny", "Warn", "Audit"}
-
 // readPolicies finds the policies in the files of --policies and among the input. It
 // returns the other objects of these files.
 func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.Item, err error) {
-	if r.bindPolicies != "" && !slices.Contains(policyActions, r.bindPolicies) {
-		return nil, fmt.Errorf("--bind-policies: got %q, want one of %s", r.bindPolicies, strings.Join(policyActions, ", "))
+	if r.bindPolicies != "" && !slices.Contains(policies.Actions, r.bindPolicies) {
+		return nil, fmt.Errorf("--bind-policies: got %q, want one of %s", r.bindPolicies, strings.Join(policies.Actions, ", "))
 	}
 	var items []manifest.Item
 	if len(r.policyFiles) > 0 {
@@ -33,18 +29,30 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 		if faults != nil {
 			return nil, failed(errors.Join(faults...))
 		}
-		if r.policies.Add(items) == 0 {
-			return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
-		}
+	}
+	others = r.usePolicies(items, input)
+	if len(r.policyFiles) > 0 && len(others) == len(items) {
+		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
+	}
+	return slices.DeleteFunc(others, func(item manifest.Item) bool { return item.Fault != nil }), nil
+}
+
+// usePolicies has the policies among given evaluated, which enables their plugins, and
+// those among the input where the plugins are enabled. It returns what else is given.
+func (r *reviewOptions) usePolicies(given, input []manifest.Item) (others []manifest.Item) {
+	if r.policies.Add(given) > 0 {
 		r.policies.Enable()
 	}
 	r.policies.Add(input)
 	if r.bindPolicies != "" {
 		r.policies.Bind(r.bindPolicies)
 	}
-	return slices.DeleteFunc(items, func(item manifest.Item) bool {
-		return item.Fault != nil || policies.IsPolicy(item.GroupVersionKind())
-	}), nil
+	for _, item := range given {
+		if item.Fault != nil || !policies.IsPolicy(item.GroupVersionKind()) {
+			others = append(others, item)
+		}
+	}
+	return others
 }
 
 // isNoObject says that a document is something else than a Kubernetes object, such as

@@ -118,10 +118,10 @@ func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 		"files or folders with policies and their bindings, which are evaluated too; other objects in them, such as parameters, are part of the cluster; may be repeated")
 	flags.StringVar(&r.bindPolicies, "bind-policies", "",
 		"evaluate policies that have no binding as well, which kube-apiserver does not, as if one had this action: Deny, Warn or Audit")
-	flags.Lookup("bind-policies").NoOptDefVal = policyActions[0]
+	flags.Lookup("bind-policies").NoOptDefVal = policies.Actions[0]
 	completeValues(cmd, "output", report.Formats()...)
 	completeFiles(cmd, "policies", manifestExtensions()...)
-	completeValues(cmd, "bind-policies", policyActions...)
+	completeValues(cmd, "bind-policies", policies.Actions...)
 }
 
 func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {

@@ -113,7 +113,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
 	loaded, wrong := config.Read(source)
-	if s.flags.Changed("enable-admission-plugins") {
+	if s.enable != nil { // by the flag
 		loaded.EnableAdmissionPlugins = s.enable
 	}
 	enabled := make(map[string]handlers.Enabled)

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fastadmit/fastadmit/internal/policies"
+	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/review"
+	"github.com/fastadmit/fastadmit/internal/suite"
+)
+
+type testOptions struct {
+	*options
+	run      string
+	output   string
+	failFast bool
+	verbose  bool
+}
+
+func newTestCommand(o *options) *cobra.Command {
+	t := &testOptions{options: o}
+	cmd := &cobra.Command{
+		Use:   "test [FILE|FOLDER]...",
+		Short: "Run test suites of policies and plugin configurations",
+		Long: `Runs the suites in the files, and in all files below the folders that are named fastadmit-test.yaml or
+end with .test.yaml; without arguments, below the current folder. A suite names policies and
+configuration, and has cases: an object, and what is to become of it. No cluster is needed.
+
+Prints the cases that fail, with what is different, and a summary.
+
+Exits with 0 if all cases pass, 1 if any fails, 2 if a suite or a case could not be run, or the
+command is wrong.`,
+		Example: "  fastadmit test policies/\n" +
+			"  fastadmit test policies/ --run=no-latest -v\n" +
+			"  fastadmit test -o junit > report.xml",
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			err := t.test(cmd, paths)
+			if failed, ok := errors.AsType[*failure](err); ok {
+				return &exit{exitBroken, failed.error}
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&t.run, "run", "", "run only the cases whose suite and name, as in suite/case, match this regular expression")
+	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
+	flags.BoolVar(&t.failFast, "fail-fast", false, "run no more cases after one that fails")
+	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, print the cases that pass, too")
+	completeValues(cmd, "output", suite.Formats()...)
+	return cmd
+}
+
+func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
+	if !slices.Contains(suite.Formats(), t.output) {
+		return fmt.Errorf("--output: got %q, want one of %s", t.output, strings.Join(suite.Formats(), ", "))
+	}
+	runner := suite.Runner{Review: t.review, FailFast: t.failFast}
+	if t.run != "" {
+		var err error
+		if runner.Select, err = regexp.Compile(t.run); err != nil {
+			return fmt.Errorf("--run: %w", err)
+		}
+	}
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	files, err := suite.Find(paths)
+	if err != nil {
+		return failed(err)
+	}
+	outcomes := runner.Run(cmd.Context(), files)
+	if len(outcomes) == 0 {
+		return failed(fmt.Errorf("there is nothing to run: no case matches --run=%s", t.run))
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	err = errors.Join(suite.Write(out, t.output, "fastadmit test", t.verbose, outcomes), out.Flush())
+	switch summary := suite.Count(outcomes); {
+	case err != nil:
+		return failed(err)
+	case summary.Broken > 0:
+		return &exit{exitBroken, nil}
+	case summary.Failed > 0:
+		return &exit{exitFailed, nil}
+	}
+	return nil
+}
+
+// review reviews the objects of a case with plugins and a cluster of its own.
+func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*report.Result, notes []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	own := *t.options // commands change it
+	r := &reviewOptions{
+		selection: selection{
+			options: &own, enable: s.EnableAdmissionPlugins, admissionFile: s.AdmissionFile, configFile: s.ConfigFile,
+			cluster: knownCluster{kinds: own.kinds()},
+		},
+		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
+	}
+	o, err := r.reviewOptions()
+	if err != nil {
+		return nil, nil, err
+	}
+	o.KeepObjects, o.KeepResponse, o.Old = true, true, s.Old
+	o.State = append(r.usePolicies(s.Policies, s.Objects), s.State...)
+	for i := range s.State {
+		if policies.IsPolicy(s.State[i].GroupVersionKind()) {
+			return nil, nil, fmt.Errorf("%s: a policy in the cluster is not evaluated; name it among the policies", s.State[i].Source)
+		}
+	}
+	if err := r.prepare(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	err = review.Run(ctx, *o, s.Objects, func(result *report.Result) error {
+		results = append(results, result)
+		return nil
+	})
+	return results, r.policies.Notes(), err
+}

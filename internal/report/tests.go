@@ -1,0 +1,62 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// TestSuite is a suite of tests in a file.
+type TestSuite struct {
+	Name, File string
+	Cases      []TestCase
+}
+
+// TestCase is a test. Without a Failure and an Error, it passed or was skipped.
+type TestCase struct {
+	Name    string
+	Line    int
+	Took    time.Duration
+	Failure string // what is not as expected
+	Error   string // why it could not be run
+	Skipped bool
+}
+
+// WriteJUnit writes suites of tests as -o junit writes results.
+func WriteJUnit(w io.Writer, tool string, suites []TestSuite) error {
+	j := &junit{w: w, o: &Options{Tool: tool}}
+	for i := range suites {
+		given := &suites[i]
+		j.suite = &junitSuite{Name: given.Name}
+		for _, test := range given.Cases {
+			j.suite.addTest(given.File, &test)
+		}
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	return j.Close(nil)
+}
+
+func (s *junitSuite) addTest(file string, test *TestCase) {
+	c := junitCase{Name: test.Name, Class: s.Name, File: file, Line: test.Line, Time: fmt.Sprintf("%.3f", test.Took.Seconds())}
+	s.Tests++
+	switch {
+	case test.Error != "":
+		c.Error = fault("broken", test.Error)
+		s.Errors++
+	case test.Failure != "":
+		c.Failure = fault("unexpected", test.Failure)
+		s.Failures++
+	case test.Skipped:
+		c.Skipped = new(junitFault)
+		s.Skipped++
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+func fault(kind, text string) *junitFault {
+	first, _, _ := strings.Cut(text, "\n")
+	return &junitFault{Type: kind, Message: first, Text: text}
+}
