@@ -17,6 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
 	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
 	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
 	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
@@ -82,6 +83,7 @@ func InTree(options Options) []handlers.Plugin {
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		podtopologylabels.Plugin(),
+		mutatingadmissionpolicy.Plugin(),
 		validatingadmissionpolicy.Plugin(),
 		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there

@@ -58,6 +58,7 @@ CertificateSubjectRestriction        CREATE               certificates.k8s.io/v1
 DefaultIngressClass                  CREATE               networking.k8s.io/v1         ingresses
 DenyServiceExternalIPs               CREATE,UPDATE        /v1                          services
 PodTopologyLabels                    CREATE               /v1                          pods,pods/binding
+MutatingAdmissionPolicy              CREATE,UPDATE        */*                          */*
 ResourceQuota                        CREATE               */*                          *    Namespaced
 ResourceQuota                        UPDATE               /v1                          pods,pods/resize,services,persistentvolumeclaims,persistentvolumeclaims/status Namespaced
 ResourceQuota                        UPDATE               resource.k8s.io/*            resourceclaims Namespaced

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // An Expression is compiled, or says why it cannot be. It may be evaluated by many
@@ -50,6 +52,8 @@ var (
 	String       = []*cel.Type{cel.StringType}
 	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
 	Any          = []*cel.Type{cel.AnyType, cel.DynType}
+	JSONPatches  = []*cel.Type{cel.ListType(types.NewObjectType(mutation.JSONPatchTypeName))}
+	Object       = []*cel.Type{types.NewObjectType(mutation.ObjectTypeName)}
 )
 
 // AddVariable compiles a variable that what is compiled later may use. Of two with

@@ -14,14 +14,18 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // Declarations say which variables an expression has beside those that all have.
 type Declarations struct {
 	Params     bool
 	Authorizer bool
+	// PatchTypes declares the types Object and JSONPatch, and jsonpatch.escapeKey.
+	PatchTypes bool
 }
 
 const variablesTypeName = "kubernetes.variables"
@@ -77,6 +81,12 @@ func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) 
 		EnvOptions:        options,
 		DeclTypes:         []*apiservercel.DeclType{variables, namespace, request},
 	}, environment.StrictCostOpt)
+	if err == nil && d.PatchTypes {
+		set, err = set.Extend(environment.VersionedOptions{
+			IntroducedVersion: always,
+			EnvOptions:        []cel.EnvOption{common.ResolverEnvOption(&mutation.DynamicTypeResolver{}), environment.UnversionedLib(library.JSONPatch)},
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("environment misconfigured: %w", err)
 	}

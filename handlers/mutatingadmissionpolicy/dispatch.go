@@ -1,0 +1,192 @@
+package mutatingadmissionpolicy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+)
+
+// A dispatch is one review on its way through the policies (upstream's
+// dispatcher.go).
+type dispatch struct {
+	policy.Dispatch
+	invocations []invocation // of the pass
+
+	failures []string // the messages of what denies
+	reason   metav1.StatusReason
+}
+
+type boundPolicy = policy.Policy[*mutator]
+
+// An invocation is the evaluation of a policy for a binding and with a parameter.
+type invocation struct {
+	policy  *boundPolicy
+	binding *policy.Binding
+	param   *policy.Param // nil for none
+}
+
+// is reports whether that is the same invocation in another pass.
+func (i *invocation) is(other invocation) bool {
+	if i.policy != other.policy || i.binding != other.binding || (i.param == nil) != (other.param == nil) {
+		return false
+	}
+	return i.param == nil || i.param.Namespace == other.param.Namespace && i.param.Name == other.param.Name
+}
+
+var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
+
+// release gives d back, which nothing holds then.
+func (d *dispatch) release() {
+	clear(d.invocations)
+	*d = dispatch{invocations: d.invocations[:0]}
+	dispatches.Put(d)
+}
+
+// admit evaluates policies, and those with reinvocationPolicy IfNeeded again, once.
+// kube-apiserver calls all mutating plugins again if one of them asks for it, and
+// this one does when it has evaluated a mutation.
+func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
+	ended := d.collect(policies, false)
+	if ended != nil {
+		return *ended
+	}
+	var again []invocation
+	mutated, ended := d.pass(func(i *invocation) bool {
+		if i.policy.Evaluator.reinvokes {
+			again = append(again, *i)
+		}
+		return true
+	})
+	if ended == nil && mutated && len(again) > 0 && len(d.failures) == 0 {
+		if ended = d.collect(policies, true); ended == nil {
+			_, ended = d.pass(func(i *invocation) bool { return slices.ContainsFunc(again, i.is) })
+		}
+	}
+	if ended != nil {
+		return *ended
+	}
+	return d.result()
+}
+
+// collect finds out which policies are for the review, all of them before the first
+// is evaluated.
+func (d *dispatch) collect(policies policy.Set[*mutator], again bool) *handlers.Result {
+	d.invocations = d.invocations[:0]
+	for _, p := range policies {
+		if again && !p.Evaluator.reinvokes {
+			continue
+		}
+		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
+			return ended
+		}
+	}
+	if len(d.invocations) == 0 {
+		return nil
+	}
+	return d.Prepare()
+}
+
+// Evaluate implements policy.Handles.
+func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *handlers.Result {
+	for _, param := range params {
+		d.invocations = append(d.invocations, invocation{p, b, param})
+	}
+	return nil
+}
+
+// Misconfigured implements policy.Handles.
+func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
+	d.fail(p, b, "", err)
+}
+
+// pass evaluates the invocations whose match conditions hold and that wanted wants.
+// It reports whether a mutation was evaluated, also one that changed nothing.
+func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *handlers.Result) {
+	for i := range d.invocations {
+		invocation := &d.invocations[i]
+		p := invocation.policy
+		d.SetParam(invocation.param)
+		matches, err := p.Evaluator.compiler.Matches(p.Evaluator.matchConditions, d.Input, p.Ignores)
+		if err != nil {
+			d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
+			continue
+		}
+		if !matches || !wanted(invocation) || d.Object.Root().Kind() != codec.KindObject {
+			continue
+		}
+		d.Input.Namespace = d.NamespaceObject
+		for m := range p.Evaluator.mutations {
+			switch err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m]); {
+			case d.Err() != nil:
+				return false, new(handlers.Allowed()) // which the chain makes a denial or a failure of
+			case err == nil:
+				mutated = true
+			case d.Ctx.Err() != nil:
+				return false, new(handlers.Errored(d.Ctx.Err()))
+			case !p.Ignores:
+				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
+			}
+		}
+	}
+	return mutated, nil
+}
+
+// mutate evaluates a mutation and does to the object what it says. An error leaves
+// the object as it is.
+func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
+	if m.expression.Err != nil {
+		return m.expression.Err
+	}
+	value, err, fatal := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget).Evaluate(m.expression)
+	if err = errors.Join(err, fatal); err != nil {
+		return err
+	}
+	root := d.Object.Root()
+	if !root.FitsDecoded() {
+		return d.Err()
+	}
+	p := patch{ctx: d.Ctx, kind: d.Kind(), before: root.AppendJSON(nil)}
+	if err := m.patch(&p, value); err != nil || p.after == nil {
+		return err
+	}
+	return diff.Change(&d.Object, p.before, p.after)
+}
+
+// fail remembers what denies the request.
+func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusReason, err error) {
+	message := fmt.Sprintf("policy %q denied request: %s", p.Name, err)
+	if b != nil {
+		message = fmt.Sprintf("policy '%s' with binding '%s' denied request: %s", p.Name, b.Name, err)
+	}
+	if len(d.failures) == 0 {
+		d.reason = reason
+	}
+	d.failures = append(d.failures, message)
+}
+
+// result returns what the plugin says when all policies were evaluated.
+func (d *dispatch) result() handlers.Result {
+	if len(d.failures) == 0 {
+		return handlers.Allowed()
+	}
+	result := handlers.Denied(handlers.Forbidden(d.Review, errors.New(d.failures[0])))
+	status := result.Denial
+	status.Message = d.failures[0]
+	if d.reason != "" {
+		status.Reason = string(d.reason) // and the code of Forbidden, as there
+	}
+	for _, message := range d.failures {
+		status.Details.Causes = append(status.Details.Causes, codec.Cause{Message: message})
+	}
+	return result
+}
