@@ -13,10 +13,10 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	celmutation "k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
 	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 )
 
 // applyJSONPatch does as upstream's patch/json_patch.go: it applies a list of
@@ -85,9 +85,9 @@ func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 	size := 0
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		element := it.Next()
-		given, ok := element.(*celmutation.JSONPatchVal)
+		given, ok := element.(*cel.JSONPatch)
 		if !ok {
-			_, err := element.ConvertToNative(reflect.TypeFor[*celmutation.JSONPatchVal]())
+			_, err := element.ConvertToNative(reflect.TypeFor[*cel.JSONPatch]())
 			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch: %w", err)
 		}
 		operation, n, err := operationOf(given)
@@ -107,7 +107,7 @@ func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 
 // operationOf returns a JSONPatch value as an operation, and how many bytes its value
 // has.
-func operationOf(given *celmutation.JSONPatchVal) (operation jsonpatch.Operation, size int, err error) {
+func operationOf(given *cel.JSONPatch) (operation jsonpatch.Operation, size int, err error) {
 	operation = jsonpatch.Operation{"op": quoted(given.Op), "path": quoted(given.Path)}
 	if given.From != "" {
 		operation["from"] = quoted(given.From)

@@ -4,11 +4,9 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // An Expression is compiled, or says why it cannot be. It may be evaluated by many
@@ -52,8 +50,8 @@ var (
 	String       = []*cel.Type{cel.StringType}
 	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
 	Any          = []*cel.Type{cel.AnyType, cel.DynType}
-	JSONPatches  = []*cel.Type{cel.ListType(types.NewObjectType(mutation.JSONPatchTypeName))}
-	Object       = []*cel.Type{types.NewObjectType(mutation.ObjectTypeName)}
+	JSONPatches  = []*cel.Type{cel.ListType(jsonPatchType)}
+	Object       = []*cel.Type{objectRoot}
 )
 
 // AddVariable compiles a variable that what is compiled later may use. Of two with

@@ -14,10 +14,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
-	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // Declarations say which variables an expression has beside those that all have.
@@ -84,7 +82,7 @@ func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) 
 	if err == nil && d.PatchTypes {
 		set, err = set.Extend(environment.VersionedOptions{
 			IntroducedVersion: always,
-			EnvOptions:        []cel.EnvOption{common.ResolverEnvOption(&mutation.DynamicTypeResolver{}), environment.UnversionedLib(library.JSONPatch)},
+			EnvOptions:        []cel.EnvOption{withPatchTypes, environment.UnversionedLib(library.JSONPatch)},
 		})
 	}
 	if err != nil {
