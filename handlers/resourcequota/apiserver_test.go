@@ -43,7 +43,8 @@ type apiServer struct {
 	// before, if not nil, is called before a write, and says what it is answered
 	// with; nil to do it.
 	before func(q *corev1.ResourceQuota) *apierrors.StatusError
-	over   []string // quotas that were written with more than there may be used
+	reads  *apierrors.StatusError // what a read of one is answered with, nil to do it
+	over   []string               // quotas that were written with more than there may be used
 }
 
 func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
@@ -92,6 +93,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(parts) == 6:
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if a.reads != nil {
+			a.fail(w, a.reads)
+			return
+		}
 		if q := a.quotas[parts[5]]; q != nil {
 			a.write(w, http.StatusOK, q)
 			return

@@ -42,11 +42,9 @@ func newDemand(ctx context.Context, review *codec.Review, e evaluator, limited [
 	if !d.update {
 		return d, nil
 	}
-	if d.oldMissing = !review.OldObject.Root().IsSet(); d.oldMissing {
-		return d, nil
-	}
+	d.oldMissing = !review.OldObject.Root().IsSet()
 	if review.OldObject.Get("metadata", "resourceVersion").String() == "" {
-		return d, nil // an update that creates
+		return d, nil // an update that creates, or a missing one
 	}
 	if d.old, err = e.measure(ctx, review, review.OldObject.Root()); err != nil {
 		return nil, fmt.Errorf("cannot tell what the old object uses: %w", err)
@@ -87,7 +85,7 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 		return nil, refuse("unable to get previous usage since prior version of object was not found")
 	}
 	deltas, uses, err := d.deltas(quotas, f.interesting)
-	if err != nil || !uses {
+	if !uses { // nor can it be told with an error
 		return quotas, err
 	}
 	if uncovered := only(names, func(name corev1.ResourceName) bool { return !f.names[name] }); len(uncovered) > 0 {
@@ -208,10 +206,7 @@ func selectorsOf(q *corev1.ResourceQuota) (selectors []corev1.ScopedResourceSele
 // resources. A quota that the old object was not under gets all of the new one.
 func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (deltas []corev1.ResourceList, uses bool, err error) {
 	all := withoutZeros(d.used)
-	more := all
-	if d.old != nil {
-		more = increase(d.used, d.oldUsed)
-	}
+	more := increase(d.used, d.oldUsed)
 	if len(interesting) == 0 {
 		return nil, len(more) > 0, nil
 	}
@@ -235,7 +230,7 @@ func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (delt
 // wasUnder reports whether the old object is in all scopes of the quota.
 func (d *demand) wasUnder(q *corev1.ResourceQuota) (bool, error) {
 	for _, selector := range selectorsOf(q) {
-		if matches, err := d.old.matches(selector); err != nil || !matches {
+		if matches, err := d.old.matches(selector); !matches { // as with an error
 			return false, err
 		}
 	}

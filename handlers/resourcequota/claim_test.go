@@ -2,6 +2,9 @@ package resourcequota
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
@@ -35,11 +39,53 @@ func TestClaimUsage(t *testing.T) {
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"Later","count":2}}`, one+",gpu.deviceclass.resource.k8s.io/devices=0")
 	f(`{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}`, counted("gpu", "2"))
 	f(`{"firstAvailable":[{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2},{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}]}`, counted("gpu", "2"))
+	f(`{"firstAvailable":[{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}]}`, counted("gpu", "2"))
 	f(`{"firstAvailable":[],"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}}`, counted("gpu", "1"))
 	f(`{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}`, counted("card", "2")+",requests.example.com/card=2")
 	f(`{"exactly":{"deviceClassName":"unknown","allocationMode":"ExactCount","count":1}}`, counted("unknown", "1"))
 	f(`{"exactly":{"allocationMode":"ExactCount","count":1}}`, one+",.deviceclass.resource.k8s.io/devices=1")
 	f(`{}`, one)
+
+	unnamed := deviceClass("gpu", "").(*resourcev1.DeviceClass)
+	unnamed.Spec.ExtendedResourceName = new("")
+	d = devicesOf(t, unnamed)
+	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}}`, counted("gpu", "1"))
+}
+
+// TestClaimUnknown has an API server that does not say whose claim it is: that is
+// the plugin's failure.
+func TestClaimUnknown(t *testing.T) {
+	for _, broken := range []string{"pods", "resourceclaims", ""} {
+		var asked []string
+		handler := handlertest.LiveHandler(t, limiting(), func(w http.ResponseWriter, r *http.Request) {
+			parts := strings.Split(r.URL.Path, "/") // .../namespaces/N/RESOURCE/...
+			resource := parts[slices.Index(parts, home)+1]
+			switch asked = append(asked, resource); {
+			case resource == broken:
+				handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+			case resource == "pods":
+				fmt.Fprint(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"namespace","uid":"7"}}`)
+			default:
+				fmt.Fprint(w, `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1","items":[]}`)
+			}
+		})
+		review := decoded(t, handlertest.Body(codec.Create, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"name":"m",`+
+			`"annotations":{"resource.kubernetes.io/extended-resource-claim":"true"},`+
+			`"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"web","uid":"7","controller":true}]}}`))
+		if result := handler.Validate(t.Context(), review); (result.Err != nil) != (broken != "") || result.Denial != nil {
+			t.Errorf("without an answer about %q: got %+v, asked about %v", broken, result, asked)
+		}
+	}
+}
+
+// limiting is the plugin with a limit, so that it looks also where no quota is.
+func limiting() handlers.Plugin {
+	p := Plugin()
+	p.New = func(setup handlers.Setup) (handlers.Handler, error) {
+		setup.Config = []byte(head + "limitedResources: [{resource: secrets, matchContains: [secrets]}]")
+		return newHandler(setup)
+	}
+	return p
 }
 
 // TestClaimOfPod has claims that the scheduler made for the extended resources of a

@@ -66,11 +66,7 @@ func (s sums) add(needs *corev1.ResourceRequirements) {
 
 func addTo(sum, list corev1.ResourceList) {
 	for name, quantity := range list {
-		total, ok := sum[name]
-		if !ok {
-			sum[name] = quantity.DeepCopy()
-			continue
-		}
+		total := sum[name]
 		total.Add(quantity)
 		sum[name] = total
 	}
@@ -80,10 +76,8 @@ func addTo(sum, list corev1.ResourceList) {
 func (s sums) addKnown(others sums) {
 	for _, both := range [...][2]corev1.ResourceList{{s.Requests, others.Requests}, {s.Limits, others.Limits}} {
 		for name, total := range both[0] {
-			if quantity, ok := both[1][name]; ok {
-				total.Add(quantity)
-				both[0][name] = total
-			}
+			total.Add(both[1][name])
+			both[0][name] = total
 		}
 	}
 }

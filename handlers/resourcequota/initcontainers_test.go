@@ -18,7 +18,7 @@ func TestInitContainers(t *testing.T) {
 	list := func() corev1.ResourceList {
 		list := make(corev1.ResourceList)
 		for range r.IntN(3) {
-			text := []string{"0", "0Ki", "1", "250m", "1Ki", "1G", "3"}[r.IntN(7)]
+			text := []string{"0", "0Ki", "1", "250m", "1Ki", "1024", "1G", "3"}[r.IntN(8)]
 			if negative && r.IntN(4) == 0 {
 				text = "-" + text
 			}
@@ -32,8 +32,11 @@ func TestInitContainers(t *testing.T) {
 	containers := func(n int) (all []corev1.Container) {
 		for range n {
 			c := corev1.Container{Name: fmt.Sprint("c", r.IntN(6)), Resources: needs()}
-			if r.IntN(2) == 0 {
+			switch r.IntN(6) {
+			case 0, 1, 2:
 				c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+			case 3:
+				c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
 			}
 			all = append(all, c)
 		}

@@ -123,7 +123,6 @@ func (l *ledger) work(namespace string) {
 func (l *ledger) round(namespace string, pending []*charge) (still []*charge) {
 	defer func() {
 		if v := recover(); v != nil {
-			still = nil
 			settle(pending, &failure{&handlers.PanicError{Value: v, Stack: debug.Stack()}})
 		}
 	}()

@@ -62,7 +62,7 @@ func TestServiceUsage(t *testing.T) {
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}]}`, 2, 1)
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}],"allocateLoadBalancerNodePorts":null}`, 2, 1)
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}],"allocateLoadBalancerNodePorts":true}`, 2, 1)
-	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7},{"nodePort":0},{"nodePort":1},{"nodePort":"x"}],"allocateLoadBalancerNodePorts":false}`, 2, 1)
+	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7},{"nodePort":0},{"nodePort":0},{"nodePort":1},{"nodePort":"x"}],"allocateLoadBalancerNodePorts":false}`, 2, 1)
 }
 
 func TestVolumeUsage(t *testing.T) {
@@ -95,6 +95,7 @@ func TestVolumeUsage(t *testing.T) {
 	}
 	matches(t, v, selector(corev1.ScopeSelectorOpIn, "d"), false)
 	matches(t, v, selector(corev1.ScopeSelectorOpExists), true)
+	matches(t, measured(t, volumes{}, `{"spec":{"volumeAttributesClassName":"a"}}`), selector(corev1.ScopeSelectorOpExists), true)
 	matches(t, none, selector(corev1.ScopeSelectorOpExists), false)
 	matches(t, none, selector(corev1.ScopeSelectorOpDoesNotExist), true)
 	matches(t, v, corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists}, false)
@@ -203,6 +204,9 @@ func TestPodScopes(t *testing.T) {
 		{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: "Odd"},
 		{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn},
 	} {
+		if _, err := p.matches(selector); selector.Operator == "Odd" && !strings.HasSuffix(fmt.Sprint(err), `"Odd" is not a valid scope selector operator`) {
+			t.Errorf("got %v", err)
+		}
 		if _, err := p.matches(selector); err == nil || !strings.HasPrefix(err.Error(), "failed to parse and convert selector: ") {
 			t.Errorf("%v: got %v", selector, err)
 		}
@@ -216,7 +220,7 @@ func TestTracked(t *testing.T) {
 		"requests.deviceclass.resource.kubernetes.io/gpu count/services services services.nodeports services.loadbalancers " +
 		"count/persistentvolumeclaims persistentvolumeclaims requests.storage gold.storageclass.storage.k8s.io/persistentvolumeclaims " +
 		"gold.storageclass.storage.k8s.io/requests.storage gold.storageclass.storage.k8s.io/other count/configmaps configmaps resourcequotas " +
-		"replicationcontrollers secrets count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices requests.example.com/card other")
+		"replicationcontrollers secrets count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices requests.example.com/card example.com/card other")
 	f := func(e evaluator, want string) {
 		t.Helper()
 		if got := e.tracked(names); !slices.Equal(got, resourcesNamed(want)) {
@@ -369,4 +373,69 @@ func TestHandlesWhat(t *testing.T) {
 	f(pods{}, codec.Update, "status", `{}`, false)
 	f((*devices)(nil), codec.Create, "", "", true)
 	f((*devices)(nil), codec.Update, "status", `{}`, false)
+
+	// Of a Pod, whether it ends by itself decides under which quotas it is.
+	ends := func(before, after string, want bool) {
+		t.Helper()
+		if got := (pods{}).handles(decoded(t, handlertest.UpdateBody("v1/pods", after, before))); got != want {
+			t.Errorf("from %s to %s: got %v", before, after, got)
+		}
+	}
+	seconds := func(n string) string { return `{"spec":{"activeDeadlineSeconds":` + n + `}}` }
+	ends(`{}`, seconds("0"), true)
+	ends(`{}`, seconds("1"), true)
+	ends(seconds("0"), `{}`, true)
+	ends(`{}`, seconds("-1"), false)
+	ends(seconds("1"), seconds("0"), false)
+	ends(`null`, seconds("1"), false)
+}
+
+// TestPodStatus has the resources that a Pod has, beside those that it asks for.
+func TestPodStatus(t *testing.T) {
+	f := func(conditions, want string) {
+		t.Helper()
+		uses(t, pods{}, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]},`+
+			`"status":{"conditions":[`+conditions+`],"containerStatuses":[{"name":"c","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"2"}}}]}}`,
+			"count/pods=1,pods=1,cpu="+want+",requests.cpu="+want)
+	}
+	f(``, "4")
+	f(`{"type":"PodResizePending","reason":"Infeasible"}`, "2")
+	f(`{"type":"Ready"},{"type":"PodResizePending","reason":"Infeasible"}`, "2")
+	f(`{"type":"PodResizePending","reason":"Deferred"}`, "4")
+	f(`{"type":"Ready","reason":"Infeasible"}`, "4")
+	f(`{"type":"PodResizePending","reason":"Infeasible"},{"type":"PodResizePending","reason":"Deferred"}`, "2")
+	uses(t, pods{}, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]},"status":{"containerStatuses":[{"name":"c","resources":{"requests":{"cpu":"5"}}}]}}`,
+		"count/pods=1,pods=1,cpu=5,requests.cpu=5")
+}
+
+// TestMustSpecify has a quota limit what a container does not specify.
+func TestMustSpecify(t *testing.T) {
+	p := measured(t, pods{}, `{"spec":{"containers":[{"name":"c"}]}}`)
+	for name, want := range map[corev1.ResourceName]bool{
+		"cpu": true, "memory": true, "requests.cpu": true, "requests.memory": true, "limits.cpu": true, "limits.memory": true,
+		"pods": false, "ephemeral-storage": false, "requests.ephemeral-storage": false, "hugepages-2Mi": false, "requests.x.y/gpu": false,
+	} {
+		message := ""
+		if want {
+			message = "must specify " + string(name) + " for: c"
+		}
+		if err := p.constraints([]corev1.ResourceName{name}); want != (err != nil) || want && err.Error() != message {
+			t.Errorf("%s: got %v, want %q", name, err, message)
+		}
+	}
+}
+
+// TestEvaluators has resources that are called as others of another group.
+func TestEvaluators(t *testing.T) {
+	p := &plugin{devices: new(devices)}
+	for name, counted := range map[string]bool{
+		"pods": false, "services": false, "persistentvolumeclaims": false, "resourceclaims.resource.k8s.io": false,
+		"pods.metrics.k8s.io": true, "services.x.y": true, "persistentvolumeclaims.x.y": true, "resourceclaims": true, "resourceclaims.x.y": true,
+		"resourceclaimtemplates.resource.k8s.io": true, "configmaps": true,
+	} {
+		resource, group, _ := strings.Cut(name, ".")
+		if _, got := p.evaluator(codec.GroupVersionResource{Group: group, Resource: resource}).(objects); got != counted {
+			t.Errorf("%s: got %v, want it counted as an object: %v", name, got, counted)
+		}
+	}
 }

@@ -69,12 +69,9 @@ func (pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	return tracked
 }
 
-func (pods) measure(_ context.Context, review *codec.Review, object codec.Value) (item, error) {
+func (pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (item, error) {
 	p, err := readPod(object)
 	if err != nil {
-		return nil, err
-	}
-	if err := review.Err(); err != nil { // nothing is charged for what was read in part
 		return nil, err
 	}
 	p.used = podUsage(&p.Pod)

@@ -3,6 +3,7 @@ package resourcequota
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,14 @@ func TestConfiguration(t *testing.T) {
 	f("apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration\n"+limited, want)
 	f("apiVersion: resourcequota.admission.k8s.io/v1alpha1\nkind: Configuration\n"+limited, want)
 	f(head, "[]")
+	f("{\n\t\"apiVersion\": \"apiserver.config.k8s.io/v1\",\n\t\"kind\": \"ResourceQuotaConfiguration\"\n}", "[]") // JSON may have tabs
+	const twice = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","kind":"ResourceQuotaConfiguration"}`
+	if _, err := loadConfiguration([]byte(twice)); err == nil || err.Error() != `duplicate field "kind"` {
+		t.Errorf("got %v", err)
+	}
+	if _, err := loadConfiguration([]byte("a: [")); err == nil || !strings.HasPrefix(err.Error(), "cannot decode configuration: yaml: ") {
+		t.Errorf("got %v", err)
+	}
 	if c, err := loadConfiguration(nil); err != nil || len(c.LimitedResources) > 0 {
 		t.Errorf("without a file: got %v, %v", c, err)
 	}

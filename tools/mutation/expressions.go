@@ -246,7 +246,7 @@ func (x *instrumenter) call(e *ast.CallExpr, result types.Type) bool {
 	}
 	if named, ok := result.(*types.Named); ok && named.Obj().Name() == "Rule" && named.Obj().Pkg().Name() == "handlers" && named.Obj().Pkg().Path() != x.pkg.path {
 		operations := []string{"without its first operation", "without its second operation"}
-		if len(e.Args) == 0 { // handlers.Any
+		if len(e.Args) == 0 || x.operations(e) == 1 { // handlers.Any, or a rule with one
 			operations = operations[:1]
 		}
 		if id := x.point(e, operations...); id > 0 {
@@ -255,4 +255,14 @@ func (x *instrumenter) call(e *ast.CallExpr, result types.Type) bool {
 	}
 	x.condition(e)
 	return true
+}
+
+// operations returns how many operations are arguments of a call.
+func (x *instrumenter) operations(e *ast.CallExpr) (n int) {
+	for _, arg := range e.Args {
+		if named, ok := x.pkg.info.Types[arg].Type.(*types.Named); ok && named.Obj().Name() == "Operation" {
+			n++
+		}
+	}
+	return n
 }

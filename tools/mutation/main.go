@@ -33,6 +33,7 @@ type options struct {
 	whole     bool
 	list      bool
 	poison    bool
+	quick     time.Duration
 	explained string
 	verbose   bool
 }
@@ -50,6 +51,7 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "print the mutants and run none")
 	flag.BoolVar(&o.whole, "whole", false, "run the tests without -short too, with mutants that survive")
 	flag.BoolVar(&o.poison, "poison", true, "run the tests built with the tag poison too, with mutants that survive")
+	flag.DurationVar(&o.quick, "quick", 0, "leave out the package's tests that take more processor time, for a first look; 0 for none")
 	flag.StringVar(&o.explained, "explained", "tools/mutation/explained.txt", "file with mutants that make no difference, and why")
 	flag.BoolVar(&o.verbose, "v", false, "print what kills each mutant")
 	flag.Parse()

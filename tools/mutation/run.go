@@ -39,7 +39,8 @@ type killer struct {
 	file  string
 	dir   string // where it runs
 	args  []string
-	whole bool // without -short
+	whole bool          // without -short
+	quick time.Duration // the processor time that a test may take, 0 for any
 	tests []test
 }
 
@@ -63,8 +64,9 @@ func build(module, pattern, overlay, tags, out string) error {
 	return nil
 }
 
-// start runs tests with a mutant, 0 for none. It reports whether they passed.
-func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...string) (output []byte, passed bool) {
+// run runs tests with a mutant, 0 for none. It reports the processor time that they
+// took, and whether they passed.
+func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...string) (output []byte, cpu time.Duration, passed bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+timeoutMin)
 	defer cancel()
 	pattern := "^(" + strings.Join(tests, "|") + ")$"
@@ -79,7 +81,10 @@ func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...s
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	output, err := cmd.CombinedOutput()
-	return output, err == nil
+	if cmd.ProcessState != nil {
+		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return output, cpu, err == nil
 }
 
 // explore runs each test alone, without a mutant, and notes what it reaches. Only
@@ -93,11 +98,11 @@ func (k *killer) explore(scratch string, workers int, only string) error {
 	each(workers, names, func(name string) {
 		file := filepath.Join(scratch, filepath.Base(k.file)+"."+strings.ReplaceAll(name, "/", "."))
 		began := time.Now()
-		output, passed := k.run(0, []string{name}, 10*time.Minute, "MUTANTS_REACHED="+file)
+		output, cpu, passed := k.run(0, []string{name}, 10*time.Minute, "MUTANTS_REACHED="+file)
 		takes := time.Since(began)
 		if !passed { // noting costs allocations, which it may count
 			began = time.Now()
-			output, passed = k.run(0, []string{name}, 10*time.Minute)
+			output, cpu, passed = k.run(0, []string{name}, 10*time.Minute)
 			takes = time.Since(began)
 		}
 		reaches, err := readReached(file)
@@ -107,7 +112,9 @@ func (k *killer) explore(scratch string, workers int, only string) error {
 			fmt.Printf("%s: left out %s, which fails without a mutant: %v\n%s\n", k.name, name, err, tail(output))
 			return
 		}
-		k.tests = append(k.tests, test{name, takes, reaches})
+		if k.quick == 0 || cpu <= k.quick {
+			k.tests = append(k.tests, test{name, takes, reaches})
+		}
 	})
 	slices.SortFunc(k.tests, func(a, b test) int { return cmp.Compare(a.takes, b.takes) })
 	return nil
@@ -161,7 +168,7 @@ func (k *killer) kills(m *mutant) (killed, reached bool) {
 		if len(names) == 0 {
 			return false
 		}
-		_, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
+		_, _, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
 		names, takes = nil, 0
 		return !passed
 	}

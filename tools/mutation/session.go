@@ -127,7 +127,7 @@ func (s *session) chosen(p *pkg) []*mutant {
 // test runs the mutants of a package.
 func (s *session) test(p *pkg) (t tally, err error) {
 	all := s.chosen(p)
-	own := &killer{name: p.path, dir: p.dir, file: filepath.Join(s.scratch, "own.test")}
+	own := &killer{name: p.path, dir: p.dir, file: filepath.Join(s.scratch, "own.test"), quick: s.quick}
 	poisoned := &killer{name: p.path + " with poison", dir: p.dir, file: filepath.Join(s.scratch, "poisoned.test")}
 	pattern := "./" + short(p.dir)
 	if hasTests(p.dir) {
@@ -157,8 +157,11 @@ func (s *session) test(p *pkg) (t tally, err error) {
 			if dead {
 				killed[m] = k.name
 			}
-			if s.verbose && dead {
+			switch {
+			case s.verbose && dead:
 				fmt.Printf("%s:%d: killed by %s: %s\n", m.file, m.line, k.name, m.what)
+			case s.verbose:
+				fmt.Printf("%s:%d: not killed by %s: %s\n", m.file, m.line, k.name, m.key())
 			}
 		})
 	}
