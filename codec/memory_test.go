@@ -254,7 +254,11 @@ func TestFitsDecoded(t *testing.T) {
 // TestMemoryMaxOfManyMembers adds members until there is no memory for another
 // node, which depends on what the text of edits took before.
 func TestMemoryMaxOfManyMembers(t *testing.T) {
-	for spare := 1 << 20; spare < MemoryMax; spare += 6 << 20 {
+	step := 6 << 20
+	if testing.Short() {
+		step *= 4
+	}
+	for spare := 1 << 20; spare < MemoryMax; spare += step {
 		var o Object
 		o.Reset([]byte(`{"a":{"x":1}}`))
 		o.SetString(strings.Repeat("x", spare), "b")

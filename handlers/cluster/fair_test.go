@@ -227,3 +227,19 @@ func TestCallers(t *testing.T) {
 		t.Errorf("got %q: views of the review are kept", c)
 	}
 }
+
+// TestTryAccept takes what there is, but not before those who wait.
+func TestTryAccept(t *testing.T) {
+	l := newFairLimiter(0.001, 2, metrics.NewSet())
+	if got := l.TryAccept(); !got {
+		t.Error("got nothing of two")
+	}
+	l.waiting.add(new(turn), []string{"a"})
+	if got := l.TryAccept(); got {
+		t.Error("got one before somebody who waits")
+	}
+	l.waiting = line{}
+	if got := []bool{l.TryAccept(), l.TryAccept()}; !got[0] || got[1] {
+		t.Errorf("got %v, want one more", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // folder writes files, by name.
@@ -239,6 +240,9 @@ func TestOptionsAreWrong(t *testing.T) {
 	f(Options{}, "does not run in a Pod; name a kubeconfig with --kubeconfig")
 	f(Options{Kubeconfig: "a", Dir: "b"}, "got more than one of")
 	f(Options{Kubeconfig: "a", Embedded: true}, "got more than one of")
+	f(Options{Kubeconfig: "a", Objects: []runtime.Object{}}, "got more than one of")
+	f(Options{Dir: "a", Objects: []runtime.Object{}}, "got more than one of")
+	f(Options{Embedded: true, Objects: []runtime.Object{}}, "got more than one of")
 	f(Options{Kubeconfig: "/does/not/exist"}, "cannot read kubeconfig /does/not/exist: ")
 	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{"}), "k")}, "cannot read kubeconfig ")
 

@@ -378,6 +378,8 @@ func TestWrongDefinition(t *testing.T) {
 		change(&d)
 		f("the definition of a kind: "+field+": got", func() { DefineJSON(d) })
 	}
+	f("the definition of a kind: Version: got", func() { DefineJSON(Definition{Version: "V", Resource: "teams", Kind: "Team"}) })
+	f("<nil>", func() { DefineJSON(Definition{Version: "v1", Resource: "teams", Kind: "Team"}) })
 }
 
 // TestInWithoutNeeds has a plugin look for objects and declare nothing.

@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestAnswersAreNotMixedUp has requests under way at the same time that differ in
+// one thing each: no two share an answer.
+func TestAnswersAreNotMixedUp(t *testing.T) {
+	a, maps := uncachedMaps(t)
+	for _, in := range []string{"shop", "bank"} {
+		for _, name := range []string{"c", "d"} {
+			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}})
+		}
+	}
+	letGo := make(chan struct{})
+	a.intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-letGo:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	var all sync.WaitGroup
+	get := func(ctx context.Context, namespace, name string) {
+		all.Go(func() {
+			if got, err := maps.GetLive(ctx, namespace, name); err != nil || got.Namespace != namespace || got.Name != name {
+				t.Errorf("%s/%s: got %v, %v", namespace, name, got, err)
+			}
+		})
+	}
+	list := func(namespace string, want int) {
+		all.Go(func() {
+			if got, err := maps.ListLive(t.Context(), namespace); err != nil || len(got) != want {
+				t.Errorf("%q: got %d objects, %v, want %d", namespace, len(got), err, want)
+			}
+		})
+	}
+	get(t.Context(), "shop", "c")
+	get(t.Context(), "shop", "d")
+	get(t.Context(), "bank", "c")
+	get(by(t.Context(), "alice", "shop"), "shop", "c") // who waits in a line of their own
+	list("", 4)
+	list("shop", 2)
+	list("bank", 2)
+	const requests = 7
+	eventually(t, "seven requests arrive", func() bool { return a.count(func(*http.Request) bool { return true }) == requests })
+	close(letGo)
+	all.Wait()
+	if got := a.count(func(*http.Request) bool { return true }); got != requests {
+		t.Errorf("got %d requests, want %d", got, requests)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	s := &store{kind: configMap.Kind}
+	if got := s.named("shop", "c") + s.named("", "c"); got != `configmaps "shop/c"configmaps "c"` {
+		t.Errorf("got %s", got)
+	}
+	if err := Namespaces.impossible("", "a/b"); err == nil || err.Error() != `invalid resource name "a/b": [may not contain '/']` {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTenants has the names that users' shares belong to.
+func TestTenants(t *testing.T) {
+	for user, want := range map[string]string{
+		"alice": "alice", "": "", "a:b:c": "a:b:c", "system:serviceaccount:": "system:serviceaccount:",
+		"system:serviceaccount:shop": "system:serviceaccount:shop", "system:serviceaccount:shop:web": "system:serviceaccount:shop",
+		"system:serviceaccount:shop:web:x": "system:serviceaccount:shop", "x:system:serviceaccount:shop:web": "x:system:serviceaccount:shop:web",
+		"system:serviceaccountx:shop:web": "system:serviceaccountx:shop:web",
+	} {
+		if got := tenantOf(user); got != want {
+			t.Errorf("%s: got %s, want %s", user, got, want)
+		}
+	}
+}
+
+// TestPutIsListed lists what was put beside what the cluster has.
+func TestPutIsListed(t *testing.T) {
+	a := newAPIServer(t)
+	for _, name := range []string{"old", "replaced"} {
+		a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"from": "cluster"}})
+	}
+	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "old"}, Data: map[string]string{"from": "cluster"}})
+	s := a.newState(Options{Kinds: []*Kind{configMap.Kind}})
+	need := configMap.Called("get", "list")
+	if err := s.Follow(t.Context(), need); err != nil {
+		t.Fatal(err)
+	}
+	maps := configMap.In(s.View(need))
+	f := func(namespace, want string) {
+		t.Helper()
+		list, err := maps.ListLive(t.Context(), namespace)
+		var got []string
+		for _, c := range list {
+			got = append(got, c.Namespace+"/"+c.Name+" "+c.Data["from"])
+		}
+		slices.Sort(got)
+		if err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("%q: got %s, %v, want %s", namespace, got, err, want)
+		}
+	}
+	f("shop", "shop/old cluster, shop/replaced cluster")
+	put(t, s, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"new","namespace":"shop"},"data":{"from":"file"}}`, true)
+	put(t, s, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"replaced","namespace":"shop"},"data":{"from":"file"}}`, true)
+	f("shop", "shop/new file, shop/old cluster, shop/replaced file")
+	f("bank", "bank/old cluster")
+	f("", "bank/old cluster, shop/new file, shop/old cluster, shop/replaced file")
+	if got, err := maps.GetLive(t.Context(), "shop", "new"); err != nil || got.Data["from"] != "file" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	put(t, s, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{"name":"x"}}`, false)
+}
+
+// TestStoreOfOthers gives a store what is not of its kind, and deletes what it has
+// not.
+func TestStoreOfOthers(t *testing.T) {
+	s, err := New(Options{Objects: []runtime.Object{namespace("one"), namespace("two")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := s.find(Namespaces.Kind)
+	if err := namespaces.Add(&corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "got a *v1.Pod, want a *v1.Namespace") {
+		t.Errorf("got %v", err)
+	}
+	if err := namespaces.Delete("one"); err == nil || err.Error() != "got a string to delete, want one of namespaces" {
+		t.Errorf("got %v", err)
+	}
+	size := func(want int, deleted string) {
+		t.Helper()
+		if err := namespaces.Delete(namespace(deleted)); err != nil || namespaces.size() != want {
+			t.Errorf("got %d namespaces, %v, want %d", namespaces.size(), err, want)
+		}
+	}
+	size(2, "three")
+	size(1, "two")
+	size(1, "two")
+	size(0, "one")
+	size(0, "one")
+}
+
+// TestListsInstead has the answers after which client-go's reflector lists in place
+// of watching.
+func TestListsInstead(t *testing.T) {
+	resource := schema.GroupResource{Resource: "namespaces"}
+	for err, want := range map[error]bool{
+		apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil):   true,
+		apierrors.NewInternalError(errors.New("the required storage feature")): true,
+		apierrors.NewTooManyRequests("later", 1):                               false,
+		apierrors.NewTimeoutError("slow", 1):                                   false,
+		apierrors.NewResourceExpired("old"):                                    false,
+		apierrors.NewGone("old"):                                               false, //nolint:staticcheck // which old API servers answer
+		apierrors.NewForbidden(resource, "", errors.New("no role")):            true,
+		errors.New("connection refused"):                                       false,
+	} {
+		if got := listsInstead(err); got != want {
+			t.Errorf("%v: got %v", err, got)
+		}
+	}
+}
