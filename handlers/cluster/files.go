@@ -126,7 +126,7 @@ func (r *reader) readFile(file string, content []byte) {
 				continue
 			}
 		}
-		if trimmed := bytes.TrimSpace(asJSON); len(trimmed) > 0 && string(trimmed) != "null" { // more than comments
+		if string(bytes.TrimSpace(asJSON)) != "null" { // more than comments
 			r.readDocument(at, asJSON)
 		}
 	}
