@@ -26,10 +26,13 @@ func BenchmarkEvaluate(b *testing.B) {
 				if err := review.Decode(body); err != nil {
 					b.Fatal(err)
 				}
-				evaluation := c.Begin(NewInput(b.Context(), review), celconfig.RuntimeCELCostBudget)
+				in := NewInput(b.Context(), review)
+				evaluation := c.Begin(in, celconfig.RuntimeCELCostBudget)
 				if _, err, fatal := evaluation.Evaluate(x); err != nil || fatal != nil {
 					b.Fatal(err, fatal)
 				}
+				evaluation.End()
+				in.Release()
 				review.Release()
 			}
 		})

@@ -18,6 +18,7 @@ type Expression struct {
 	Err *apiservercel.Error
 
 	program cel.Program
+	closure closure // nil where only the program can evaluate it
 	returns *cel.Type
 }
 
@@ -113,6 +114,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency)); err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
+	e.closure = c.build(ast)
 	e.returns = ast.OutputType()
 	return nil
 }

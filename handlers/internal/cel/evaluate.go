@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -23,7 +24,9 @@ type Input struct {
 	object, oldObject object
 	request           request
 	places            places
-	changes           int // of the object when it was read
+	changes           int         // of the object when it was read
+	evaluations       *Evaluation // that have ended
+	frames            *frame      // that nothing is evaluated in
 
 	// Params is the variable of that name; nil for null.
 	Params ref.Val
@@ -36,9 +39,23 @@ type Input struct {
 
 // NewInput returns what expressions see of the review. Evaluation ends with ctx.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
-	in := &Input{ctx: ctx, request: request{review}}
+	in := inputs.Get().(*Input)
+	in.ctx, in.request = ctx, request{review}
 	in.read()
 	return in
+}
+
+var inputs = sync.Pool{New: func() any { return new(Input) }}
+
+// Release gives in back, with nothing of the review. Whoever has many reviews calls
+// it; nothing of in, or that was evaluated on it, may be used afterwards.
+func (in *Input) Release() {
+	evaluations, frames := in.evaluations, in.frames
+	for f := frames; f != nil; f = f.next {
+		*f = frame{next: f.next}
+	}
+	*in = Input{evaluations: evaluations, frames: frames}
+	inputs.Put(in)
 }
 
 // read makes the objects what the review has now.
@@ -64,6 +81,7 @@ type Evaluation struct {
 	compiler  *Compiler
 	variables variables
 	checks    uint
+	next      *Evaluation // that has ended too
 }
 
 // Begin begins the evaluation of expressions that c compiled. The budget is in the
@@ -72,9 +90,24 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	if input.request.review.Object.Changes() != input.changes {
 		input.read()
 	}
-	e := &Evaluation{Input: input, Remaining: budget, compiler: c}
+	e := input.evaluations
+	if e == nil {
+		e = new(Evaluation)
+	} else {
+		input.evaluations = e.next
+	}
+	e.Input, e.Remaining, e.compiler = input, budget, c
 	e.variables.of = e
 	return e
+}
+
+// End ends an evaluation, whose memory the next one takes. Whoever has many calls it.
+// Values stay valid.
+func (e *Evaluation) End() {
+	in := e.Input
+	clear(e.variables.values)
+	*e = Evaluation{variables: variables{values: e.variables.values[:0]}, next: in.evaluations}
+	in.evaluations = e
 }
 
 // ResolveName implements interpreter.Activation.
@@ -169,6 +202,17 @@ func (e *Evaluation) charge(cost int64) bool {
 
 // run runs a program. It is not ok if there is no telling what it cost.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
+	if x.closure != nil {
+		e.checks = 0
+		if value, cost, ok, err = e.runClosure(x); ok {
+			return value, cost, ok, err
+		}
+	}
+	return e.interpret(x)
+}
+
+// interpret has cel-go run a program.
+func (e *Evaluation) interpret(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	var details *cel.EvalDetails
 	e.checks = 0
 	value, details, err = x.program.Eval(e)

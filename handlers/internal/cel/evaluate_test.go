@@ -101,7 +101,7 @@ func TestVariableUsesItself(t *testing.T) {
 	}
 	c.AddVariable("a", "variables.b", Declarations{})
 	_, err, _ := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(later)
-	if err == nil || !strings.Contains(err.Error(), `composited variable "a" uses itself`) {
+	if err == nil || !strings.Contains(err.Error(), `composited variable "b" uses itself`) {
 		t.Errorf("got %v, want an error", err)
 	}
 }

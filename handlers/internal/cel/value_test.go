@@ -89,6 +89,7 @@ func compareValues(t testing.TB, text []byte, expression string) bool {
 		return false // as on the other side
 	}
 	want := resultOf(x.program.Eval(decoded{content.Object}))
+	compareClosure(t, x, text, want)
 	for _, padding := range [...]int{0, largeMin} { // a large document has an index
 		review := reviewOf(t, slices.Concat([]byte("{"), bytes.Repeat([]byte(" "), padding), text[1:]))
 		in := NewInput(t.Context(), review)
@@ -166,6 +167,7 @@ func TestValues(t *testing.T) {
 type generator struct {
 	*rand.Rand
 	paths []string
+	lists []string // those that are arrays
 }
 
 func newGenerator(seed uint64, object []byte) *generator {
@@ -192,6 +194,7 @@ func (g *generator) collect(path string, v any, depth int) {
 			}
 		}
 	case []any:
+		g.lists = append(g.lists, path)
 		for i := range min(len(v), 3) {
 			g.collect(fmt.Sprintf("%s[%d]", path, i), v[i], depth+1)
 		}
@@ -261,6 +264,10 @@ func (g *generator) expression(depth int) string {
 // TestValuesGenerated compares both sides with generated expressions on all
 // recordings.
 func TestValuesGenerated(t *testing.T) {
+	testGenerated(t, func(g *generator) string { return g.expression(1 + g.IntN(3)) })
+}
+
+func testGenerated(t *testing.T, expression func(*generator) string) {
 	const each = 5 // of every object, 1500 in all; compiling one takes 3 ms
 	start := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", start)
@@ -279,19 +286,23 @@ func TestValuesGenerated(t *testing.T) {
 			g := newGenerator(start+uint64(seed), object)
 			for range each {
 				evaluated++
-				if compareValues(t, object, g.expression(1+g.IntN(3))) {
+				if compareValues(t, object, expression(g)) {
 					values++
 				}
 			}
 		}
 	}
-	if t.Logf("%d of %d expressions had a value", values, evaluated); values*10 < evaluated {
+	if t.Logf("%d of %d expressions had a value, closures: %+v", values, evaluated, closures); values*10 < evaluated {
 		t.Errorf("got a value from %d of %d expressions, want a tenth at least", values, evaluated)
 	}
 }
 
 func FuzzValues(f *testing.F) {
 	f.Add([]byte(sample), uint64(1))
+	fuzz(f, func(g *generator) string { return g.expression(1 + g.IntN(3)) })
+}
+
+func fuzz(f *testing.F, expression func(*generator) string) {
 	f.Fuzz(func(t *testing.T, object []byte, seed uint64) {
 		var content unstructured.Unstructured
 		if content.UnmarshalJSON(object) != nil {
@@ -303,7 +314,7 @@ func FuzzValues(f *testing.F) {
 		}
 		g := newGenerator(seed, canonical)
 		for range 8 {
-			compareValues(t, canonical, g.expression(1+g.IntN(3)))
+			compareValues(t, canonical, expression(g))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -39,8 +40,8 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 }
 
 func (v *variables) value(i int, x *variable) ref.Val {
-	if v.values == nil {
-		v.values = make([]ref.Val, len(v.of.compiler.variables))
+	if n := len(v.of.compiler.variables); len(v.values) != n {
+		v.values = slices.Grow(v.values[:0], n)[:n]
 	}
 	if v.values[i] == nil {
 		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // as a second one of its name can

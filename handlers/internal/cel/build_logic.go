@@ -1,0 +1,299 @@
+package cel
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// logical is && or ||, which the value decides that is given: || true, && false. It
+// costs nothing but its terms that are evaluated. That an error in the first term
+// counts only if the second does not decide is left to the interpreter.
+func (b *builder) logical(c ast.CallExpr, decides bool) closure {
+	terms := b.args(c, 2)
+	if terms == nil {
+		return nil
+	}
+	first, second := terms[0], terms[1]
+	return func(f *frame) value {
+		v := first(f)
+		if v.kind != kindBool {
+			return value{}
+		}
+		if v.isTrue() == decides {
+			return v
+		}
+		if v = second(f); v.kind != kindBool {
+			return value{}
+		}
+		return v
+	}
+}
+
+// not costs 1.
+func (b *builder) not(c ast.CallExpr) closure {
+	args := b.args(c, 1)
+	if args == nil {
+		return nil
+	}
+	arg := args[0]
+	return func(f *frame) value {
+		v := arg(f)
+		if v.kind != kindBool || !f.steps(1) {
+			return value{}
+		}
+		return boolValue(!v.isTrue())
+	}
+}
+
+// conditional costs what the condition and its branch cost.
+func (b *builder) conditional(c ast.CallExpr) closure {
+	if len(c.Args()) != 3 {
+		return nil
+	}
+	condition, truthy, falsy := b.expr(c.Args()[0]), b.branch(c.Args()[1]), b.branch(c.Args()[2])
+	if condition == nil || truthy == nil || falsy == nil {
+		return nil
+	}
+	return func(f *frame) value {
+		v := condition(f)
+		switch {
+		case v.kind != kindBool:
+			return value{}
+		case v.isTrue():
+			return truthy(f)
+		}
+		return falsy(f)
+	}
+}
+
+// equals is == or !=. It costs what going through the smaller of both takes.
+func (b *builder) equals(c ast.CallExpr, want bool) closure {
+	args := b.args(c, 2)
+	if args == nil {
+		return nil
+	}
+	first, second := args[0], args[1]
+	return func(f *frame) value {
+		x := first(f)
+		if x.kind == gaveUp {
+			return value{}
+		}
+		y := second(f)
+		if y.kind == gaveUp || !x.isPlain() || !y.isPlain() {
+			return value{}
+		}
+		same, known := f.equal(&x, &y)
+		if !known || !f.call(traversal(min(f.size(&x), f.size(&y)))) {
+			return value{}
+		}
+		return boolValue(same == want)
+	}
+}
+
+// isPlain reports whether the value is none of the types of Kubernetes' libraries, some
+// of which cost something else.
+func (v *value) isPlain() bool {
+	if v.kind != kindOther {
+		return true
+	}
+	t := v.val.Type()
+	return t == types.ListType || t == types.MapType
+}
+
+// equal reports what types.Equal does.
+func (f *frame) equal(x, y *value) (same, known bool) {
+	if x.kind == y.kind {
+		switch x.kind {
+		case kindNull:
+			return true, true
+		case kindBool, kindInt:
+			return x.bits == y.bits, true
+		case kindDouble:
+			return math.Float64frombits(x.bits) == math.Float64frombits(y.bits), true
+		case kindText:
+			return x.text == y.text, true
+		case kindObject, kindArray:
+			return f.object.in.equal(x.json, y.json, depthMax), true
+		}
+	}
+	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText && y.kind != kindOther || y.kind == kindText && x.kind != kindOther {
+		return false, true
+	}
+	v, known := types.Equal(f.box(x), f.box(y)).(types.Bool)
+	return bool(v), known
+}
+
+// compare is <, <=, > or >= of two numbers or two strings. For strings that were
+// checked to be strings it costs what going through the smaller takes, otherwise 1.
+func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
+	args := b.args(c, 2)
+	if args == nil {
+		return nil
+	}
+	first, second := args[0], args[1]
+	holds := comparisons[c.FunctionName()]
+	areStrings := false
+	switch b.overload(e) {
+	case overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString:
+		areStrings = true
+	}
+	return func(f *frame) value {
+		x := first(f)
+		if x.kind == gaveUp {
+			return value{}
+		}
+		y := second(f)
+		order, known := order(&x, &y)
+		if !known {
+			return value{}
+		}
+		cost := uint64(1)
+		if areStrings {
+			cost = traversal(min(f.size(&x), f.size(&y)))
+		}
+		if !f.call(cost) {
+			return value{}
+		}
+		return boolValue(holds(order))
+	}
+}
+
+var comparisons = map[string]func(order int) bool{
+	operators.Less:          func(order int) bool { return order < 0 },
+	operators.LessEquals:    func(order int) bool { return order <= 0 },
+	operators.Greater:       func(order int) bool { return order > 0 },
+	operators.GreaterEquals: func(order int) bool { return order >= 0 },
+}
+
+func order(x, y *value) (order int, known bool) {
+	if x.kind != y.kind {
+		return 0, false
+	}
+	switch x.kind {
+	case kindInt:
+		return cmp.Compare(int64(x.bits), int64(y.bits)), true
+	case kindText:
+		return cmp.Compare(x.text, y.text), true
+	}
+	return 0, false
+}
+
+// in costs 1 for what may be an object or an array, and as much as a list is long
+// that was checked to be one. Looking into a list of literals costs nothing: the
+// interpreter makes a set of it, and if it is empty, does not ask what is looked for.
+func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
+	if len(c.Args()) != 2 {
+		return nil
+	}
+	if list := c.Args()[1]; list.Kind() == ast.ListKind {
+		return b.inLiterals(c.Args()[0], list)
+	}
+	args := b.args(c, 2)
+	if args == nil {
+		return nil
+	}
+	first, second := args[0], args[1]
+	isList := b.overload(e) == overloads.InList
+	return func(f *frame) value {
+		x := first(f)
+		if x.kind == gaveUp || x.kind == kindOther {
+			return value{}
+		}
+		y := second(f)
+		found, known := f.contains(&y, &x)
+		if !known {
+			return value{}
+		}
+		cost := uint64(1)
+		if isList {
+			cost = f.size(&y)
+		}
+		if !f.call(cost) {
+			return value{}
+		}
+		return boolValue(found)
+	}
+}
+
+// contains does as Contains of the types of this package and of cel-go.
+func (f *frame) contains(in, x *value) (found, known bool) {
+	switch in.kind {
+	case kindObject:
+		return x.kind == kindText && f.object.in.member(in.json, x.text).Exists(), true
+	case kindArray:
+		for it := in.json.Iterator(); it.Next(); {
+			if x.kind == kindText {
+				found = it.Value().EqualString(x.text)
+			} else {
+				v := jsonValue(it.Value())
+				if v.kind == gaveUp {
+					return false, false
+				}
+				if found, known = f.equal(x, &v); !known {
+					return false, false
+				}
+			}
+			if found {
+				return true, true
+			}
+		}
+		return false, true
+	case kindOther:
+		if container, ok := in.val.(traits.Container); ok {
+			v, known := container.Contains(f.box(x)).(types.Bool)
+			return bool(v), known
+		}
+	}
+	return false, false
+}
+
+func (b *builder) inLiterals(x, list ast.Expr) closure {
+	values := literals(list)
+	if values == nil {
+		return nil
+	}
+	if len(values) == 0 {
+		return func(*frame) value { return boolValue(false) }
+	}
+	arg := b.expr(x)
+	if arg == nil {
+		return nil
+	}
+	set := make(map[string]bool)
+	for _, v := range values {
+		s, ok := v.(types.String)
+		if !ok {
+			return nil
+		}
+		set[string(s)] = true
+	}
+	return func(f *frame) value {
+		v := arg(f)
+		if v.kind == gaveUp || v.kind == kindOther {
+			return value{}
+		}
+		return boolValue(v.kind == kindText && set[v.text])
+	}
+}
+
+// literals returns the elements of a list of literals, nil if there are others.
+func literals(list ast.Expr) []ref.Val {
+	if len(list.AsList().OptionalIndices()) > 0 {
+		return nil
+	}
+	all := []ref.Val{}
+	for _, element := range list.AsList().Elements() {
+		if element.Kind() != ast.LiteralKind {
+			return nil
+		}
+		all = append(all, element.AsLiteral())
+	}
+	return all
+}

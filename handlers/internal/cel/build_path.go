@@ -1,0 +1,373 @@
+package cel
+
+import (
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A path is what the interpreter has as one attribute: a variable, or what another
+// expression comes to, and what is selected in it. Each step costs 1, and the
+// attribute another 1 where it is a value of its own: not as the branch of a
+// conditional, nor as an index.
+type path struct {
+	root  closure
+	steps []step
+	tests bool // has(): whether the last step is there. That costs nothing of its own.
+}
+
+// A step selects a member or an element.
+type step struct {
+	name     string
+	key      ref.Val // the name
+	index    closure // of a step that has no name
+	optional bool    // a missing one ends the path, without a cost
+}
+
+func isIndex(c ast.CallExpr) bool {
+	switch c.FunctionName() {
+	case operators.Index, operators.OptIndex, operators.OptSelect:
+		return true
+	}
+	return false
+}
+
+// path returns the path of an identifier, a selection or an index.
+func (b *builder) path(e ast.Expr) *path {
+	switch e.Kind() {
+	case ast.IdentKind:
+		if root := b.ident(e); root != nil {
+			return &path{root: root}
+		}
+	case ast.SelectKind:
+		s := e.AsSelect()
+		if b.ReferenceMap()[e.ID()] != nil {
+			return nil // a name with dots in it
+		}
+		if p := b.field(s.Operand(), s.FieldName()); p != nil && !s.IsTestOnly() {
+			return p
+		}
+		return b.selection(s.Operand(), newStep(s.FieldName()), s.IsTestOnly())
+	case ast.CallKind:
+		if c := e.AsCall(); isIndex(c) && len(c.Args()) == 2 {
+			s, ok := b.index(c.Args()[1])
+			if s.optional = c.FunctionName() != operators.Index; ok {
+				return b.selection(c.Args()[0], s, false)
+			}
+		}
+	}
+	return nil
+}
+
+func newStep(name string) step { return step{name: name, key: types.String(name)} }
+
+// selection returns the path that goes one step further than that of an operand.
+func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
+	p := b.operand(operand)
+	if p == nil || p.tests || tests && p.isOptional() {
+		return nil
+	}
+	p.steps, p.tests = append(p.steps, s), tests
+	return p
+}
+
+func (b *builder) operand(e ast.Expr) *path {
+	if e.Kind() == ast.CallKind && !isIndex(e.AsCall()) || e.Kind() == ast.ComprehensionKind {
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Conditional {
+			return nil // steps go into the branches then
+		}
+		if root := b.expr(e); root != nil {
+			return &path{root: root}
+		}
+		return nil
+	}
+	return b.path(e)
+}
+
+func (p *path) isOptional() bool {
+	for i := range p.steps {
+		if p.steps[i].optional {
+			return true
+		}
+	}
+	return false
+}
+
+// index returns the step of an index. What the index is costs what it does otherwise,
+// but for the 1 of a path.
+func (b *builder) index(e ast.Expr) (s step, ok bool) {
+	if e.Kind() == ast.LiteralKind {
+		if name, ok := e.AsLiteral().(types.String); ok {
+			return newStep(string(name)), true
+		}
+		s.index = constant(e)
+		return s, true
+	}
+	s.index = b.branch(e)
+	return s, s.index != nil
+}
+
+// branch is an expression where a path does not cost 1 of its own.
+func (b *builder) branch(e ast.Expr) closure {
+	if p := b.path(e); p != nil {
+		if p.isOptional() {
+			return nil
+		}
+		return p.resolve
+	}
+	return b.expr(e)
+}
+
+// closure is the path as a value of its own.
+func (p *path) closure() closure {
+	if p.isOptional() {
+		return nil // only functions of optional values know it
+	}
+	if p.tests {
+		return p.resolve
+	}
+	return func(f *frame) value {
+		v := p.resolve(f)
+		if v.kind == gaveUp || !f.steps(1) {
+			return value{}
+		}
+		return v
+	}
+}
+
+// resolve follows the path. It gives up if something is missing that is neither
+// tested nor optional.
+func (p *path) resolve(f *frame) value {
+	v := p.root(f)
+	last := len(p.steps) - 1
+	for i := range p.steps {
+		s := &p.steps[i]
+		if v.kind == kindObject && s.index == nil { // nearly always
+			member := f.object.in.member(v.json, s.name)
+			if !member.Exists() {
+				return p.missing(f, i)
+			}
+			if !f.steps(1) {
+				return value{}
+			}
+			if i == last && p.tests {
+				return boolValue(true)
+			}
+			if v.json = member; i == last || member.Kind() != codec.KindObject {
+				v = jsonValue(member)
+			}
+			continue
+		}
+		next, found := s.of(f, &v)
+		if !found {
+			return p.missing(f, i)
+		}
+		if next.kind == gaveUp || !f.steps(1) {
+			return value{}
+		}
+		if i == last && p.tests {
+			return boolValue(true)
+		}
+		v = next
+	}
+	return v
+}
+
+// missing is what a path comes to where the i-th step is missing.
+func (p *path) missing(f *frame, i int) value {
+	switch {
+	case p.tests && i == len(p.steps)-1:
+		if f.steps(1) {
+			return boolValue(false)
+		}
+	case p.isOptional() && !p.isOptionalAfter(i):
+		return value{kind: kindNone}
+	}
+	return value{}
+}
+
+// isOptionalAfter reports whether all optional steps are behind the i-th, which must
+// be there then.
+func (p *path) isOptionalAfter(i int) bool {
+	for _, s := range p.steps[:i+1] {
+		if s.optional {
+			return false
+		}
+	}
+	return true
+}
+
+// of selects in anything. What is not found is missing, or found as a value that
+// gives up where there would be an error.
+func (s *step) of(f *frame, v *value) (next value, found bool) {
+	key := value{kind: kindText, text: s.name}
+	if s.index != nil {
+		key = s.index(f)
+	}
+	switch {
+	case key.kind != kindText && key.kind != kindInt:
+		return value{}, true
+	case v.kind == kindObject && key.kind == kindText:
+		member := f.object.in.member(v.json, key.text)
+		return jsonValue(member), member.Exists()
+	case v.kind == kindArray && key.kind == kindInt:
+		i := int64(key.bits)
+		if i < 0 {
+			return value{}, false
+		}
+		element := f.object.in.element(v.json, int(i))
+		return jsonValue(element), element.Exists()
+	case v.kind == kindOther && key.kind == kindText:
+		mapper, ok := v.val.(traits.Mapper)
+		if !ok {
+			return value{}, true
+		}
+		name := s.key
+		if name == nil {
+			name = types.String(key.text)
+		}
+		found, ok := mapper.Find(name)
+		return unboxed(found), ok
+	case v.kind == kindOther || v.kind == kindArray:
+		return value{}, true
+	}
+	return value{}, false
+}
+
+// ident is a variable.
+func (b *builder) ident(e ast.Expr) closure {
+	r := b.ReferenceMap()[e.ID()]
+	if r == nil || r.Value != nil || r.Name != e.AsIdent() {
+		return nil
+	}
+	for i := len(b.slots) - 1; i >= 0; i-- {
+		if b.slots[i] == r.Name {
+			return func(f *frame) value { return f.slots[i] }
+		}
+	}
+	switch r.Name {
+	case "object":
+		return func(f *frame) value { return objectValue(f.object.v) }
+	case "oldObject":
+		return func(f *frame) value { return objectValue(f.oldObject.v) }
+	case "params":
+		return func(f *frame) value { return unboxed(orNull(f.Params)) }
+	case "namespaceObject":
+		return func(f *frame) value {
+			v, _ := f.ResolveName("namespaceObject")
+			return unboxed(v.(ref.Val))
+		}
+	}
+	return nil
+}
+
+// objectValue returns the object, or null where the request has none.
+func objectValue(v codec.Value) value {
+	if v.Kind() != codec.KindObject {
+		return value{kind: kindNull}
+	}
+	return value{kind: kindObject, json: v}
+}
+
+// field returns the path of a field of the request, or a variable of the policy. As a
+// root it has the cost of its one step.
+func (b *builder) field(operand ast.Expr, name string) *path {
+	if operand.Kind() != ast.IdentKind || b.isSlot(operand.AsIdent()) {
+		return nil
+	}
+	var root closure
+	switch operand.AsIdent() {
+	case "request":
+		root = func(f *frame) value { return f.request.field(name) }
+	case "variables":
+		root = b.variable(name)
+	}
+	if root == nil {
+		return nil
+	}
+	return &path{root: func(f *frame) value {
+		v := root(f)
+		if v.kind == gaveUp || !f.steps(1) {
+			return value{}
+		}
+		return v
+	}}
+}
+
+func (b *builder) isSlot(name string) bool {
+	for _, slot := range b.slots {
+		if slot == name {
+			return true
+		}
+	}
+	return false
+}
+
+// field returns what Find does.
+func (r *request) field(name string) value {
+	switch name {
+	case "uid", "object", "oldObject":
+		return value{}
+	}
+	if v := r.review.RequestField(name); v.IsSet() && !v.EqualString("") {
+		return jsonValue(v)
+	}
+	return unboxed(requestHas[name])
+}
+
+// variable is one of the policy's.
+func (b *builder) variable(escaped string) closure {
+	name, ok := apiservercel.Unescape(escaped)
+	if !ok {
+		return nil
+	}
+	for i := range b.compiler.variables {
+		if b.compiler.variables[i].name == name {
+			return func(f *frame) value { return unboxed(f.variables.value(i, &f.compiler.variables[i])) }
+		}
+	}
+	return nil
+}
+
+// optional is orValue or hasValue of an optional path, which costs 1 as a value.
+// orValue costs nothing but what it comes to.
+func (b *builder) optional(e ast.Expr, c ast.CallExpr) closure {
+	if !c.IsMemberFunction() {
+		return nil
+	}
+	p := b.path(c.Target())
+	if p == nil || !p.isOptional() {
+		return nil
+	}
+	if c.FunctionName() == "hasValue" {
+		return func(f *frame) value {
+			v := p.resolve(f)
+			if v.kind == gaveUp || !f.steps(2) { // the path and the call
+				return value{}
+			}
+			return boolValue(v.kind != kindNone)
+		}
+	}
+	if overload := b.overload(e); len(c.Args()) != 1 || overload != "" && overload != "optional_orValue_value" {
+		return nil
+	}
+	other := b.expr(c.Args()[0])
+	if other == nil {
+		return nil
+	}
+	return func(f *frame) value {
+		v := p.resolve(f)
+		switch {
+		case v.kind == gaveUp || !f.steps(1):
+			return value{}
+		case v.kind == kindNone:
+			return other(f)
+		}
+		return v
+	}
+}

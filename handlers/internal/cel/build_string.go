@@ -1,0 +1,101 @@
+package cel
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"math"
+)
+
+// size is size() of a string, an object or an array. It costs 1.
+func (b *builder) size(c ast.CallExpr) closure {
+	args := b.args(c, 1)
+	if args == nil {
+		return nil
+	}
+	arg := args[0]
+	return func(f *frame) value {
+		v := arg(f)
+		switch v.kind {
+		case kindText, kindObject, kindArray:
+			if f.steps(1) {
+				return value{kind: kindInt, bits: f.size(&v)}
+			}
+		}
+		return value{}
+	}
+}
+
+// stringFunction is a function of two strings.
+func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
+	if !c.IsMemberFunction() {
+		return nil
+	}
+	args := b.args(c, 2)
+	if args == nil {
+		return nil
+	}
+	first, second := args[0], args[1]
+	var does func(x, y string) bool
+	var costs func(x, y uint64) uint64
+	switch b.overload(e) {
+	case overloads.StartsWithString:
+		does, costs = strings.HasPrefix, costOfFirst
+	case overloads.EndsWithString:
+		does, costs = strings.HasSuffix, costOfFirst
+	case overloads.ContainsString:
+		does, costs = strings.Contains, costOfContains
+	case overloads.MatchesString:
+		does, costs = matchesConstant(c.Args()[0]), costOfMatches
+	}
+	if does == nil {
+		return nil
+	}
+	return func(f *frame) value {
+		x := first(f)
+		if x.kind != kindText {
+			return value{}
+		}
+		y := second(f)
+		if y.kind != kindText {
+			return value{}
+		}
+		if result := does(x.text, y.text); f.call(costs(f.size(&x), f.size(&y))) {
+			return boolValue(result)
+		}
+		return value{}
+	}
+}
+
+// matchesConstant returns what matches a regular expression that is a literal, nil
+// for another one. cel-go has refused one that does not compile.
+func matchesConstant(e ast.Expr) func(x, _ string) bool {
+	if e.Kind() != ast.LiteralKind {
+		return nil
+	}
+	pattern, ok := e.AsLiteral().(types.String)
+	if !ok {
+		return nil
+	}
+	re, err := regexp.Compile(string(pattern))
+	if err != nil {
+		return nil
+	}
+	return func(x, _ string) bool { return re.MatchString(x) }
+}
+
+// costOfFirst is going through the first string.
+func costOfFirst(x, _ uint64) uint64 { return traversal(x) }
+
+// costOfContains is going through the second string at each place of the first.
+func costOfContains(x, y uint64) uint64 { return traversal(x) * traversal(y) }
+
+// costOfMatches is going through the string with each part of the expression, of four
+// characters each.
+func costOfMatches(x, y uint64) uint64 {
+	return traversal(x+1) * uint64(math.Ceil(float64(y)*common.RegexStringLengthCostFactor))
+}

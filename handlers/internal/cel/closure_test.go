@@ -1,0 +1,171 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// closures counts what compareClosure compared.
+var closures struct{ expressions, built, gaveUp int }
+
+// compareClosure evaluates an expression that has a closure, and compares what it
+// comes to with what the interpreter does.
+func compareClosure(t testing.TB, x *Expression, text []byte, want result) {
+	t.Helper()
+	closures.expressions++
+	if x.closure == nil {
+		return
+	}
+	closures.built++
+	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), 0)
+	value, cost, ok, err := e.runClosure(x)
+	if !ok {
+		closures.gaveUp++
+		return
+	}
+	got := result{cost: uint64(cost)}
+	if err != nil {
+		got.err = err.Error()
+	} else {
+		got.value = plain(value)
+	}
+	if !reflect.DeepEqual(got, want) || e.request.review.Err() != nil {
+		t.Errorf("closure of %s of %.300s\ngot  %v, %v\nwant %v", x.Text, text, got, e.request.review.Err(), want)
+	}
+}
+
+// test makes an expression as policies have them, which has a bool.
+func (g *generator) test(depth int, element string) string {
+	path := func() string { return g.paths[g.IntN(len(g.paths))] }
+	if g.IntN(8) == 0 {
+		path = g.path
+	}
+	if element != "" {
+		path = func() string {
+			return g.pick(element, element+".name", element+".image", element+".nope", element+"['name']", g.path())
+		}
+	}
+	if depth > 0 && g.IntN(3) > 0 {
+		a, b := g.test(depth-1, element), g.test(depth-1, element)
+		switch g.IntN(7) {
+		case 0:
+			return fmt.Sprintf("(%s && %s)", a, b)
+		case 1:
+			return fmt.Sprintf("(%s || %s)", a, b)
+		case 2:
+			return "!" + a
+		case 3:
+			return fmt.Sprintf("(%s ? %s : %s)", a, b, g.test(depth-1, element))
+		case 4:
+			list := "[1, 'a', null]" // not a map, whose order is another each time
+			if len(g.lists) > 0 {
+				list = g.lists[g.IntN(len(g.lists))]
+			}
+			return fmt.Sprintf("%s.%s(e%d, %s)", list, g.pick("all", "exists"), depth, g.test(depth-1, fmt.Sprintf("e%d", depth)))
+		case 5:
+			return fmt.Sprintf("(%s ? %s : %s) == %s", a, path(), path(), path())
+		}
+	}
+	literal := g.pick("'a'", "''", "'app'", "1", "0", "true", "false", "null", "1.5", "['a', 'b']", "[]", "[1, 'a']", "'registry.example.com/a/long/name:latest'")
+	switch g.IntN(13) {
+	case 0:
+		return fmt.Sprintf("has(%s.%s)", path(), g.pick("name", "labels", "spec", "nope", "image"))
+	case 1:
+		return fmt.Sprintf("%s %s %s", path(), g.pick("==", "!="), literal)
+	case 2:
+		return fmt.Sprintf("%s %s %s", path(), g.pick("==", "!="), path())
+	case 3:
+		return fmt.Sprintf("%s in %s", g.pick("'app'", "'name'", "1", "null", path()), path())
+	case 4:
+		return fmt.Sprintf("%s in %s", path(), g.pick("['a', 'app', 'Always', 'Pod', 'v1']", "[]", "[1, 2]", "['a', 1]", "[null]"))
+	case 5:
+		return fmt.Sprintf("size(%s) %s %s", path(), g.pick("<", "<=", ">", ">=", "==", "!="), g.pick("0", "1", "2", "10", "2.0"))
+	case 6:
+		return fmt.Sprintf("%s.%s(%s)", path(), g.pick("startsWith", "endsWith", "contains", "matches"), g.pick("'a'", "''", "'app'", "'o'"))
+	case 7:
+		return fmt.Sprintf("%s.?%s.orValue(%s) == %s", path(), g.pick("name", "labels", "nope"), g.pick("'a'", "1", "false", path()), g.pick(literal, path()))
+	case 8:
+		return fmt.Sprintf("%s.?%s.?%s.hasValue()", path(), g.pick("name", "metadata", "spec", "nope"), g.pick("name", "labels", "nope"))
+	case 9:
+		return fmt.Sprintf("%s[%s] == %s", path(), g.pick("0", "1", "'name'", path(), "-1", "size("+path()+") - 1"), path())
+	case 10:
+		return fmt.Sprintf("%s[?%s].orValue('a') == 'a'", path(), g.pick("0", "'name'", "'nope'", path()))
+	case 11:
+		return fmt.Sprintf("%s %s %s", path(), g.pick("<", "<=", ">", ">="), g.pick(path(), "1", "'b'", "'a'"))
+	}
+	return fmt.Sprintf("%s.matches('%s')", path(), g.pick("^[a-z]+$", "latest$", "a*b", ".*", "x|y"))
+}
+
+// TestClosuresGenerated compares closures with the interpreter, with generated
+// expressions on all recordings.
+func TestClosuresGenerated(t *testing.T) { testGenerated(t, (*generator).policy) }
+
+func (g *generator) policy() string { return g.test(1+g.IntN(3), "") }
+
+func FuzzClosures(f *testing.F) {
+	f.Add([]byte(sample), uint64(1))
+	fuzz(f, (*generator).policy)
+}
+
+// TestClosureLimit has the limit of the cost met in different steps of an expression.
+func TestClosureLimit(t *testing.T) {
+	text := manyOf(700)
+	for _, test := range []string{
+		"x.name in ['a'] || x.name.startsWith('n')", "object.metadata.labels == oldObject.metadata.labels", "x.?name.orValue('') != 'a'",
+		"x.name.matches('n') ? y.name.matches('n[0-9]*') : true", "x.?nope.hasValue() == false || size(x.name) > 0", "has(x.name) && x.name > 'a'",
+	} {
+		expression := "object.list.all(x, object.list.all(y, " + test + "))"
+		x := new(Compiler).Compile(expression, Declarations{}, Any)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		if x.closure == nil {
+			t.Errorf("%s: got no closure", expression)
+			continue
+		}
+		e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget)
+		_, cost, ok, err := e.runClosure(x)
+		_, wantCost, wantOK, wantErr := e.interpret(x)
+		if cost != wantCost || ok != wantOK || fmt.Sprint(err) != fmt.Sprint(wantErr) || cost <= celconfig.PerCallLimit {
+			t.Errorf("%s: got %d, %v, %v, want %d, %v, %v", expression, cost, ok, err, wantCost, wantOK, wantErr)
+		}
+	}
+}
+
+// TestHell has expressions that would take minutes end by their budget, and loops over
+// what the largest objects have end with a result, or with their context.
+func TestHell(t *testing.T) {
+	const n = 100_000
+	texts := strings.Repeat(`,"t"`, n)[1:]
+	text := fmt.Appendf(nil, `{"kind":"X","texts":[%s],"long":%q}`, texts, strings.Repeat("a", n))
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for expression, want := range map[string]string{
+		"object.texts.all(x, x == 't')":                                "",
+		"object.texts.exists(x, x == 'u')":                             "",
+		"object.texts.all(x, object.texts.all(y, x == y))":             "operation cancelled: actual cost limit exceeded",
+		"object.texts.all(x, object.long.matches('(a|aa)+$'))":         "operation cancelled: actual cost limit exceeded",
+		"object.texts.exists(x, object.long.contains('aaaaaaaaaaab'))": "operation cancelled: actual cost limit exceeded",
+		"object.texts.all(x, object.texts == oldObject.texts)":         "operation cancelled: actual cost limit exceeded",
+		"object.long.matches('((a*)*)*b')":                             "",
+		"object.texts.map(x, x + 'a').size() > 0":                      "operation interrupted",
+	} {
+		x := new(Compiler).Compile(expression, Declarations{}, Bool)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		ctx := t.Context()
+		if want == "operation interrupted" {
+			ctx = canceled
+		}
+		_, err, fatal := new(Compiler).Begin(NewInput(ctx, reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x)
+		if got := fmt.Sprint(err); fatal != nil || (err != nil) != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %v, %v, want %q", expression, err, fatal, want)
+		}
+	}
+}

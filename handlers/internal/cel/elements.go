@@ -1,0 +1,50 @@
+package cel
+
+import (
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// elements goes over the elements of an array or a list, or the names of an object or
+// a map.
+type elements struct {
+	kind   kind // of what it goes over; gaveUp for what has no elements
+	json   codec.Iterator
+	values traits.Iterator
+}
+
+func (f *frame) elements(v *value) (it elements) {
+	switch v.kind {
+	case kindObject, kindArray:
+		return elements{kind: v.kind, json: v.json.Iterator()}
+	case kindOther:
+		if iterable, ok := v.val.(traits.Iterable); ok && v.val.Type().HasTrait(traits.IterableType) {
+			return elements{kind: kindOther, values: iterable.Iterator()}
+		}
+	}
+	return elements{}
+}
+
+// next moves to the next one and reports whether there is one, which is v then.
+func (it *elements) next(v *value) bool {
+	switch it.kind {
+	case kindObject:
+		if it.json.Next() {
+			*v = value{kind: kindText, text: it.json.Name()}
+			return true
+		}
+	case kindArray:
+		if it.json.Next() {
+			*v = jsonValue(it.json.Value())
+			return true
+		}
+	case kindOther:
+		if it.values.HasNext() == types.True {
+			*v = unboxed(it.values.Next())
+			return true
+		}
+	}
+	return false
+}
