@@ -275,3 +275,46 @@ func TestEditBeyondNodes(t *testing.T) {
 		t.Error("got another document than encoding/json, edited in the same places")
 	}
 }
+
+// TestScanIsForgotten looks up elements of an array without a node, in a document and
+// in the next one, where the array begins at the same place.
+func TestScanIsForgotten(t *testing.T) {
+	var o Object
+	for _, first := range []string{`"a"`, `"a long one"`, `0`} {
+		o.Reset([]byte(`{"list":[` + strings.Repeat("0,", 2*nodesMax) + `0],"deep":{"in":[` + first + `,1,2,3,4,5]}}`))
+		for range o.Get("list").Elements() { // so that there are nodes enough
+			continue
+		}
+		in := o.Get("deep", "in")
+		if in.node > 0 {
+			t.Fatal("the array has a node")
+		}
+		for _, i := range []int{3, 4, 2, 5} {
+			if got := in.Get(Index(i)).JSON(); got != strconv.Itoa(i) {
+				t.Errorf("behind %s: element %d: got %s", first, i, got)
+			}
+		}
+		in.Get("3")
+	}
+}
+
+// TestAddedMembersEnd goes over members that edits added, when the context has ended.
+func TestAddedMembersEnd(t *testing.T) {
+	var r Review
+	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":{}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * nodesMax {
+		r.Object.Set("1", "a", strconv.Itoa(i))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.SetContext(ctx)
+	seen := 0
+	for range r.Object.Get("a").Members() {
+		seen++
+	}
+	if _, ended := errors.AsType[*ContextError](r.Err()); !ended || seen >= nodesMax {
+		t.Errorf("got %d members, %v, want the loop to end", seen, r.Err())
+	}
+}

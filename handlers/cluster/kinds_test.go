@@ -139,6 +139,8 @@ func TestKept(t *testing.T) {
 		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Labels: full.Labels, Annotations: fullMeta().Annotations}), account(small)},
 		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"k": "v"}}), account(metav1.ObjectMeta{Name: "n"})},
 		{ResourceQuotas.Kind, quota(fullMeta()), quota(whole)},
+		{PriorityClasses.Kind, &schedulingv1.PriorityClass{Value: 7}, &schedulingv1.PriorityClass{Value: 7}},
+		{Pods.Kind, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"k": "v"}}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "n"}}},
 	} {
 		if trimmed, err := c.kind.trim(c.got); err != nil || !reflect.DeepEqual(trimmed, c.want) {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", c.kind, trimmed, err, c.want)

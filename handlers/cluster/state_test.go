@@ -160,16 +160,18 @@ func TestRulesByGroup(t *testing.T) {
 
 // TestOverdraft has requests that would overtake, or go on when nobody waits.
 func TestOverdraft(t *testing.T) {
-	l := newFairLimiter(1000, 1, metrics.NewSet())
-	if l.Accept(); l.TryAccept() && l.TryAccept() {
+	l := newFairLimiter(0.001, 1, metrics.NewSet())
+	if l.Accept(); l.TryAccept() {
 		t.Error("Accept took nothing")
 	}
-	for range 5 {
+	const burst = 5
+	l = newFairLimiter(1000, burst, metrics.NewSet())
+	for range 2 * burst {
 		if err := l.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	eventually(t, "what nobody takes is there again", func() bool { return l.tokens.Tokens() >= 1 })
+	eventually(t, "what nobody takes is there again", func() bool { return l.tokens.Tokens() >= burst })
 
 	l = newFairLimiter(0.001, 3, metrics.NewSet())
 	l.dispatching = true // somebody else does
