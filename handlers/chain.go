@@ -87,12 +87,14 @@ type Enabled struct {
 	Config []byte
 	// Manifests are the files of the folder that Config names.
 	Manifests []File
-	Settings  Settings
+	// Params are objects that policies of Manifests may name as parameters.
+	Params   []ParamKind
+	Settings Settings
 }
 
 // isSame reports whether a handler made of one would do for the other.
 func (e *Enabled) isSame(other *Enabled) bool {
-	return bytes.Equal(e.Config, other.Config) && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+	return bytes.Equal(e.Config, other.Config) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
 		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 	})
 }
@@ -160,7 +162,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	if view == nil && len(plugin.Needs) > 0 {
 		return Handler{}, errors.New("it needs to know the cluster, and there is none")
 	}
-	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Cluster: view})
+	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Params: e.Params, Cluster: view})
 	if err != nil {
 		return Handler{}, err
 	}

@@ -63,6 +63,8 @@ type Setup struct {
 	// staticManifestsDir, sorted by name; see k8s.io/apiserver
 	// pkg/admission/plugin/manifest.
 	Manifests []File
+	// Params are objects that policies of Manifests may name as parameters.
+	Params []ParamKind
 	// Cluster gives access to what the plugin's Needs name; nil if that is nothing.
 	Cluster *cluster.View
 }
@@ -76,6 +78,20 @@ type File struct {
 	// parameters, and a binding may be of a policy that is not there. Documents of a
 	// folder that the configuration names may not.
 	FromAPI bool
+}
+
+// ParamKind are the objects of a kind that policies may name as parameters.
+type ParamKind struct {
+	APIVersion, Kind string
+	Namespaced       bool // the objects are in namespaces
+	Objects          []ParamObject
+}
+
+// ParamObject is one of them.
+type ParamObject struct {
+	Namespace, Name string // the namespace is empty if they are in none
+	Labels          map[string]string
+	JSON            []byte
 }
 
 // FileError says what is wrong with a file that was read for a plugin.

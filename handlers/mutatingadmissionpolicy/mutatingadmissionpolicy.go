@@ -74,7 +74,9 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	if err != nil {
 		return handlers.Handler{}, err
 	}
-	p := &plugin{cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)}}
+	p := &plugin{cluster: policy.Cluster{
+		Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: policy.GivenParams(setup.Params),
+	}}
 	p.policies, err = policy.NewSet(documents, newMutator)
 	return handlers.Handler{Admit: p.admit}, err
 }

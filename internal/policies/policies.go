@@ -73,6 +73,7 @@ func AddResources(table *discovery.Table) {
 // A Set has policies and bindings. The zero Set has none.
 type Set struct {
 	documents []document
+	params    []handlers.ParamKind
 	enables   bool
 	applied   bool // to any plugin
 }
@@ -164,6 +165,7 @@ func (s *Set) Apply(enabled map[string]handlers.Enabled, disabled, known []strin
 			continue
 		}
 		e.Manifests = append(slices.Clip(e.Manifests), d.file())
+		e.Params = s.params
 		s.applied = true
 		enabled[plugin] = e
 	}

@@ -30,7 +30,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 			return nil, failed(errors.Join(faults...))
 		}
 	}
-	others = r.usePolicies(items, input)
+	others = r.usePolicies(items, nil, input)
 	if len(r.policyFiles) > 0 && len(others) == len(items) {
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
 	}
@@ -38,8 +38,10 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 }
 
 // usePolicies has the policies among given evaluated, which enables their plugins, and
-// those among the input where the plugins are enabled. It returns what else is given.
-func (r *reviewOptions) usePolicies(given, input []manifest.Item) (others []manifest.Item) {
+// those among the input where the plugins are enabled. Parameters are taken from all
+// of these objects, and from those of the state of the cluster. It returns what else is
+// given.
+func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item) {
 	if r.policies.Add(given) > 0 {
 		r.policies.Enable()
 	}
@@ -47,6 +49,7 @@ func (r *reviewOptions) usePolicies(given, input []manifest.Item) (others []mani
 	if r.bindPolicies != "" {
 		r.policies.Bind(r.bindPolicies)
 	}
+	r.policies.UseParams(slices.Concat(given, state, input), r.namespace)
 	for _, item := range given {
 		if item.Fault != nil || !policies.IsPolicy(item.GroupVersionKind()) {
 			others = append(others, item)

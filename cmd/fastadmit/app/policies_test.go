@@ -91,3 +91,72 @@ func TestReviewWrongPolicies(t *testing.T) {
 	reviewed(t, strings.ReplaceAll(noLatest, "':latest'))", "':latest')"), 2, []string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0]`}, nil,
 		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
 }
+
+const limitReplicas = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas.example.com}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  validations:
+  - expression: object.spec.replicas <= int(params.data.max)
+    messageExpression: "'at most ' + params.data.max + ' replicas'"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas}
+spec:
+  policyName: replicas.example.com
+  validationActions: [Deny]
+  paramRef: {selector: {matchLabels: {limits: "yes"}}, parameterNotFoundAction: Deny}
+`
+
+// TestReviewParams has policies with parameters, which are among the objects.
+func TestReviewParams(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {replicas: 5, template: {spec: {}}}\n"
+	limit := func(name, namespace, max string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {limits: 'yes'}}\ndata: {max: '" + max + "'}\n"
+	}
+	write(t, "web.yaml", deployment)
+	write(t, "policy.yaml", limitReplicas)
+	f := func(code int, want string, args ...string) {
+		t.Helper()
+		reviewed(t, "", code, []string{want}, nil, append(args, "--no-workload-pods")...)
+	}
+	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "web.yaml", "--policies=policy.yaml")
+	// Beside the policy, among the input, and in another namespace.
+	write(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
+	f(1, "denied request: at most 3 replicas", "web.yaml", "--policies=policy.yaml")
+	write(t, "policy.yaml", limitReplicas)
+	write(t, "limit.yaml", limit("a", "shop", "5"))
+	f(0, "2 allowed", "web.yaml", "limit.yaml", "--policies=policy.yaml")
+	write(t, "limit.yaml", limit("a", "shop", "5")+limit("b", "shop", "4"))
+	f(1, "denied request: at most 4 replicas", "web.yaml", "limit.yaml", "--policies=policy.yaml")
+	write(t, "limit.yaml", limit("a", "other", "5"))
+	f(1, "no params found", "web.yaml", "limit.yaml", "--policies=policy.yaml")
+	// Custom resources, of no namespace.
+	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n" +
+		"spec: {group: example.com, scope: Cluster, names: {kind: Limit, plural: limits}, versions: [{name: v1, served: true}]}\n"
+	custom := strings.ReplaceAll(strings.ReplaceAll(limitReplicas, "{apiVersion: v1, kind: ConfigMap}", "{apiVersion: example.com/v1, kind: Limit}"),
+		`selector: {matchLabels: {limits: "yes"}}`, "name: most")
+	const object = "---\napiVersion: example.com/v1\nkind: Limit\nmetadata: {name: most}\ndata: {max: '2'}\n"
+	write(t, "policy.yaml", custom)
+	f(1, "paramKind kind `&ParamKind{APIVersion:example.com/v1,Kind:Limit,}` not known", "web.yaml", "--policies=policy.yaml")
+	write(t, "policy.yaml", custom+crd+object)
+	f(1, "denied request: at most 2 replicas", "web.yaml", "--policies=policy.yaml")
+	// A suite.
+	write(t, "fastadmit-test.yaml", suiteHead+`policies: [policy.yaml]
+cases:
+- name: too many
+  object: web.yaml
+  expect: {decision: denied, message: at most 2 replicas}
+- name: as many as may be
+  cluster: [{apiVersion: example.com/v1, kind: Limit, metadata: {name: most}, data: {max: "5"}}]
+  object: web.yaml
+  expect: {decision: allowed}
+`)
+	tested(t, 0, []string{"2 passed"}, nil)
+}
