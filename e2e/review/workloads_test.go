@@ -153,6 +153,7 @@ func (sub *subject) hasten() {
 	case "Job":
 		set(false, "spec", "suspend")
 	default:
+		unstructured.RemoveNestedField(sub.Object, "spec", "paused") // of a Deployment
 		if spec["replicas"] != nil {
 			set(int64(1), "spec", "replicas")
 		}

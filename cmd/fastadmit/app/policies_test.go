@@ -117,8 +117,8 @@ spec:
 func TestReviewParams(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {replicas: 5, template: {spec: {}}}\n"
-	limit := func(name, namespace, max string) string {
-		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {limits: 'yes'}}\ndata: {max: '" + max + "'}\n"
+	limit := func(name, namespace, most string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {limits: 'yes'}}\ndata: {max: '" + most + "'}\n"
 	}
 	write(t, "web.yaml", deployment)
 	write(t, "policy.yaml", limitReplicas)
