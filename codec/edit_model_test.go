@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
 )
 
 // A model does to what encoding/json decoded what an Object does to the text.
@@ -432,6 +435,7 @@ func (s *session) end(before *model) {
 	if got := s.object.Root().AppendJSON(nil); !same(s, got, want) {
 		s.fail("got %s, want %s", got, want)
 	}
+	s.checkPatch(before, want)
 	for edit := range s.object.Edits() {
 		path, ok := codec.AppendPath(nil, edit.Pointer)
 		if !ok || len(path) == 0 {
@@ -448,6 +452,28 @@ func (s *session) end(before *model) {
 				s.fail("Edits: %q: got %s, want %s", edit.Pointer, half.have.JSON(), encoded)
 			}
 		}
+	}
+}
+
+// checkPatch has the patch of the edits applied to what the document was, by the
+// library that kube-apiserver applies patches with.
+func (s *session) checkPatch(before *model, want []byte) {
+	s.Helper()
+	if _, ok := before.root.(map[string]any); !ok {
+		return // nothing that the API server sends, and that library patches nothing else
+	}
+	encoded, _ := json.Marshal(before.root)
+	patch := diff.AppendPatch(nil, s.object)
+	if len(patch) == 0 {
+		patch = []byte("[]")
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		s.fail("%v in patch %s", err, patch)
+		return
+	}
+	if got, err := operations.Apply(encoded); err != nil || !same(s, got, want) {
+		s.fail("patch %s: got %s, %v, want %s", patch, got, err, want)
 	}
 }
 
