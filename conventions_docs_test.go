@@ -12,10 +12,13 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers/example/creator"
+	"github.com/fastadmit/fastadmit/handlers/matchconditions"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
@@ -38,7 +41,7 @@ func fastadmit(args []string, options ...app.Option) (stdout, stderr string, cod
 }
 
 // notPlugins are the folders of handlers that are no plugins.
-var notPlugins = []string{"cluster", "example", "handlertest", "internal", "plugins", "podspec"}
+var notPlugins = []string{"cluster", "example", "handlertest", "internal", "matchconditions", "plugins", "podspec"}
 
 // pluginSections are what the README of a plugin has, in this order.
 var pluginSections = []string{"Name", "Description", "Configuration", "Examples", "Metrics", "See also"}
@@ -337,6 +340,9 @@ func TestConventionsManifests(t *testing.T) {
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
+	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {
+		return matchconditions.Compile(conditions, policy, nil, path)
+	}
 	blocks := fences(read(t, "README.md"), "yaml")
 	if len(blocks) == 0 {
 		t.Error("README.md: got no manifest")
@@ -346,7 +352,7 @@ func TestConventionsManifests(t *testing.T) {
 		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Read(config.Source{File: file, Known: names}); err != nil {
+		if _, err := config.Read(config.Source{File: file, Known: names, Compile: compile}); err != nil {
 			t.Errorf("README.md: %v", err)
 		}
 	}

@@ -278,6 +278,7 @@ var layers = []string{
 	"bench/...", // the load generator
 	"handlers/podspec",
 	"handlers/internal/...",
+	"handlers/matchconditions",
 	"handlers/*",
 	"handlers/example/*",
 	"handlers/plugins",

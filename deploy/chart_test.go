@@ -245,6 +245,9 @@ func TestRBAC(t *testing.T) {
 		if strings.Contains(s.values, "namespaceSelector: {matchLabels") {
 			wanted = append(wanted, cluster.Namespaces.Watched())
 		}
+		if strings.Contains(s.values, "authorizer.") {
+			wanted = append(wanted, cluster.SubjectAccessReviews.Called("create"))
+		}
 		for _, name := range enabled(t, r) {
 			wanted = append(wanted, needs(name)...)
 		}

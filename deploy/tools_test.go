@@ -214,6 +214,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 		{"network-policy-without-api", somePlugins +
 			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(t), ""},
 		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
+		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: "!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
 		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},

@@ -42,6 +42,7 @@ func TestSchemaRefuses(t *testing.T) {
 	f("webhooks: {name: fastadmit}", "/webhooks/name") // the names of webhooks have three segments
 	f("webhooks: {failurePolicy: Fail}", "/webhooks")
 	f("webhooks: {matchConditions: [{name: a}]}", "/webhooks/matchConditions/0")
+	f("plugins: {AlwaysPullImages: {matchConditions: [{name: a, expresion: b}]}}", "/plugins/AlwaysPullImages/matchConditions/0")
 	f("webhooks: {namespaceSelector: {matchLabel: {a: b}}}", "/webhooks/namespaceSelector")
 	f("webhooks: {namespaceSelector: {matchExpressions: [{key: a, operator: in}]}}", "/webhooks/namespaceSelector/matchExpressions/0/operator")
 	f("webhooks: {annotations: {a: true}}", "/webhooks/annotations/a")

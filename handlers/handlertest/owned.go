@@ -37,7 +37,7 @@ func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) 
 
 // A walk looks for views in everything that can be reached from a value.
 type walk struct {
-	seen map[any]bool // pointers and maps
+	seen  map[any]bool // pointers and maps
 	views []string     // where they are
 }
 

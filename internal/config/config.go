@@ -86,6 +86,9 @@ type Server struct {
 type Plugin struct {
 	Name           string `json:"name"`
 	match.Criteria `json:",inline"`
+	// MatchConditions are CEL expressions that must all be true for the plugin to get
+	// a review that rules and selectors select.
+	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 	// FailurePolicy is Fail or Ignore.
 	FailurePolicy admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
 	// Timeout is how long the plugin may take, at most 30s; without it, as long
@@ -117,8 +120,18 @@ type Source struct {
 	Known []string
 	// Namespaces is asked by selectors, from the first review on.
 	Namespaces match.Namespaces
+	// Compile compiles the match conditions at a path of a plugin with that failure
+	// policy, which were validated.
+	Compile func([]admissionregistrationv1.MatchCondition, admissionregistrationv1.FailurePolicyType, *field.Path) (Conditions, field.ErrorList)
 	// ReadFile reads the files; files.Read if it is nil.
 	ReadFile func(name string) ([]byte, error)
+}
+
+// Conditions are match conditions that were compiled.
+type Conditions interface {
+	handlers.Selector
+	// UsesAuthorizer reports whether the API server is asked about rights.
+	UsesAuthorizer() bool
 }
 
 // Loaded is what was read.
@@ -133,6 +146,8 @@ type Loaded struct {
 	Manifests map[string][]handlers.File
 	// NeedsNamespaces says that there are selectors of namespaces.
 	NeedsNamespaces bool
+	// NeedsAccess says that there are match conditions that ask about rights.
+	NeedsAccess bool
 	// Files are all files that were read, also those that could not be, and Folders
 	// those whose files are Manifests.
 	Files, Folders []string
@@ -156,7 +171,7 @@ func Read(source Source) (*Loaded, error) {
 	if source.AdmissionFile != "" {
 		loaded.Configs = r.readAdmission(source.AdmissionFile)
 	}
-	loaded.NeedsNamespaces, loaded.places = r.needsNamespaces, r.places
+	loaded.NeedsNamespaces, loaded.NeedsAccess, loaded.places = r.needsNamespaces, r.needsAccess, r.places
 	loaded.Files, loaded.Folders, loaded.Manifests = r.files, r.folders, r.manifests
 	return loaded, errors.Join(r.errs...)
 }
@@ -165,6 +180,7 @@ func Read(source Source) (*Loaded, error) {
 type reader struct {
 	source          *Source
 	needsNamespaces bool
+	needsAccess     bool
 	files, folders  []string
 	manifests       map[string][]handlers.File
 	places          map[string]place
@@ -274,6 +290,9 @@ func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.
 		ReinvocationPolicy: p.ReinvocationPolicy,
 		Selector:           r.selector(document, &p.Criteria, path),
 	}
+	if len(p.MatchConditions) > 0 {
+		settings.Selector = r.conditions(document, p, path.Child("matchConditions"), settings.Selector)
+	}
 	oneOf(r, document, path.Child("failurePolicy"), p.FailurePolicy, "", admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
 	oneOf(r, document, path.Child("reinvocationPolicy"), p.ReinvocationPolicy,
 		"", admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)
@@ -321,6 +340,37 @@ func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path
 	}
 	r.needsNamespaces = r.needsNamespaces || matcher.NeedsNamespaces()
 	return &selector{matcher, r.source.Namespaces}
+}
+
+// conditions makes the match conditions of a plugin ready, which are asked about what
+// a selector selects, nil for all.
+func (r *reader) conditions(document *strictyaml.Document, p *Plugin, path *field.Path, selected handlers.Selector) handlers.Selector {
+	if errs := match.ValidateConditions(p.MatchConditions, path); len(errs) > 0 {
+		r.locate(document, errs.ToAggregate())
+		return nil
+	}
+	compiled, errs := r.source.Compile(p.MatchConditions, p.FailurePolicy, path)
+	if len(errs) > 0 {
+		r.locate(document, errs.ToAggregate())
+		return nil
+	}
+	r.needsAccess = r.needsAccess || compiled.UsesAuthorizer()
+	if selected == nil {
+		return compiled
+	}
+	return both{selected, compiled}
+}
+
+// both selects what two selectors do. The second one is asked about what the first one
+// selects.
+type both [2]handlers.Selector
+
+// Matches implements handlers.Selector.
+func (b both) Matches(ctx context.Context, review *codec.Review, attributes handlers.Attributes) (bool, error) {
+	if matches, err := b[0].Matches(ctx, review, attributes); err != nil || !matches {
+		return false, err
+	}
+	return b[1].Matches(ctx, review, attributes)
 }
 
 // locate refuses what an error joins.

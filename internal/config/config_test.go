@@ -5,15 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/matchconditions"
 )
 
 // shop knows one namespace.
@@ -23,12 +27,16 @@ func (shop) Labels(context.Context, string) (labels.Set, error) {
 	return labels.Set{"kubernetes.io/metadata.name": "shop"}, nil
 }
 
+func compile(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (Conditions, field.ErrorList) {
+	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), path)
+}
+
 // read reads a configuration, and an AdmissionConfiguration if that is not
 // empty, from files of these contents.
 func read(t testing.TB, own, admission string) (*Loaded, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	source := Source{Known: []string{"AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit"}, Namespaces: shop{}}
+	source := Source{Known: []string{"AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit"}, Namespaces: shop{}, Compile: compile}
 	for _, f := range []struct {
 		content, name string
 		in            *string
@@ -213,5 +221,57 @@ func TestReadRelative(t *testing.T) {
 	loaded, err := Read(Source{AdmissionFile: filepath.Join(dir, "a.yaml"), Known: []string{"P"}})
 	if err != nil || string(loaded.Configs["P"]) != "found" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestMatchConditions has conditions asked about what the selectors select, and says
+// in which file and line they are wrong.
+func TestMatchConditions(t *testing.T) {
+	const plugin = head + "plugins:\n- name: AlwaysPullImages\n"
+	f := func(want bool, text string) {
+		t.Helper()
+		loaded, err := read(t, plugin+text, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(corpus.MustRead("pods-create-v1-1.json")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := loaded.Settings["AlwaysPullImages"].Selector.Matches(t.Context(), review, handlers.AttributesOf(review))
+		if got != want || err != nil {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	const holds, fails = "  matchConditions: [{name: a, expression: \"object.kind == 'Pod'\"}]\n", "  matchConditions: [{name: a, expression: object.missing == 1}]\n"
+	f(true, holds)
+	f(true, holds+"  objectSelector: {}\n")
+	f(false, holds+"  objectSelector: {matchLabels: {no: pod}}\n")
+	f(false, fails+"  objectSelector: {matchLabels: {no: pod}}\n") // is not asked
+	f(false, fails+"  failurePolicy: Ignore\n")
+	f(false, "  matchConditions: [{name: a, expression: \"object.kind != 'Pod'\"}]\n  objectSelector: {}\n")
+
+	refuse := func(text string, want ...string) {
+		t.Helper()
+		_, err := read(t, plugin+text, "")
+		for _, want := range want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %s", text, err, want)
+			}
+		}
+	}
+	refuse("  matchConditions:\n  - name: a\n    expression: true\n  - name: b\n    expression: object.\n", "own.yaml:7: plugins[0].matchConditions[0].expression: got true, want a string")
+	refuse("  matchConditions:\n  - name: a\n    expression: \"true\"\n  - name: b\n    expression: object.\n",
+		`own.yaml:9: plugins[0].matchConditions[1].expression: Invalid value: "object.": compilation failed: ERROR: <input>:1:8:`)
+	refuse("  matchConditions:\n  - {name: a, expression: \"true\"}\n  - {name: a, expression: \"true\"}\n",
+		`own.yaml:7: plugins[0].matchConditions[1].name: Duplicate value: "a"`)
+	refuse("  matchConditions: [{expression: \"true\"}]", "own.yaml:5: plugins[0].matchConditions[0].name: Required value")
+
+	for expression, want := range map[string]bool{"true": false, "authorizer.requestResource.check('get').allowed()": true} {
+		loaded, err := read(t, plugin+"  matchConditions: [{name: a, expression: \""+expression+"\"}]\n", "")
+		if err != nil || loaded.NeedsAccess != want {
+			t.Errorf("%s: got %v, %v, want %v", expression, loaded.NeedsAccess, err, want)
+		}
 	}
 }

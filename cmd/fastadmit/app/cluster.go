@@ -11,10 +11,14 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/manifest"
 )
 
@@ -36,6 +40,19 @@ type knownCluster struct {
 
 	state      atomic.Pointer[cluster.State] // nil until it is needed
 	namespaces namespaces
+	access     atomic.Pointer[cluster.Access] // that match conditions ask
+}
+
+// matchConditions is the name by which match conditions that ask about rights have
+// their share of the requests of the API server.
+const matchConditions = "matchConditions"
+
+// compileConditions implements config.Source.Compile: the variable authorizer is
+// answered by c.
+func (c *knownCluster) compileConditions(conditions []admissionregistrationv1.MatchCondition,
+	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
+) (config.Conditions, field.ErrorList) {
+	return matchconditions.Compile(conditions, failurePolicy, &c.access, path)
 }
 
 // follow makes known what is needed, which is who needs it. It does not wait.
@@ -69,6 +86,9 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 	for _, need := range needs {
 		if need.Kind == cluster.Namespaces.Kind {
 			c.namespaces.known.Store(cluster.Namespaces.In(state.View(need)))
+		}
+		if need.Kind == cluster.SubjectAccessReviews.Kind && c.access.Load() == nil {
+			c.access.Store(cluster.AccessIn(state.View(need).For(matchConditions)))
 		}
 	}
 	return nil

@@ -108,7 +108,10 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if err := s.checkFlags(names); err != nil {
 		return selected{Loaded: new(config.Loaded)}, err
 	}
-	source := config.Source{File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces}
+	source := config.Source{
+		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces,
+		Compile: s.cluster.compileConditions,
+	}
 	if s.cluster.imagined {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
@@ -179,6 +182,9 @@ func (s *selection) loadOnly(ctx context.Context) (selected, error) {
 func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded *config.Loaded) (needs []cluster.Need, who []string) {
 	if loaded.NeedsNamespaces {
 		needs, who = append(needs, cluster.Namespaces.Watched()), append(who, "a namespaceSelector")
+	}
+	if loaded.NeedsAccess {
+		needs, who = append(needs, cluster.SubjectAccessReviews.Called("create").By(matchConditions)), append(who, "match conditions")
 	}
 	for i := range table {
 		if _, ok := enabled[table[i].Name]; ok && len(table[i].Needs) > 0 {

@@ -84,6 +84,15 @@ all without asking. */ -}}
 {{- end -}}
 {{- end }}
 
+{{- /* "true" if a match condition of a plugin asks about the rights of users. */ -}}
+{{- define "fastadmit.needsAccess" -}}
+{{- range $name, $settings := .Values.plugins -}}
+{{- range $settings.matchConditions -}}
+{{- if contains "authorizer" .expression }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* What is known of plugins: of those that are built in, and of extraPlugins. */ -}}
 {{- define "fastadmit.table" -}}
 {{- $table := .Files.Get "files/plugins.yaml" | fromYaml -}}
@@ -101,6 +110,9 @@ all without asking. */ -}}
 {{- $needs := list -}}
 {{- if include "fastadmit.needsNamespaces" . -}}
 {{- $needs = list (dict "apiGroups" (list "") "resources" (list "namespaces") "verbs" (list "get" "list" "watch")) -}}
+{{- end -}}
+{{- if include "fastadmit.needsAccess" . -}}
+{{- $needs = append $needs (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create")) -}}
 {{- end -}}
 {{- range $name, $settings := .Values.plugins -}}
 {{- $needs = concat $needs ((get $table $name | default dict).cluster | default list) -}}

@@ -41,14 +41,28 @@ func (d *Dispatch) Begin(ctx context.Context, review *codec.Review, asked *Clust
 	*d = Dispatch{Cluster: asked, Request: NewRequest(review), Ctx: ctx}
 }
 
+// NewInput returns what expressions see of a review that see no namespace: match
+// conditions of webhooks. The variable authorizer asks access, which is nil where no
+// expression uses it.
+func NewInput(ctx context.Context, review *codec.Review, access *cluster.Access) *cel.Input {
+	d := new(Dispatch)
+	d.Begin(ctx, review, &Cluster{Access: access})
+	return d.newInput()
+}
+
+func (d *Dispatch) newInput() *cel.Input {
+	input := cel.NewInput(d.Ctx, d.Review)
+	input.Authorizer, input.RequestResource = newAuthorizer(d)
+	return input
+}
+
 // Prepare makes Input ready, once for a review. A result ends the review: its
 // namespace is not there.
 func (d *Dispatch) Prepare() *handlers.Result {
 	if d.Input != nil {
 		return nil
 	}
-	input := cel.NewInput(d.Ctx, d.Review)
-	input.Authorizer, input.RequestResource = newAuthorizer(d)
+	input := d.newInput()
 	kind := d.RequestKind()
 	if name := d.Namespace(); name != "" && kind != (codec.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
 		namespace, err := d.Namespaces.Get(d.Ctx, "", name)

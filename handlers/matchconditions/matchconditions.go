@@ -1,0 +1,73 @@
+// Package matchconditions evaluates match conditions of plugins: CEL expressions that
+// say which reviews a plugin gets, with the meaning that they have in a webhook
+// configuration (k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions).
+package matchconditions
+
+import (
+	"context"
+	"sync/atomic"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+)
+
+// Conditions are the match conditions of one plugin, compiled. They are a
+// handlers.Selector, which may be asked by many goroutines at once.
+type Conditions struct {
+	compiler       *cel.Compiler
+	expressions    []*cel.Expression
+	ignoresErrors  bool
+	usesAuthorizer bool
+	access         *atomic.Pointer[cluster.Access]
+}
+
+// Compile compiles match conditions. Errors of expressions are ignored as
+// failurePolicy says: with Ignore the plugin does not get the review, otherwise the
+// review is denied. The variable authorizer asks access, which must be set before a
+// review, if UsesAuthorizer says so.
+func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy admissionregistrationv1.FailurePolicyType,
+	access *atomic.Pointer[cluster.Access], path *field.Path,
+) (*Conditions, field.ErrorList) {
+	c := &Conditions{
+		compiler: cel.NewCompiler(false), access: access,
+		ignoresErrors: failurePolicy == admissionregistrationv1.Ignore,
+	}
+	var errs field.ErrorList
+	for i, condition := range conditions {
+		compiled := c.compiler.Compile(condition.Expression, cel.Declarations{}, cel.Bool)
+		if compiled.Err != nil {
+			compiled = c.compiler.Compile(condition.Expression, cel.Declarations{Authorizer: true}, cel.Bool)
+			c.usesAuthorizer = c.usesAuthorizer || compiled.Err == nil
+		}
+		if compiled.Err != nil {
+			errs = append(errs, field.Invalid(path.Index(i).Child("expression"), condition.Expression, compiled.Err.Error()))
+		}
+		c.expressions = append(c.expressions, compiled)
+	}
+	return c, errs
+}
+
+// UsesAuthorizer reports whether an expression uses the variable authorizer, for which
+// the API server is asked about rights.
+func (c *Conditions) UsesAuthorizer() bool { return c.usesAuthorizer }
+
+// Matches implements handlers.Selector. The error is a RefusalError with the status
+// that kube-apiserver denies with where match conditions of a webhook fail.
+func (c *Conditions) Matches(ctx context.Context, review *codec.Review, _ handlers.Attributes) (bool, error) {
+	matches, err := c.compiler.Matches(c.expressions, policy.NewInput(ctx, review, c.access.Load()), c.ignoresErrors)
+	if err != nil {
+		r := review.Resource()
+		err = &handlers.RefusalError{
+			Err: apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, review.Name(), err),
+		}
+	}
+	return matches, err
+}
