@@ -60,12 +60,13 @@ func TestJSONLen(t *testing.T) {
 			t.Errorf("%q: encoding/json makes %s, %v of it", s, encoded, err)
 		}
 	}
+	const short, html = "\"\\\n\t", "<>&"
 	for c := range utf8.RuneSelf {
 		s := string(rune(c))
 		switch {
-		case strings.Contains("\"\\\n\t", s):
+		case strings.Contains(short, s):
 			f(s, 2)
-		case c < ' ' || c == 0x7f || strings.Contains("<>&", s):
+		case c < ' ' || c == 0x7f || strings.Contains(html, s):
 			f(s, 6)
 		default:
 			f(s, 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -148,4 +149,15 @@ func TestSharedRequestOutlivesItsCaller(t *testing.T) {
 			}
 			return got[0].Namespace, nil
 		})
+}
+
+// TestImpossibleNameIsOwned keeps the error about a name, and reads the next review.
+func TestImpossibleNameIsOwned(t *testing.T) {
+	review, end := reviewIn(t, "VICTIM", "ATTACK")
+	err := Namespaces.impossible("", review.Namespace())
+	end()
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details.Name != "VICTIM" || err.Error() != `namespaces "VICTIM" not found` {
+		t.Errorf("got %v, %+v", err, status)
+	}
 }

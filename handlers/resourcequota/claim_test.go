@@ -60,10 +60,10 @@ func TestClaimUnknown(t *testing.T) {
 		handler := handlertest.LiveHandler(t, limiting(), func(w http.ResponseWriter, r *http.Request) {
 			parts := strings.Split(r.URL.Path, "/") // .../namespaces/N/RESOURCE/...
 			resource := parts[slices.Index(parts, home)+1]
-			switch asked = append(asked, resource); {
-			case resource == broken:
+			switch asked = append(asked, resource); resource {
+			case broken:
 				handlertest.Failure(w, http.StatusForbidden, "Forbidden")
-			case resource == "pods":
+			case "pods":
 				fmt.Fprint(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"namespace","uid":"7"}}`)
 			default:
 				fmt.Fprint(w, `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1","items":[]}`)
