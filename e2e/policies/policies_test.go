@@ -73,25 +73,32 @@ func namespaces() (all []*corev1.Namespace) {
 func ours(t testing.TB, documents *Documents) *handlers.Chain {
 	t.Helper()
 	var manifests []handlers.File
-	add := func(kind, name string, document any) {
-		content, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,%s`, kind, content[1:])
-		manifests = append(manifests, handlers.File{Name: name, Content: []byte(text)})
-	}
 	for i := range documents.Policies {
-		add("ValidatingAdmissionPolicy", documents.Policies[i].Name, documents.Policies[i])
+		manifests = append(manifests, fileOf(t, "ValidatingAdmissionPolicy", documents.Policies[i].Name, documents.Policies[i]))
 	}
 	for i := range documents.Bindings {
-		add("ValidatingAdmissionPolicyBinding", documents.Bindings[i].Name, documents.Bindings[i])
+		manifests = append(manifests, fileOf(t, "ValidatingAdmissionPolicyBinding", documents.Bindings[i].Name, documents.Bindings[i]))
 	}
+	return chainOf(t, validatingadmissionpolicy.Plugin(), manifests)
+}
+
+// fileOf returns a document as it would be in a file.
+func fileOf(t testing.TB, kind, name string, document any) handlers.File {
+	t.Helper()
+	content, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,%s`, kind, content[1:])
+	return handlers.File{Name: name, Content: []byte(text)}
+}
+
+func chainOf(t testing.TB, plugin handlers.Plugin, manifests []handlers.File) *handlers.Chain {
+	t.Helper()
 	var objects []runtime.Object
 	for _, namespace := range namespaces() {
 		objects = append(objects, namespace)
 	}
-	plugin := validatingadmissionpolicy.Plugin()
 	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +108,7 @@ func ours(t testing.TB, documents *Documents) *handlers.Chain {
 	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Manifests: manifests}}, state, nil)
 	if err != nil {
-		t.Fatalf("%s: %v", manifests, err)
+		t.Fatalf("%v", err)
 	}
 	return chain
 }

@@ -78,7 +78,7 @@ func atomics(path []fieldpath.PathElement, s *schema.Schema, of schema.TypeRef, 
 			paths = append(paths, shown(path))
 		}
 		v.AsMap().Iterate(func(name string, member value.Value) bool {
-			if field, ok := known.Map.FindField(name); ok {
+			if field, ok := known.FindField(name); ok {
 				paths = append(paths, atomics(append(path, fieldpath.PathElement{FieldName: &name}), s, field.Type, member)...)
 			}
 			return true

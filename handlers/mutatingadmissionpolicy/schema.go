@@ -41,7 +41,7 @@ var schemas = sync.OnceValue(func() *typed.Parser {
 })
 
 // typeOf returns the schema of a kind. One that is not known has that which
-// kube-apiserver deduces for kinds without a schema: lists are atomic.
+// structured-merge-diff deduces of a value: maps are merged, lists are replaced.
 func typeOf(kind codec.GroupVersionKind) typed.ParseableType {
 	known := schemas().Type(typeName(kind))
 	if known.IsValid() {

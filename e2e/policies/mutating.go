@@ -1,0 +1,164 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
+)
+
+// MutatingDocuments are MutatingAdmissionPolicies with their bindings.
+type MutatingDocuments struct {
+	Policies []admissionregistrationv1.MutatingAdmissionPolicy
+	Bindings []admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+// UpstreamMutating evaluates MutatingAdmissionPolicies as kube-apiserver does, except
+// that nothing sets defaults.
+type UpstreamMutating struct {
+	dispatcher generic.Dispatcher[mutating.PolicyHook]
+	hooks      []mutating.PolicyHook
+}
+
+// NewUpstreamMutating compiles documents, which have the defaults of the API, for a
+// cluster with these namespaces. Kinds are merged by client-go's schemas; those that
+// Kubernetes' tests have are of an older release.
+func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, namespace := range namespaces {
+		if err := indexer.Add(namespace); err != nil {
+			return nil, err
+		}
+	}
+	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
+	schemas := patch.NewTypeConverterManager(applyconfigurations.NewTypeConverter(scheme.Scheme), nil)
+	u := &UpstreamMutating{dispatcher: mutating.NewDispatcher(authorizer, matcher, schemas)}
+	for i := range documents.Policies {
+		policy := &documents.Policies[i]
+		evaluator, err := compileMutating(policy)
+		if err != nil {
+			return nil, err
+		}
+		hook := mutating.PolicyHook{Policy: policy, Evaluator: evaluator}
+		for j := range documents.Bindings {
+			if documents.Bindings[j].Spec.PolicyName == policy.Name {
+				hook.Bindings = append(hook.Bindings, &documents.Bindings[j])
+			}
+		}
+		u.hooks = append(u.hooks, hook)
+	}
+	return u, nil
+}
+
+// compileMutating does what compilePolicy does there, which is not exported.
+func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err error) {
+	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return e, err
+	}
+	e.CompositedCompiler = compiler
+	spec := &policy.Spec
+	for _, v := range spec.Variables {
+		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, all, environment.StoredExpressions)
+	}
+	if len(spec.MatchConditions) > 0 {
+		var conditions []plugincel.ExpressionAccessor
+		for i := range spec.MatchConditions {
+			conditions = append(conditions, (*matchconditions.MatchCondition)(&spec.MatchConditions[i]))
+		}
+		e.Matcher = matchconditions.NewMatcher(compiler.CompileCondition(conditions, all, environment.StoredExpressions),
+			spec.FailurePolicy, "policy", "validate", policy.Name)
+	}
+	all.HasPatchTypes = true
+	for _, m := range spec.Mutations {
+		if m.JSONPatch != nil {
+			compiled := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, all, environment.StoredExpressions)
+			e.Mutators = append(e.Mutators, patch.NewJSONPatcher(compiled))
+			err = errors.Join(append(compiled.CompilationErrors(), err)...)
+		} else {
+			compiled := compiler.CompileMutatingEvaluator(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, all, environment.StoredExpressions)
+			e.Mutators = append(e.Mutators, patch.NewApplyConfigurationPatcher(compiled))
+			err = errors.Join(append(compiled.CompilationErrors(), err)...)
+		}
+	}
+	return e, err
+}
+
+// Answer evaluates the policies on a request, and returns the object too: as JSON of
+// its Go type.
+func (u *UpstreamMutating) Answer(request *admissionv1.AdmissionRequest) (*Answer, []byte, error) {
+	attributes, err := attributesOf(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer := &Answer{Annotations: map[string]string{}}
+	denial := u.admit(attributes)
+	if again := attributes.GetReinvocationContext(); denial == nil && again.ShouldReinvoke() {
+		again.SetIsReinvoke()
+		denial = u.admit(attributes)
+	}
+	if denial != nil {
+		var withStatus apierrors.APIStatus
+		if !errors.As(denial, &withStatus) {
+			return nil, nil, fmt.Errorf("got a denial without a status: %w", denial)
+		}
+		answer.Denied = new(withStatus.Status())
+	}
+	object, err := json.Marshal(attributes.GetObject())
+	return answer, object, err
+}
+
+func (u *UpstreamMutating) admit(a admission.Attributes) error {
+	if slices.Contains(exclusion.Excluded(), a.GetResource().GroupResource()) { // as package generic does
+		return nil
+	}
+	return u.dispatcher.Dispatch(context.Background(), a, typed{admission.NewObjectInterfacesFromScheme(scheme.Scheme)}, u.hooks)
+}
+
+// typed also converts objects to their own type, as kube-apiserver's scheme does.
+type typed struct{ admission.ObjectInterfaces }
+
+// GetObjectConvertor implements admission.ObjectInterfaces.
+func (o typed) GetObjectConvertor() runtime.ObjectConvertor {
+	return convertor{o.ObjectInterfaces.GetObjectConvertor()}
+}
+
+type convertor struct{ runtime.ObjectConvertor }
+
+// Convert implements runtime.ObjectConvertor.
+func (c convertor) Convert(in, out, context any) error {
+	if from, ok := in.(*unstructured.Unstructured); ok {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, out)
+	}
+	if reflect.TypeOf(in) != reflect.TypeOf(out) {
+		return c.ObjectConvertor.Convert(in, out, context)
+	}
+	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(in).Elem())
+	return nil
+}

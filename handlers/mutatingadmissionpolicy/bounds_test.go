@@ -1,0 +1,111 @@
+package mutatingadmissionpolicy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+)
+
+// TestMany changes 10,000 containers: each by an operation, and all by an
+// ApplyConfiguration.
+func TestMany(t *testing.T) {
+	const n = 10_000
+	var before, after []string
+	for i := range n {
+		before = append(before, fmt.Sprintf(`{"name":"c%d"}`, i))
+		after = append(after, fmt.Sprintf(`{"name":"c%d","image":"a"}`, i))
+	}
+	pod := func(containers []string) string {
+		return `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + strings.Join(containers, ",") + `]}}`
+	}
+	const kind = `{"group":"","version":"v1","kind":"Pod"}`
+	check(t, "ApplyConfiguration", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, image: "a"})}}`,
+		"v1/pods", kind, pod(before), pod(after))
+	check(t, "JSONPatch", `object.spec.containers.map(c, JSONPatch{op: "add", path: "/spec/containers/" + c.name.substring(1) + "/image", value: "a"})`,
+		"v1/pods", kind, pod(before), pod(after))
+}
+
+// TestOperationsMax asks for as many operations as there may be, and one more, and so
+// for the bytes of values.
+func TestOperationsMax(t *testing.T) {
+	f := func(operations int, value ref.Val, want bool) {
+		t.Helper()
+		one := &cel.JSONPatch{Op: "add", Path: "/a", Val: value}
+		all := make([]ref.Val, operations)
+		for i := range all {
+			all[i] = one
+		}
+		_, err := operationsOf(&patch{ctx: t.Context()}, types.NewRefValList(types.DefaultTypeAdapter, all))
+		if got := err == nil; got != want {
+			t.Errorf("%d operations: got %v, want success %v", operations, err, want)
+		}
+	}
+	f(diff.OperationsMax-1, types.True, true)
+	f(diff.OperationsMax, types.True, true)
+	f(diff.OperationsMax+1, types.True, false)
+	text := func(bytes int) ref.Val { return types.String(strings.Repeat("x", bytes-len(`""`))) }
+	f(1, text(diff.PatchBytesMax-1), true)
+	f(1, text(diff.PatchBytesMax), true)
+	f(1, text(diff.PatchBytesMax+1), false)
+	f(2, text(diff.PatchBytesMax/2+1), false)
+}
+
+// TestCopiesMax copies as much as may be copied, and more.
+func TestCopiesMax(t *testing.T) {
+	limitCopies()
+	f := func(copied int, want bool) {
+		t.Helper()
+		p := &patch{ctx: t.Context(), before: fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", copied-len(`""`)))}
+		list := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{&cel.JSONPatch{Op: "copy", From: "/a", Path: "/b"}})
+		err := applyJSONPatch(p, list)
+		_, tooMuch := errors.AsType[*jsonpatch.AccumulatedCopySizeError](err)
+		if err != nil && !tooMuch || tooMuch == want {
+			t.Errorf("%d bytes: got %v, want success %v", copied, err, want)
+		}
+	}
+	f(copiesBytesMax-1, true)
+	f(copiesBytesMax, true)
+	f(copiesBytesMax+1, false)
+}
+
+// TestTogether has operations at indexes of arrays applied a few at a time if the
+// document is long, and ends with the context.
+func TestTogether(t *testing.T) {
+	operations := func(n int, path string) (all jsonpatch.Patch) {
+		for range n {
+			all = append(all, jsonpatch.Operation{"op": quoted("add"), "path": quoted(path), "value": new(json.RawMessage("1"))})
+		}
+		return all
+	}
+	f := func(path string, size, want int) {
+		t.Helper()
+		if got := together(operations(100, path), size); got != want {
+			t.Errorf("%s, %d bytes: got %d, want %d", path, size, got, want)
+		}
+	}
+	f("/a/b", movedBytesMax, 100)
+	f("/a/-", movedBytesMax, 100)
+	f("/a/0", 1, 100)
+	f("/a/0", movedBytesMax/100, 100)
+	f("/a/0", movedBytesMax/50, 50)
+	f("/a/0", movedBytesMax, 1)
+	f("/a/0", movedBytesMax+1, 1)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := &patch{ctx: ctx, before: []byte("{}")}
+	list := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{&cel.JSONPatch{Op: "add", Path: "/a", Val: types.True}})
+	if err := applyJSONPatch(p, list); !errors.Is(err, context.Canceled) || p.after != nil {
+		t.Errorf("got %s, %v, want the error of the context", p.after, err)
+	}
+}
