@@ -62,7 +62,9 @@ func (c *Conditions) UsesAuthorizer() bool { return c.usesAuthorizer }
 // Matches implements handlers.Selector. The error is a RefusalError with the status
 // that kube-apiserver denies with where match conditions of a webhook fail.
 func (c *Conditions) Matches(ctx context.Context, review *codec.Review, _ handlers.Attributes) (bool, error) {
-	matches, err := c.compiler.Matches(c.expressions, policy.NewInput(ctx, review, c.access.Load()), c.ignoresErrors)
+	in := policy.NewInput(ctx, review, c.access.Load())
+	defer in.Release()
+	matches, err := c.compiler.Matches(c.expressions, in, c.ignoresErrors)
 	if err != nil {
 		r := review.Resource()
 		err = &handlers.RefusalError{

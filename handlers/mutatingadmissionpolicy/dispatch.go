@@ -47,6 +47,7 @@ var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
 
 // release gives d back, which nothing holds then.
 func (d *dispatch) release() {
+	d.End()
 	clear(d.invocations)
 	*d = dispatch{invocations: d.invocations[:0]}
 	dispatches.Put(d)

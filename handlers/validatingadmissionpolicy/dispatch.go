@@ -34,6 +34,7 @@ var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
 
 // release gives d back, which nothing holds then.
 func (d *dispatch) release() {
+	d.End()
 	*d = dispatch{}
 	dispatches.Put(d)
 }
@@ -54,7 +55,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	}
 	for _, param := range params {
 		d.SetParam(param)
-		o := p.Evaluator.validate(d.Input, d.NamespaceObject)
+		o := p.Evaluator.validate(d.Input, d.Namespaced)
 		for i := range o.decisions {
 			if o.decisions[i].denies {
 				d.act(p, b, i, &o.decisions[i])

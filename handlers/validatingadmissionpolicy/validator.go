@@ -23,6 +23,7 @@ type validator struct {
 	matchConditions []*cel.Expression
 	validations     []validation
 	annotations     []annotation
+	hasMessages     bool // that are expressions
 }
 
 type validation struct {
@@ -69,6 +70,7 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*valida
 			compiled.reason = *given.Reason
 		}
 		if given.MessageExpression != "" {
+			v.hasMessages = true
 			compiled.messageExpression = check(v.compiler.Compile(given.MessageExpression, cel.Declarations{Params: all.Params}, cel.String),
 				"validations[%d].messageExpression", i)
 		}
@@ -114,7 +116,8 @@ func (v *validator) validate(in *cel.Input, namespace func() ref.Val) outcome {
 		return outcome{}
 	}
 	in.Namespace = namespace
-	values, remaining, err := v.evaluateValidations(in)
+	var few [8]evaluated // more are on the heap
+	values, remaining, err := v.evaluateValidations(in, few[:0])
 	if err != nil {
 		return v.failed(err)
 	}
@@ -122,9 +125,22 @@ func (v *validator) validate(in *cel.Input, namespace func() ref.Val) outcome {
 	messages, messagesErr := v.evaluateMessages(in, remaining)
 	var o outcome
 	for i := range v.validations {
-		o.decisions = append(o.decisions, v.decide(&v.validations[i], values[i], messages[i], messagesErr))
+		var message evaluated
+		if messages != nil {
+			message = messages[i]
+		}
+		if found := v.decide(&v.validations[i], values[i], message, messagesErr); found.denies {
+			if o.decisions == nil {
+				o.decisions = make([]decision, len(v.validations))
+			}
+			o.decisions[i] = found
+		}
+	}
+	if len(v.annotations) == 0 {
+		return o
 	}
 	annotations := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
+	defer annotations.End()
 	for i := range v.annotations {
 		value, err, fatal := annotations.Evaluate(v.annotations[i].Expression)
 		if fatal != nil {
@@ -141,29 +157,36 @@ type evaluated struct {
 	err   error
 }
 
-func (v *validator) evaluateValidations(in *cel.Input) (all []evaluated, remaining int64, err error) {
-	all = make([]evaluated, len(v.validations))
+// evaluateValidations appends what the expressions of the validations come to.
+func (v *validator) evaluateValidations(in *cel.Input, all []evaluated) (_ []evaluated, remaining int64, err error) {
 	evaluation := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
+	defer evaluation.End()
 	for i := range v.validations {
-		if all[i].value, all[i].err, err = evaluation.Evaluate(v.validations[i].Expression); err != nil {
-			return nil, 0, err
+		value, err, fatal := evaluation.Evaluate(v.validations[i].Expression)
+		if fatal != nil {
+			return nil, 0, fatal
 		}
+		all = append(all, evaluated{value, err})
 	}
 	return all, evaluation.Remaining, nil
 }
 
 // evaluateMessages evaluates all messageExpressions, also of what holds: one that
-// costs too much fails them all.
+// costs too much fails them all. It returns nil if there are none.
 func (v *validator) evaluateMessages(in *cel.Input, budget int64) (all []evaluated, err error) {
+	if !v.hasMessages {
+		return nil, nil
+	}
 	all = make([]evaluated, len(v.validations))
 	evaluation := v.compiler.Begin(in, budget)
+	defer evaluation.End()
 	for i := range v.validations {
 		x := v.validations[i].messageExpression
 		if x == nil {
 			continue
 		}
 		if all[i].value, all[i].err, err = evaluation.Evaluate(x); err != nil {
-			return make([]evaluated, len(v.validations)), err
+			return nil, err
 		}
 	}
 	return all, nil

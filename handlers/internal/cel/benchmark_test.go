@@ -9,6 +9,18 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
+// BenchmarkDecode is what BenchmarkEvaluate has besides: the decoding of the body.
+func BenchmarkDecode(b *testing.B) {
+	body := corpus.MustRead("pods-create-v1-1.json")
+	for b.Loop() {
+		review := codec.Acquire()
+		if err := review.Decode(body); err != nil {
+			b.Fatal(err)
+		}
+		review.Release()
+	}
+}
+
 // BenchmarkEvaluate has four expressions evaluated on the recorded Pod, from the body
 // of the review to the result.
 func BenchmarkEvaluate(b *testing.B) {
@@ -22,23 +34,59 @@ func BenchmarkEvaluate(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				review := codec.Acquire()
-				if err := review.Decode(body); err != nil {
-					b.Fatal(err)
-				}
-				in := NewInput(b.Context(), review)
-				evaluation := c.Begin(in, celconfig.RuntimeCELCostBudget)
-				if _, err, fatal := evaluation.Evaluate(x); err != nil || fatal != nil {
-					b.Fatal(err, fatal)
-				}
-				evaluation.End()
-				in.Release()
-				review.Release()
+				evaluateAll(b, c, []*Expression{x}, body)
 			}
 		})
 	}
-	f("field", "object.spec.?hostNetwork.orValue(false) == false")
-	f("label", "has(object.metadata.labels) && 'app' in object.metadata.labels")
-	f("images", "object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))")
-	f("privileged", "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)")
+	for name, expression := range fourExpressions {
+		f(name, expression)
+	}
+}
+
+// fourExpressions are of the kinds that policies mostly have.
+var fourExpressions = map[string]string{
+	"field":      "object.spec.?hostNetwork.orValue(false) == false",
+	"label":      "has(object.metadata.labels) && 'app' in object.metadata.labels",
+	"images":     "object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
+	"privileged": "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)",
+}
+
+// BenchmarkFour has all four evaluated, each as a policy of its own, with closures and
+// with the interpreter.
+func BenchmarkFour(b *testing.B) {
+	body := corpus.MustRead("pods-create-v1-1.json")
+	for _, name := range [...]string{"closures", "interpreter"} {
+		b.Run(name, func(b *testing.B) {
+			c := NewCompiler(false)
+			var all []*Expression
+			for _, expression := range fourExpressions {
+				x := c.Compile(expression, Declarations{}, Bool)
+				if name == "interpreter" {
+					x.closure = nil
+				}
+				all = append(all, x)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				evaluateAll(b, c, all, body)
+			}
+		})
+	}
+}
+
+func evaluateAll(b testing.TB, c *Compiler, all []*Expression, body []byte) {
+	review := codec.Acquire()
+	if err := review.Decode(body); err != nil {
+		b.Fatal(err)
+	}
+	in := NewInput(b.Context(), review)
+	for _, x := range all {
+		evaluation := c.Begin(in, celconfig.RuntimeCELCostBudget)
+		if _, err, fatal := evaluation.Evaluate(x); err != nil || fatal != nil {
+			b.Fatal(err, fatal)
+		}
+		evaluation.End()
+	}
+	in.Release()
+	review.Release()
 }

@@ -92,9 +92,9 @@ func (g *generator) test(depth int, element string) string {
 	case 8:
 		return fmt.Sprintf("%s.?%s.?%s.hasValue()", path(), g.pick("name", "metadata", "spec", "nope"), g.pick("name", "labels", "nope"))
 	case 9:
-		return fmt.Sprintf("%s[%s] == %s", path(), g.pick("0", "1", "'name'", path(), "-1", "size("+path()+") - 1"), path())
+		return fmt.Sprintf("%s[%s] == %s", path(), g.pick("0", "1", "'name'", g.path(), "-1", "size("+path()+") - 1"), path())
 	case 10:
-		return fmt.Sprintf("%s[?%s].orValue('a') == 'a'", path(), g.pick("0", "'name'", "'nope'", path()))
+		return fmt.Sprintf("%s[?%s].orValue('a') == 'a'", path(), g.pick("0", "'name'", "'nope'", g.path()))
 	case 11:
 		return fmt.Sprintf("%s %s %s", path(), g.pick("<", "<=", ">", ">="), g.pick(path(), "1", "'b'", "'a'"))
 	}

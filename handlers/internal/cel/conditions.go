@@ -24,6 +24,7 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 	}
 	in.Namespace = nil
 	evaluation := c.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
+	defer evaluation.End()
 	var errs []error
 	matches := true
 	for _, condition := range conditions {

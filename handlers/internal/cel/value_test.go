@@ -36,7 +36,7 @@ type result struct {
 
 func resultOf(value ref.Val, details *celgo.EvalDetails, err error) (r result) {
 	if err != nil {
-		r.err = message(err)
+		r.err = sameTypes.Replace(message(err))
 	} else {
 		r.value = plain(value)
 	}
@@ -45,6 +45,12 @@ func resultOf(value ref.Val, details *celgo.EvalDetails, err error) (r result) {
 	}
 	return r
 }
+
+// sameTypes are the Go types that a message has where the value went through a variable
+// of a loop, or is null.
+var sameTypes = strings.NewReplacer("invalid qualifier type: types.Null", "invalid qualifier type: <nil>",
+	"invalid qualifier type: *types.baseMap", "invalid qualifier type: map[string]interface {}",
+	"invalid qualifier type: *types.baseList", "invalid qualifier type: []interface {}")
 
 // plain returns a value of either side in a form that can be compared.
 func plain(value ref.Val) any {

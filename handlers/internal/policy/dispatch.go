@@ -32,6 +32,8 @@ type Dispatch struct {
 	Ctx context.Context
 	// Input is what expressions see of the review; nil before Prepare.
 	Input *cel.Input
+	// Namespaced is NamespaceObject, made once.
+	Namespaced func() ref.Val
 
 	namespace *corev1.Namespace // of the object, nil for none
 }
@@ -45,6 +47,9 @@ func (d *Dispatch) Begin(ctx context.Context, review *codec.Review, asked *Clust
 // conditions of webhooks. The variable authorizer asks access, which is nil where no
 // expression uses it.
 func NewInput(ctx context.Context, review *codec.Review, access *cluster.Access) *cel.Input {
+	if access == nil {
+		return cel.NewInput(ctx, review)
+	}
 	d := new(Dispatch)
 	d.Begin(ctx, review, &Cluster{Access: access})
 	return d.newInput()
@@ -54,6 +59,14 @@ func (d *Dispatch) newInput() *cel.Input {
 	input := cel.NewInput(d.Ctx, d.Review)
 	input.Authorizer, input.RequestResource = newAuthorizer(d)
 	return input
+}
+
+// End ends the dispatch: nothing that was evaluated may be used afterwards.
+func (d *Dispatch) End() {
+	if d.Input != nil {
+		d.Input.Release()
+	}
+	*d = Dispatch{}
 }
 
 // Prepare makes Input ready, once for a review. A result ends the review: its
@@ -76,7 +89,7 @@ func (d *Dispatch) Prepare() *handlers.Result {
 		}
 		d.namespace = namespace
 	}
-	d.Input = input
+	d.Input, d.Namespaced = input, d.NamespaceObject
 	return nil
 }
 
