@@ -79,6 +79,7 @@ type entry struct {
 	index   int // in the chain that NewChain made
 	handler Handler
 	view    *cluster.View // what handler knows of the cluster
+	beside  *beside       // nil for a handler that does nothing beside reviews
 }
 
 // Enabled is how a plugin of a chain is configured.
@@ -123,15 +124,16 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 			continue
 		}
 		var view *cluster.View
-		if state != nil && len(plugin.Needs) > 0 {
-			view = state.View(plugin.Needs...).For(plugin.Name)
+		needs := plugin.AllNeeds(e.Config)
+		if state != nil && len(needs) > 0 {
+			view = state.View(needs...).For(plugin.Name)
 		}
-		handler, err := newHandler(plugin, e, view, last)
+		handler, beside, err := newHandler(plugin, e, view, last)
 		if err != nil {
 			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
 			continue
 		}
-		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view})
+		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, beside: beside})
 	}
 	return c, errors.Join(errs...)
 }
@@ -149,27 +151,27 @@ func (e *EnableError) Error() string {
 
 func (e *EnableError) Unwrap() error { return e.Err }
 
-func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, error) {
+func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, *beside, error) {
 	if !codec.IsAnnotationKey(plugin.Name) {
-		return Handler{}, fmt.Errorf("its name cannot stand in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
+		return Handler{}, nil, fmt.Errorf("its name cannot stand in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
 	}
 	if err := e.Settings.check(); err != nil {
-		return Handler{}, err
+		return Handler{}, nil, err
 	}
 	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
-		return same.handler, nil
+		return same.handler, same.beside, nil
 	}
 	if view == nil && len(plugin.Needs) > 0 {
-		return Handler{}, errors.New("it needs to know the cluster, and there is none")
+		return Handler{}, nil, errors.New("it needs to know the cluster, and there is none")
 	}
 	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Params: e.Params, Cluster: view})
 	if err != nil {
-		return Handler{}, err
+		return Handler{}, nil, err
 	}
 	if (handler.Admit != nil) != plugin.Mutates || (handler.Validate != nil) != plugin.Validates {
-		return Handler{}, errors.New("its handler does not do what its line in the table says")
+		return Handler{}, nil, errors.New("its handler does not do what its line in the table says")
 	}
-	return handler, nil
+	return handler, newBeside(handler.Run), nil
 }
 
 // find returns the entry of the plugin of that name, nil if there is none.

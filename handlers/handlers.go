@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,9 @@ type Plugin struct {
 	// plugin is not called before what it watches is known. The RBAC rules of the
 	// process follow from them.
 	Needs []cluster.Need
+	// NeedsOf returns what the plugin needs beside Needs with this configuration file,
+	// which is nil if there is none and may be wrong; nil for nothing.
+	NeedsOf func(config []byte) []cluster.Need
 	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
 	// otherwise.
 	OnByDefault bool
@@ -53,6 +57,14 @@ type Plugin struct {
 	OutOfTree bool
 	// New makes a handler. The error says what is wrong with the configuration.
 	New func(setup Setup) (Handler, error)
+}
+
+// AllNeeds returns what the plugin needs with this configuration file.
+func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
+	if p.NeedsOf == nil {
+		return p.Needs
+	}
+	return append(slices.Clip(p.Needs), p.NeedsOf(config)...)
 }
 
 // Setup is what a handler is made of.
@@ -114,6 +126,13 @@ type Handler struct {
 	Admit func(ctx context.Context, review *codec.Review) Result
 	// Validate may deny. Nil if the plugin does not validate.
 	Validate func(ctx context.Context, review *codec.Review) Result
+	// Rules returns those reviews of the plugin's Rules that the handler has something
+	// to say to now; others need not be sent to it. Nil for all of them.
+	Rules func() []Rule
+	// Run does what there is to do beside reviews, until ctx ends. It is called once
+	// where the handler serves for longer, which it does not do for "review". It calls
+	// rulesChanged when Rules returns others. Nil for nothing.
+	Run func(ctx context.Context, rulesChanged func())
 }
 
 // Result is what a plugin says to a review. The zero Result allows it.

@@ -45,9 +45,10 @@ type State struct {
 	// requests with all others; nil if there is no API server.
 	dial func(kind *Kind) (rest.Interface, error)
 
-	mu     sync.Mutex               // for those who add stores
-	series map[string]*series       // by the resource
-	stores atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
+	mu      sync.Mutex               // for those who add stores
+	series  map[string]*series       // by the resource
+	dynamic dynamicKinds             // those that were named at run time
+	stores  atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
 }
 
 // New returns a State of what is in the files, which it reads, or of a cluster,
@@ -71,7 +72,7 @@ func New(o Options) (*State, error) {
 	}
 	s := &State{options: o, kinds: Kinds(), series: make(map[string]*series)}
 	for _, kind := range o.Kinds {
-		if !slices.Contains(s.kinds, kind) && kind != discovered {
+		if !slices.Contains(s.kinds, kind) && kind != discovered && kind != dynamic {
 			s.kinds = append(s.kinds, kind)
 		}
 	}
@@ -132,6 +133,9 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, need := range needs {
+		if need.Kind == dynamic {
+			continue
+		}
 		if err := s.add(need.Kind); err != nil {
 			return err
 		}

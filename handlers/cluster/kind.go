@@ -77,6 +77,15 @@ type Need struct {
 	Verbs       []string // of RBAC
 
 	plugin string // whose need it is, for messages
+
+	background bool
+}
+
+// InBackground returns the need as one for requests that no review causes. What
+// writes to the cluster otherwise must know who calls.
+func (n Need) InBackground() Need {
+	n.background = true
+	return n
 }
 
 // By returns the need as that of the plugin of this name, which messages about it
@@ -97,10 +106,11 @@ func KindsOf(needs ...Need) []*Kind {
 	return kinds
 }
 
-// Writes returns the verbs that change objects which are stored. Creating a
-// review is none of them: that only asks the API server a question.
+// Writes returns the verbs with which a review makes the plugin change objects that
+// are stored. Creating a review is none of them: that only asks the API server a
+// question.
 func (n *Need) Writes() (verbs []string) {
-	if n.list == nil {
+	if n.list == nil || n.background {
 		return nil
 	}
 	for _, verb := range n.Verbs {
@@ -118,6 +128,9 @@ func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(
 func Rules(needs ...Need) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, need := range needs {
+		if need.Kind == dynamic {
+			continue
+		}
 		if need.Kind == discovered {
 			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return r.NonResourceURLs != nil }) {
 				rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: discoveryURLs, Verbs: need.Verbs})

@@ -19,6 +19,8 @@ func Kinds() []*Kind {
 		DeviceClasses.Kind,
 		IngressClasses.Kind,
 		LimitRanges.Kind,
+		MutatingAdmissionPolicies.Kind,
+		MutatingAdmissionPolicyBindings.Kind,
 		Namespaces.Kind,
 		Nodes.Kind,
 		PersistentVolumeClaims.Kind,
@@ -31,6 +33,8 @@ func Kinds() []*Kind {
 		ServiceAccounts.Kind,
 		StorageClasses.Kind,
 		SubjectAccessReviews.Kind,
+		ValidatingAdmissionPolicies.Kind,
+		ValidatingAdmissionPolicyBindings.Kind,
 	}
 }
 

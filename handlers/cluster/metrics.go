@@ -55,6 +55,22 @@ func (s *State) addMetrics(added *store) {
 	}
 }
 
+// removeMetrics takes away the series about the cache, unless another store has the
+// same resource. The caller holds s.mu.
+func (s *State) removeMetrics(removed *store) {
+	set, resource := s.options.Metrics, removed.kind.String()
+	known := s.series[resource]
+	stores := slices.DeleteFunc(slices.Clone(*known.stores.Load()), func(other *store) bool { return other == removed })
+	known.stores.Store(&stores)
+	if len(stores) > 0 {
+		return
+	}
+	delete(s.series, resource)
+	for _, name := range [...]string{"watch_failures_total", "objects", "synced", "state_age_seconds"} {
+		set.UnregisterMetric(fmt.Sprintf(`fastadmit_cluster_%s{resource=%q}`, name, resource))
+	}
+}
+
 // size returns how many objects the caches have together.
 func (s *series) size() float64 {
 	size := 0

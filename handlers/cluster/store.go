@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,15 @@ type store struct {
 	pinned  map[cache.ObjectName]pinned // objects that a Putter has put
 
 	users []string // the plugins that need it, by name
+
+	subscribers map[*func()]struct{} // called after each change
+
+	// Of a kind that was named at run time: how much text is kept at most, how much
+	// there is, how much a list that is being gathered has, and what ends following
+	// when there is more.
+	bytesMax, bytes, gathered int64
+	isOver                    bool
+	full                      func()
 
 	client   rest.Interface
 	files    *stored // instead of a client
@@ -69,22 +79,32 @@ func newStore(kind *Kind, log *slog.Logger) *store {
 // Transformer has the reflector trim objects while it gathers them
 // (cache.TransformingStore).
 func (s *store) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return s.kind.trim(object.(runtime.Object)) }
+	return func(object any) (any, error) {
+		trimmed, err := s.kind.trim(object.(runtime.Object))
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gathered += s.sizeOf(trimmed.(Object))
+		return trimmed, s.checkBytes(s.gathered)
+	}
 }
 
 // Add implements cache.ReflectorStore: the reflector adds what may be there
 // already.
 func (s *store) Add(object any) error {
-	trimmed, err := s.Transformer()(object)
+	trimmed, err := s.kind.trim(object.(runtime.Object))
 	if err != nil {
 		return err
 	}
+	defer s.changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, stays := s.pinned[cache.MetaObjectToName(trimmed.(Object))]; !stays {
 		s.put(trimmed.(Object))
 	}
-	return nil
+	return s.checkBytes(s.bytes)
 }
 
 // Update implements cache.ReflectorStore.
@@ -100,9 +120,12 @@ func (s *store) put(object Object) {
 		b = &bucket{objects: make(map[string]Object)}
 		s.buckets[object.GetNamespace()] = b
 	}
-	if _, ok := b.objects[object.GetName()]; !ok {
+	if before, ok := b.objects[object.GetName()]; !ok {
 		s.count++
+	} else {
+		s.bytes -= s.sizeOf(before)
 	}
+	s.bytes += s.sizeOf(object)
 	b.objects[object.GetName()] = object
 	b.sorted.Store(nil)
 }
@@ -113,6 +136,7 @@ func (s *store) Delete(got any) error {
 	if !ok {
 		return fmt.Errorf("got a %T to delete, want one of %s", got, s.kind)
 	}
+	defer s.changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.buckets[object.GetNamespace()]
@@ -120,6 +144,7 @@ func (s *store) Delete(got any) error {
 		return nil
 	}
 	s.count--
+	s.bytes -= s.sizeOf(b.objects[object.GetName()])
 	delete(b.objects, object.GetName())
 	b.sorted.Store(nil)
 	if len(b.objects) == 0 {
@@ -133,7 +158,7 @@ func (s *store) Delete(got any) error {
 func (s *store) Replace(objects []any, _ string) error {
 	trimmed := make([]Object, 0, len(objects))
 	for _, object := range objects {
-		object, err := s.Transformer()(object)
+		object, err := s.kind.trim(object.(runtime.Object))
 		if err != nil {
 			s.failed(err)
 			return err
@@ -141,17 +166,66 @@ func (s *store) Replace(objects []any, _ string) error {
 		trimmed = append(trimmed, object.(Object))
 	}
 	s.mu.Lock()
-	s.buckets, s.count = make(map[string]*bucket), 0
+	s.buckets, s.count, s.bytes, s.gathered = make(map[string]*bucket), 0, 0, 0
 	for _, object := range trimmed {
 		s.put(object)
 	}
 	for _, p := range s.pinned {
 		s.put(p.trimmed)
 	}
+	err := s.checkBytes(s.bytes)
 	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	s.contacted()
 	s.sync.Do(func() { close(s.synced) })
+	s.changed()
 	return nil
+}
+
+// checkBytes forgets all objects for good if there is more text than may be. The
+// caller holds s.mu.
+func (s *store) checkBytes(bytes int64) error {
+	if s.bytesMax == 0 || bytes <= s.bytesMax {
+		return nil
+	}
+	s.isOver = true
+	s.buckets, s.count, s.bytes = make(map[string]*bucket), 0, 0
+	s.full()
+	return errFull
+}
+
+func (s *store) isFull() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.isOver
+}
+
+// changed tells those who subscribed that objects changed.
+func (s *store) changed() {
+	s.mu.RLock()
+	told := slices.Collect(maps.Keys(s.subscribers))
+	s.mu.RUnlock()
+	for _, tell := range told {
+		(*tell)()
+	}
+}
+
+// subscribe has changed called after each change, until the function that it returns
+// is called.
+func (s *store) subscribe(changed func()) (unsubscribe func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subscribers == nil {
+		s.subscribers = make(map[*func()]struct{})
+	}
+	s.subscribers[&changed] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscribers, &changed)
+	}
 }
 
 // lookup returns the object that the cache has, without allocating.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/VictoriaMetrics/metrics"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,9 @@ func (v *View) Ready() error {
 	}
 	return ready(v.watched)
 }
+
+// Metrics returns the set that a plugin's own series are made in.
+func (v *View) Metrics() *metrics.Set { return v.state.options.Metrics }
 
 // Object is what every object of the API is: T of Objects is a pointer to it.
 type Object interface {
@@ -111,7 +115,10 @@ func (o *Objects[T]) List(namespace string) []T {
 	if !o.watched {
 		o.must("watch", "")
 	}
-	s := o.store
+	return listed[T](o.store, namespace)
+}
+
+func listed[T Object](s *store, namespace string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.kind.namespaced && namespace == "" {
@@ -139,6 +146,18 @@ func sorted[T Object](b *bucket) []T {
 	b.sorted.Store(new(any(objects)))
 	return objects
 }
+
+// Subscribe has changed called each time after the objects in the cache changed,
+// until the function that it returns is called. Changed must not block.
+func (o *Objects[T]) Subscribe(changed func()) (unsubscribe func()) {
+	if !o.watched {
+		o.must("watch", "")
+	}
+	return o.store.subscribe(changed)
+}
+
+// Synced is closed once the cache has all objects.
+func (o *Objects[T]) Synced() <-chan struct{} { return o.store.synced }
 
 // Get returns an object from the cache, or else from the API server, with the
 // fields that the cache would keep. Where the cache has it, it allocates

@@ -30,12 +30,13 @@ func NewChain(plugin handlers.Plugin, config string, objects ...runtime.Object) 
 }
 
 func newChain(plugin handlers.Plugin, enabled handlers.Enabled, known cluster.Options) (*handlers.Chain, error) {
-	known.Kinds = cluster.KindsOf(plugin.Needs...)
+	needs := plugin.AllNeeds(enabled.Config)
+	known.Kinds = cluster.KindsOf(needs...)
 	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err
 	}
-	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
+	if err := state.Follow(context.Background(), needs...); err != nil {
 		return nil, err
 	}
 	if len(enabled.Config) == 0 {

@@ -123,7 +123,9 @@ func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 func (s *selected) register(options *registration.Options) (*registration.Registration, error) {
 	var plugins []registration.Plugin
 	for _, plugin := range s.chain.Plugins() {
-		p := registration.Plugin{Plugin: plugin}
+		narrowed := *plugin
+		narrowed.Rules = s.chain.RulesOf(plugin.Name)
+		p := registration.Plugin{Plugin: &narrowed}
 		for _, configured := range s.Plugins {
 			if configured.Name == plugin.Name {
 				p.Criteria, p.FailurePolicy = configured.Criteria, configured.FailurePolicy

@@ -163,7 +163,8 @@ func checkPlugins(table []handlers.Plugin, enabled map[string]handlers.Enabled) 
 		return err
 	}
 	for i := range table {
-		if err := state.Follow(context.Background(), table[i].Needs...); err != nil { // which starts nothing
+		e := enabled[table[i].Name]
+		if err := state.Follow(context.Background(), table[i].AllNeeds(e.Config)...); err != nil { // which starts nothing
 			return err
 		}
 	}
@@ -187,12 +188,15 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 		needs, who = append(needs, cluster.SubjectAccessReviews.Called("create").By(matchConditions)), append(who, "match conditions")
 	}
 	for i := range table {
-		if _, ok := enabled[table[i].Name]; ok && len(table[i].Needs) > 0 {
-			for _, need := range table[i].Needs {
-				needs = append(needs, need.By(table[i].Name))
-			}
-			who = append(who, table[i].Name)
+		e, ok := enabled[table[i].Name]
+		own := table[i].AllNeeds(e.Config)
+		if !ok || len(own) == 0 {
+			continue
 		}
+		for _, need := range own {
+			needs = append(needs, need.By(table[i].Name))
+		}
+		who = append(who, table[i].Name)
 	}
 	return needs, who
 }

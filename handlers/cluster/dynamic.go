@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const (
+	// dynamicKindsMax is how many kinds that are named at run time are watched at a
+	// time. A watch is a goroutine here and a connection's stream there; Kubernetes'
+	// own kinds that people take parameters from are two (ConfigMap, Secret).
+	dynamicKindsMax = 32
+
+	// dynamicBytesMax is how much text of one such kind is kept. It is that of 10,000
+	// ConfigMaps of 3 KB; with all kinds at this size it would be 1 GiB. Parameters
+	// are few and small, so a kind with more was named by mistake.
+	dynamicBytesMax = 32 << 20
+)
+
+// dynamic stands for the kinds that are named at run time.
+var dynamic = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "Dynamic", resource: "dynamic", protobuf: true}
+
+// Dynamic is the need to watch kinds that are named at run time. The right to get,
+// list and watch them is not among Rules: whoever names them grants it.
+func Dynamic() Need { return dynamic.Called("get", "list") }
+
+// DynamicKinds watch kinds that are named at run time, at most 32 of them at a time.
+// All who watch the same kind share a cache. Methods may be called by several
+// goroutines.
+type DynamicKinds struct {
+	state     *State
+	discovery *Discovery
+}
+
+// dynamicKinds are the kinds of a State that are watched now.
+type dynamicKinds struct {
+	mu      sync.Mutex
+	watched map[schema.GroupVersionKind]*dynamicKind
+}
+
+type dynamicKind struct {
+	store *store
+	users int
+	end   context.CancelFunc
+}
+
+// DynamicIn returns the DynamicKinds of a cluster. It panics if Dynamic and Discovered
+// are not among the needs of the View.
+func DynamicIn(v *View) *DynamicKinds {
+	for _, need := range v.needs {
+		if need.Kind == dynamic {
+			return &DynamicKinds{v.state, DiscoveryIn(v)}
+		}
+	}
+	panic("cluster state: kinds are to be watched that are named at run time, but that is not declared as needed")
+}
+
+// errTooManyKinds is why a kind is not watched.
+var errTooManyKinds = fmt.Errorf("%d kinds are watched already, which is the most that may be", dynamicKindsMax)
+
+// Watch watches a kind until Stop is called. Ctx bounds how long is waited for what
+// the API server says about the kind, not for its objects. The error is one for
+// meta.IsNoMatchError if the API server does not have the kind.
+func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind) (*DynamicKind, error) {
+	all := &d.state.dynamic
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	k := all.watched[gvk]
+	if k == nil {
+		if len(all.watched) >= dynamicKindsMax {
+			d.state.dynamicRefusals("kinds").Inc()
+			return nil, fmt.Errorf("cluster state: cannot watch %s: %w", gvk, errTooManyKinds)
+		}
+		kind, err := d.find(ctx, gvk)
+		if err != nil {
+			return nil, err
+		}
+		if k, err = d.state.watchDynamic(kind); err != nil {
+			return nil, err
+		}
+		if all.watched == nil {
+			all.watched = make(map[schema.GroupVersionKind]*dynamicKind)
+		}
+		all.watched[gvk] = k
+	}
+	k.users++
+	return &DynamicKind{store: k.store, stop: sync.OnceFunc(func() { d.state.stopDynamic(gvk) })}, nil
+}
+
+// find asks the API server which resource a kind is.
+func (d *DynamicKinds) find(ctx context.Context, gvk schema.GroupVersionKind) (*Kind, error) {
+	list, err := d.discovery.Resources(ctx, gvk.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	if list != nil {
+		for i := range list.APIResources {
+			if r := &list.APIResources[i]; r.Kind == gvk.Kind && !strings.Contains(r.Name, "/") {
+				return newDynamicKind(gvk, r), nil
+			}
+		}
+	}
+	return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+}
+
+// newDynamicKind is DefineJSON for a kind that the API server has.
+func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource) *Kind {
+	k := DefineJSON(Definition{
+		Group: gvk.Group, Version: gvk.Version, Resource: r.Name, Kind: gvk.Kind, Namespaced: r.Namespaced,
+	}).Kind
+	trim := k.trim
+	k.trim = func(got runtime.Object) (runtime.Object, error) {
+		trimmed, err := trim(got)
+		if err != nil {
+			return nil, err
+		}
+		return k.typed(trimmed.(*JSON))
+	}
+	return k
+}
+
+// watchDynamic begins to watch a kind.
+func (s *State) watchDynamic(kind *Kind) (*dynamicKind, error) {
+	client, err := s.dial(kind)
+	if err != nil {
+		return nil, err
+	}
+	store := newStore(kind, s.options.Log)
+	store.client, store.bytesMax = client, dynamicBytesMax
+	store.followed.Store(true)
+	s.mu.Lock()
+	s.addMetrics(store)
+	s.mu.Unlock()
+	ctx, end := context.WithCancel(context.Background())
+	store.full = sync.OnceFunc(func() {
+		s.dynamicRefusals("bytes").Inc()
+		end()
+	})
+	go store.follow(ctx)
+	return &dynamicKind{store: store, end: end}, nil
+}
+
+// stopDynamic forgets a kind that nobody watches any more.
+func (s *State) stopDynamic(gvk schema.GroupVersionKind) {
+	s.dynamic.mu.Lock()
+	defer s.dynamic.mu.Unlock()
+	k := s.dynamic.watched[gvk]
+	if k.users--; k.users > 0 {
+		return
+	}
+	k.end()
+	delete(s.dynamic.watched, gvk)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeMetrics(k.store)
+}
+
+// dynamicRefusals counts kinds that are not watched, or not any more.
+func (s *State) dynamicRefusals(reason string) *metrics.Counter {
+	return s.options.Metrics.GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_kind_refusals_total{reason=%q}`, reason))
+}
+
+// A DynamicKind has the objects of a kind that was named at run time, as JSON without
+// its managed fields and the annotation
+// kubectl.kubernetes.io/last-applied-configuration.
+type DynamicKind struct {
+	store *store
+	stop  func()
+}
+
+// Stop ends watching the kind, unless somebody else watches it.
+func (k *DynamicKind) Stop() { k.stop() }
+
+// Kind returns the kind that it is.
+func (k *DynamicKind) Kind() *Kind { return k.store.kind }
+
+// Err says why the objects are not known, as far as they were not listed yet or are
+// more than are kept; nil if they are known.
+func (k *DynamicKind) Err() error {
+	switch {
+	case k.store.isFull():
+		return fmt.Errorf("cluster state: %s: %w", k.store.kind, errFull)
+	case !k.store.isSynced():
+		return k.store.unsynced()
+	}
+	return nil
+}
+
+// errFull is why the objects of a kind are not kept.
+var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, which is the most that is kept of a kind that policies name", dynamicBytesMax)
+
+// Synced is closed once all objects are known.
+func (k *DynamicKind) Synced() <-chan struct{} { return k.store.synced }
+
+// Subscribe is that of Objects.
+func (k *DynamicKind) Subscribe(changed func()) (unsubscribe func()) {
+	return k.store.subscribe(changed)
+}
+
+// Get returns an object; the namespace is empty for one that is in none.
+func (k *DynamicKind) Get(namespace, name string) (object *JSON, ok bool) {
+	found, ok := k.store.lookup(namespace, name)
+	if !ok {
+		return nil, false
+	}
+	return found.(*JSON), true
+}
+
+// List returns the objects in a namespace, or all of them if it is empty, sorted by
+// namespace and name. The caller must not change the slice.
+func (k *DynamicKind) List(namespace string) []*JSON { return listed[*JSON](k.store, namespace) }
+
+// typed returns the object with apiVersion and kind, which items of lists of
+// Kubernetes' own kinds lack.
+func (k *Kind) typed(j *JSON) (*JSON, error) {
+	var o codec.Object
+	v := j.Read(&o)
+	if v.Get("kind").IsSet() && v.Get("apiVersion").IsSet() {
+		return j, nil
+	}
+	o.SetString(k.version.String(), "apiVersion")
+	o.SetString(k.name, "kind")
+	text := o.Root().AppendJSON(nil)
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	return NewJSON(text)
+}
+
+// sizeOf returns how many bytes of memory an object counts as: those of its text.
+func (s *store) sizeOf(object Object) int64 {
+	if j, ok := object.(*JSON); ok && s.bytesMax > 0 {
+		return int64(len(j.text))
+	}
+	return 0
+}

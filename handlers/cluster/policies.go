@@ -1,0 +1,17 @@
+package cluster
+
+// PolicyGroup is the group of the custom resources for policies. Their spec is that
+// of the kinds with the same names in admissionregistration.k8s.io/v1.
+const PolicyGroup = "policies.fastadmit.io"
+
+// The kinds of policies and their bindings as custom resources.
+var (
+	ValidatingAdmissionPolicies       = policyKind("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+	ValidatingAdmissionPolicyBindings = policyKind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
+	MutatingAdmissionPolicies         = policyKind("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
+	MutatingAdmissionPolicyBindings   = policyKind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
+)
+
+func policyKind(kind, resource string) KindOf[*JSON] {
+	return DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: resource, Kind: kind})
+}
