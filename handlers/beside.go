@@ -42,6 +42,16 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 	}
 }
 
+// AwaitRules waits until it is known what handlers watch of which Rules may return
+// others then, but not after ctx ends.
+func (c *Chain) AwaitRules(ctx context.Context) {
+	for i := range c.entries {
+		if e := &c.entries[i]; e.beside != nil && e.view.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
 func (b *beside) start(ctx context.Context, rulesChanged func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -197,6 +197,9 @@ func (k *DynamicKind) Err() error {
 	return nil
 }
 
+// IsFull reports whether there were more objects than are kept.
+func (k *DynamicKind) IsFull() bool { return k.store.isFull() }
+
 // errFull is why the objects of a kind are not kept.
 var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, which is the most that is kept of a kind that policies name", dynamicBytesMax)
 
@@ -244,4 +247,13 @@ func (s *store) sizeOf(object Object) int64 {
 		return int64(len(j.text))
 	}
 	return 0
+}
+
+// Fault says what was wrong when the API server was asked for objects last; nil if
+// nothing was, or nobody knows yet.
+func (k *DynamicKind) Fault() error {
+	if fault := k.store.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
 }

@@ -57,12 +57,16 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		d.SetParam(param)
 		o := p.Evaluator.validate(d.Input, d.Namespaced)
 		for i := range o.decisions {
-			if o.decisions[i].denies {
-				d.act(p, b, i, &o.decisions[i])
+			switch found := &o.decisions[i]; {
+			case found.denies:
+				d.act(p, b, i, found)
+			case found.message != "":
+				p.CountError(b, policy.ActionAllow, found.message)
 			}
 		}
 		for _, a := range o.audited {
 			if a.err != "" {
+				p.CountError(b, policy.ActionDeny, a.err)
 				d.deny(p, b, &decision{message: a.err})
 			} else {
 				d.collected.add(a)
@@ -80,6 +84,11 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 // act does what a binding says of a violation, the i-th of a policy.
 func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision) {
 	for _, action := range b.Actions {
+		if found.reason == "" {
+			p.CountError(b, string(action), found.message)
+		} else {
+			p.CountViolation(b, action)
+		}
 		switch action {
 		case admissionregistrationv1.Deny:
 			d.deny(p, b, found)

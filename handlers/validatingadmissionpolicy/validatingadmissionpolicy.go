@@ -14,7 +14,7 @@ package validatingadmissionpolicy
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -30,63 +30,32 @@ func Plugin() handlers.Plugin {
 		Rules:       []handlers.Rule{handlers.Any()},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		NeedsOf:     policy.ValidatingKind.NeedsOf,
 		OnByDefault: true,
 		New:         newHandler,
 	}
 }
 
-const (
-	configAPIVersion = "apiserver.config.k8s.io/v1"
-	configKind       = "ValidatingAdmissionPolicyConfiguration"
-)
+type source = policy.Source[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, *validator]
 
-// configuration is the plugin's configuration file (k8s.io/apiserver
-// pkg/admission/plugin/policy/config/apis/policyconfig/v1). The folder is read by
-// whoever reads the file.
-type configuration struct {
-	APIVersion         string `json:"apiVersion"`
-	Kind               string `json:"kind"`
-	StaticManifestsDir string `json:"staticManifestsDir"`
-}
-
-type plugin struct {
-	policies policy.Set[*validator]
-	cluster  policy.Cluster
-}
+type plugin struct{ *source }
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
-	if err := checkConfiguration(setup.Config); err != nil {
-		return handlers.Handler{}, err
-	}
-	documents, err := policy.ReadValidating(setup.Manifests)
+	source, err := policy.NewSource(policy.ValidatingKind, setup, newValidator)
 	if err != nil {
 		return handlers.Handler{}, err
 	}
-	p := &plugin{cluster: policy.Cluster{
-		Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: policy.GivenParams(setup.Params),
-	}}
-	p.policies, err = policy.NewSet(documents, newValidator)
-	return handlers.Handler{Validate: p.validate}, err
+	return handlers.Handler{Validate: plugin{source}.validate, Rules: source.Rules, Run: source.Run}, nil
 }
 
-func checkConfiguration(content []byte) error {
-	if content == nil {
-		return nil // and no policy, as there
-	}
-	c := new(configuration)
-	return handlers.DecodeConfig(content, c, func() field.ErrorList {
-		return handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
-	})
-}
-
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
-	if len(p.policies) == 0 || policy.IsExcluded(review.Resource()) {
-		return handlers.Allowed()
-	}
+func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
-	d.Begin(ctx, review, &p.cluster)
-	for _, policy := range p.policies {
+	policies, result := p.Begin(ctx, &d.Dispatch, review)
+	if policies == nil {
+		return result
+	}
+	for _, policy := range policies {
 		if result := d.dispatch(policy); result != nil {
 			return *result
 		}

@@ -33,6 +33,9 @@ type reloader struct {
 	server  *server
 	watcher *fsnotify.Watcher
 	parts   []*part
+
+	rules        chan struct{} // rung when plugins want other reviews to be sent
+	rulesChanged func() error
 }
 
 // A part is files that are read together, and folders of which all files are.
@@ -52,7 +55,7 @@ func newReloader(server *server, parts ...*part) (*reloader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	r := &reloader{server: server, watcher: watcher, parts: parts}
+	r := &reloader{server: server, watcher: watcher, parts: parts, rules: make(chan struct{}, 1)}
 	for _, p := range parts {
 		p.read = p.contents()
 		if err := r.watch(p); err != nil {
@@ -106,6 +109,10 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 			for _, p := range r.parts {
 				r.reload(ctx, p, true)
 			}
+		case <-r.rules:
+			if err := r.rulesChanged(); err != nil {
+				r.server.log.Error("cannot register what plugins want to be sent, what was before stays registered", "error", err.Error())
+			}
 		case <-settled.C:
 			for _, p := range r.parts {
 				r.reload(ctx, p, false)
@@ -144,6 +151,14 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	r.server.log.Info(p.name + " reloaded")
 }
 
+// ringRules says that plugins want other reviews to be sent.
+func (r *reloader) ringRules() {
+	select {
+	case r.rules <- struct{}{}:
+	default: // it is not looked at yet
+	}
+}
+
 // checks say for each part whether what is in use is what the files have.
 func (r *reloader) checks() []check {
 	var checks []check
@@ -179,8 +194,9 @@ func (o *serveOptions) configPart(server *server, in selected) *part {
 				in.Files, in.Folders = next.Files, next.Folders
 				return err
 			}
+			server.use(next.chain)
+			next.chain.Start(ctx, in.chain, o.ringRules)
 			in = next
-			server.use(in.chain)
 			return nil
 		},
 	}

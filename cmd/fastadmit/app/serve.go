@@ -26,11 +26,16 @@ import (
 // long as any of them can take.
 const finishMax = budgetMax + 5*time.Second
 
+// rulesMax bounds how long registration waits at the start for what plugins follow of
+// the cluster to know which reviews they want. Until they know, they want all.
+const rulesMax = 5 * time.Second
+
 type serveOptions struct {
 	selection
 	serverOptions
 
-	hangup chan os.Signal // SIGHUP, to read all files again
+	hangup    chan os.Signal // SIGHUP, to read all files again
+	ringRules func()         // says that plugins want other reviews to be sent
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -99,6 +104,9 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
+	reloader.rulesChanged = func() error { return o.managed.reload(&o.managed.last, &o.callers) }
+	o.ringRules = reloader.ringRules
+	in.chain.Start(ctx, nil, o.ringRules)
 	go reloader.run(ctx, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
@@ -155,6 +163,9 @@ type certificates struct {
 // kept in a Secret, or one in memory.
 func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
 	if o.managed.secretName != "" {
+		waiting, cancel := context.WithTimeout(ctx, rulesMax)
+		in.chain.AwaitRules(waiting)
+		cancel()
 		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, &o.callers, server.log, server.metrics.set); err != nil {
 			return nil, failed(fmt.Errorf("cannot keep certificates: %w", err))
 		}

@@ -32,6 +32,9 @@ type Input struct {
 	Params ref.Val
 	// Namespace returns namespaceObject when an expression asks for it; nil for null.
 	Namespace func() ref.Val
+	// Spent is what all evaluations cost together, those left out that were stopped
+	// because they cost too much.
+	Spent int64
 	// Authorizer and RequestResource are the variables authorizer and
 	// authorizer.requestResource. An expression that asks for one that is nil fails.
 	Authorizer, RequestResource ref.Val
@@ -197,6 +200,7 @@ func (e *Evaluation) charge(cost int64) bool {
 		return false
 	}
 	e.Remaining -= cost
+	e.Spent += cost
 	return true
 }
 

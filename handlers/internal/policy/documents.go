@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Documents are policies of a kind and their bindings, each sorted by name, with the
@@ -58,13 +59,15 @@ const (
 // The versions of documents that are read. The fields are the same in all.
 var apiVersions = []string{
 	"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
+	cluster.PolicyGroup + "/v1",
 }
 
-// A reader reads documents of a kind of policies.
-type reader[P, B metav1.Object] struct {
-	Documents[P, B]
-	file         *handlers.File // that is being read
-	kind         string         // of the policies
+// A Kind is one of the two kinds of policies, with its bindings.
+type Kind[P, B metav1.Object] struct {
+	Name string // of the policies
+
+	policies, bindings cluster.KindOf[*cluster.JSON] // as custom resources
+
 	newPolicy    func() P
 	newBinding   func() B
 	checkPolicy  func(P) field.ErrorList
@@ -73,53 +76,70 @@ type reader[P, B metav1.Object] struct {
 	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
 }
 
-// ReadValidating reads the documents of manifests, lists among them. It refuses
-// what kube-apiserver refuses in a folder of manifests: unknown fields, other
-// kinds, two of one name, a binding to a policy that is not among them, parameters,
-// and what is not valid in the API. Names need not end with ".static.k8s.io" as
-// there, where policies of the API must have other names. Files FromAPI may have
-// parameters, and bindings to other policies, which are left out. The error joins all
-// that is wrong, each of it a handlers.FileError where it is about one file.
-func ReadValidating(manifests []handlers.File) (*Validating, error) {
-	r := reader[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
-		kind: validatingKind,
-		newPolicy: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
-			return new(admissionregistrationv1.ValidatingAdmissionPolicy)
-		},
-		newBinding: func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-			return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
-		},
-		checkPolicy: CheckValidating, checkBinding: CheckValidatingBinding,
-		paramKind: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
-			return p.Spec.ParamKind
-		},
-		bound: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
-			return b.Spec.PolicyName, b.Spec.ParamRef
-		},
-	}
+// ValidatingKind are ValidatingAdmissionPolicies.
+var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
+	Name:     validatingKind,
+	policies: cluster.ValidatingAdmissionPolicies, bindings: cluster.ValidatingAdmissionPolicyBindings,
+	newPolicy: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	},
+	newBinding: func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	},
+	checkPolicy: CheckValidating, checkBinding: CheckValidatingBinding,
+	paramKind: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+		return p.Spec.ParamKind
+	},
+	bound: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+		return b.Spec.PolicyName, b.Spec.ParamRef
+	},
+}
+
+// MutatingKind are MutatingAdmissionPolicies.
+var MutatingKind = &Kind[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
+	Name:     mutatingKind,
+	policies: cluster.MutatingAdmissionPolicies, bindings: cluster.MutatingAdmissionPolicyBindings,
+	newPolicy: func() *admissionregistrationv1.MutatingAdmissionPolicy {
+		return new(admissionregistrationv1.MutatingAdmissionPolicy)
+	},
+	newBinding: func() *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+		return new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
+	},
+	checkPolicy: CheckMutating, checkBinding: CheckMutatingBinding,
+	paramKind: func(p *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+		return p.Spec.ParamKind
+	},
+	bound: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+		return b.Spec.PolicyName, b.Spec.ParamRef
+	},
+}
+
+// A reader reads documents of a kind of policies.
+type reader[P, B metav1.Object] struct {
+	Documents[P, B]
+	*Kind[P, B]
+	file *handlers.File // that is being read
+}
+
+// Read reads the documents of manifests, lists among them. It refuses what
+// kube-apiserver refuses in a folder of manifests: unknown fields, other kinds, two
+// of one name, a binding to a policy that is not among them, parameters, and what is
+// not valid in the API. Names need not end with ".static.k8s.io" as there, where
+// policies of the API must have other names. Files FromAPI may have parameters, and
+// bindings to other policies, which are left out. The error joins all that is wrong,
+// each of it a handlers.FileError where it is about one file.
+func (k *Kind[P, B]) Read(manifests []handlers.File) (*Documents[P, B], error) {
+	r := reader[P, B]{Kind: k}
 	return &r.Documents, r.readAll(manifests)
 }
 
-// ReadMutating is ReadValidating for MutatingAdmissionPolicies.
-func ReadMutating(manifests []handlers.File) (*Mutating, error) {
-	r := reader[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
-		kind: mutatingKind,
-		newPolicy: func() *admissionregistrationv1.MutatingAdmissionPolicy {
-			return new(admissionregistrationv1.MutatingAdmissionPolicy)
-		},
-		newBinding: func() *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-			return new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
-		},
-		checkPolicy: CheckMutating, checkBinding: CheckMutatingBinding,
-		paramKind: func(p *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
-			return p.Spec.ParamKind
-		},
-		bound: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
-			return b.Spec.PolicyName, b.Spec.ParamRef
-		},
-	}
-	return &r.Documents, r.readAll(manifests)
+// ReadValidating is Read of ValidatingKind.
+func ReadValidating(manifests []handlers.File) (*Validating, error) {
+	return ValidatingKind.Read(manifests)
 }
+
+// ReadMutating is Read of MutatingKind.
+func ReadMutating(manifests []handlers.File) (*Mutating, error) { return MutatingKind.Read(manifests) }
 
 func (r *reader[P, B]) readAll(manifests []handlers.File) error {
 	var errs []error
@@ -201,12 +221,12 @@ func (r *reader[P, B]) add(content []byte, otherwise metav1.TypeMeta) []error {
 		return r.addList(content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
 	}
 	switch kind.Kind {
-	case r.kind:
+	case r.Name:
 		return r.addPolicy(content)
-	case r.kind + bindingSuffix:
+	case r.Name + bindingSuffix:
 		return r.addBinding(content)
 	}
-	return []error{fmt.Errorf("kind: got %q, want %s, %s%s or a list of them", kind.Kind, r.kind, r.kind, bindingSuffix)}
+	return []error{fmt.Errorf("kind: got %q, want %s, %s%s or a list of them", kind.Kind, r.Name, r.Name, bindingSuffix)}
 }
 
 func (r *reader[P, B]) addPolicy(content []byte) []error {
@@ -215,9 +235,9 @@ func (r *reader[P, B]) addPolicy(content []byte) []error {
 		return errs
 	}
 	r.Policies, r.from[policy] = append(r.Policies, policy), r.file
-	errs := named(r.kind, policy.GetName(), r.checkPolicy(policy))
+	errs := named(r.Name, policy.GetName(), r.checkPolicy(policy))
 	if r.paramKind(policy) != nil && !r.file.FromAPI {
-		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.kind, policy.GetName()))
+		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))
 	}
 	return errs
 }
@@ -229,7 +249,7 @@ func (r *reader[P, B]) addBinding(content []byte) []error {
 	}
 	r.Bindings, r.from[binding] = append(r.Bindings, binding), r.file
 	name := binding.GetName()
-	errs := named(r.kind+bindingSuffix, name, r.checkBinding(binding))
+	errs := named(r.Name+bindingSuffix, name, r.checkBinding(binding))
 	if _, ref := r.bound(binding); ref != nil && !r.file.FromAPI {
 		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
 	}

@@ -112,6 +112,22 @@ func resourceName(r codec.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + " " + r.Resource
 }
 
+// Rules returns the rules of requests that may match, of which others need not be
+// asked about.
+func (m *Matcher) Rules() (all []handlers.Rule) {
+	for i := range m.rules {
+		all = append(all, m.rules[i].Rule)
+	}
+	return all
+}
+
+// withoutSelectors returns the Matcher of what the rules select.
+func (m *Matcher) withoutSelectors() *Matcher {
+	own := *m
+	own.selectors, _ = match.New(new(match.Criteria), nil) // which accepts no criteria
+	return &own
+}
+
 // matches reports whether the rule selects requests with these attributes for the
 // object of that name.
 func (r *rule) matches(request *Request, a *handlers.Attributes) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // A Set is the policies of one kind with their bindings, each sorted by name. E is
@@ -26,6 +27,10 @@ type Policy[E any] struct {
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
 	bindings  []*Binding
+	err       error // why the policy cannot be evaluated on what it matches
+	metrics   *policyMetrics
+
+	compileErr error // what does not compile, which fails when it is evaluated
 }
 
 // A Binding says for which requests and with which parameters a policy is evaluated.
@@ -37,6 +42,7 @@ type Binding struct {
 	policy   string
 	matcher  *Matcher
 	paramRef *admissionregistrationv1.ParamRef
+	err      error // why nobody can tell what it matches
 }
 
 // NewSet compiles documents. The error joins what is wrong with them, and the Set
@@ -131,9 +137,13 @@ type Handles[E any] interface {
 // result ends the review.
 func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 	misconfigured := func(b *Binding, what string, err error) {
+		p.countMisconfigured(b)
 		if !p.Ignores {
 			h.Misconfigured(p, b, fmt.Errorf("failed to configure %s: %w", what, err))
 		}
+	}
+	if len(p.bindings) == 0 {
+		return nil
 	}
 	matches, err := p.matcher.Matches(d.Ctx, &d.Request, d)
 	if err != nil {
@@ -143,8 +153,15 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 	if !matches {
 		return nil
 	}
+	if p.err != nil {
+		misconfigured(nil, "policy", p.err)
+		return nil
+	}
 	for _, b := range p.bindings {
-		matches, err := b.matcher.Matches(d.Ctx, &d.Request, d)
+		matches, err := true, b.err
+		if err == nil {
+			matches, err = b.matcher.Matches(d.Ctx, &d.Request, d)
+		}
 		if err == nil && !matches {
 			continue
 		}
@@ -156,7 +173,12 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 			misconfigured(b, "binding", err)
 			continue
 		}
-		if result := h.Evaluate(p, b, params); result != nil {
+		before := d.spent()
+		result := h.Evaluate(p, b, params)
+		if p.metrics != nil {
+			p.metrics.cost.Update(float64(d.spent() - before))
+		}
+		if result != nil {
 			return result
 		}
 	}
@@ -166,7 +188,8 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 // IsExcluded reports whether no policy is evaluated on a resource: kube-apiserver
 // asks itself such questions while it admits others (k8s.io/kubernetes
 // pkg/kubeapiserver/admission/exclusion). It calls no webhook for policies, their
-// bindings and webhook configurations.
+// bindings and webhook configurations; here, neither are policies evaluated on the
+// custom resources for policies.
 func IsExcluded(r codec.GroupVersionResource) bool {
 	switch r.Group {
 	case "authentication.k8s.io":
@@ -176,7 +199,7 @@ func IsExcluded(r codec.GroupVersionResource) bool {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
 			return true
 		}
-	case "admissionregistration.k8s.io":
+	case "admissionregistration.k8s.io", cluster.PolicyGroup:
 		return true
 	}
 	return false

@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	// upstreamVersion is that of kube-apiserver's kinds (k8s.io/apiserver
+	// pkg/admission/plugin/policy/config/apis/policyconfig/v1).
+	upstreamVersion = "apiserver.config.k8s.io/v1"
+	// ownVersion is that of the same kinds with the fields that only fastadmit has.
+	ownVersion = "fastadmit.io/v1alpha1"
+)
+
+// Config is the configuration file of a plugin for policies. The folder is read by
+// whoever reads the file.
+type Config struct {
+	APIVersion         string `json:"apiVersion"`
+	Kind               string `json:"kind"`
+	StaticManifestsDir string `json:"staticManifestsDir"`
+	// CustomResources says that policies and bindings are also taken from the custom
+	// resources of policies.fastadmit.io.
+	CustomResources bool `json:"customResources"`
+}
+
+// ReadConfig reads the configuration file of the plugin for k, nil for none.
+func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
+	c := new(Config)
+	if content == nil {
+		return c, nil // and no policy, as there
+	}
+	return c, handlers.DecodeConfig(content, c, func() (errs field.ErrorList) {
+		if c.APIVersion != ownVersion {
+			errs = handlers.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, k.Name+"Configuration")
+		} else {
+			errs = handlers.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, k.Name+"Configuration")
+		}
+		if c.CustomResources && c.APIVersion == upstreamVersion {
+			errs = append(errs, field.Forbidden(field.NewPath("customResources"), fmt.Sprintf("wants apiVersion %s", ownVersion)))
+		}
+		return errs
+	})
+}
+
+// NeedsOf returns what the plugin for k needs with a configuration beside what it
+// always needs: with custom resources, to watch them, to write their status, and to
+// watch the kinds that are named as parameters.
+func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
+	c := new(Config)
+	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {
+		return nil // ReadConfig says what is wrong
+	}
+	return []cluster.Need{
+		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
+		cluster.Discovered(), cluster.Dynamic(),
+	}
+}

@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/VictoriaMetrics/metrics"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+const (
+	// policiesMeasuredMax is how many policies have series of their own. What is beyond
+	// is counted as "other". A policy's histogram has ten series; with 1,000 policies
+	// that is as much as Prometheus takes from a node or two.
+	policiesMeasuredMax = 1000
+
+	// checksMax is how many series of checks there are: one for each policy, binding,
+	// action and type of error that occurred.
+	checksMax = 10_000
+
+	otherName = "other"
+)
+
+// costBuckets are upper bounds in units of CEL's cost. One expression may cost
+// 1,000,000 at most, all of a policy 10,000,000 (k8s.io/apiserver pkg/apis/cel).
+var costBuckets = []float64{10, 100, 1e3, 1e4, 1e5, 1e6, 1e7}
+
+// sourceMetrics are the series about the policies of a kind.
+type sourceMetrics struct {
+	set    *metrics.Set
+	plugin string
+
+	mu       sync.RWMutex
+	policies map[string]*policyMetrics
+	checks   map[checked]*metrics.Counter
+	have     int // policies
+}
+
+// policyMetrics are those of a policy.
+type policyMetrics struct {
+	of   *sourceMetrics
+	name string // as the label has it
+	cost *metrics.PrometheusHistogram
+}
+
+// A checked tells series of checks apart. Its fields are labels.
+type checked struct{ policy, binding, action, errorType string }
+
+func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
+	m := &sourceMetrics{set: set, plugin: plugin, policies: make(map[string]*policyMetrics), checks: make(map[checked]*metrics.Counter)}
+	set.UnregisterMetric(m.sizeName()) // that of a configuration before
+	set.NewGauge(m.sizeName(), func() float64 {
+		m.mu.RLock()
+		defer m.mu.RUnlock()
+		return float64(m.have)
+	})
+	return m
+}
+
+func (m *sourceMetrics) sizeName() string {
+	return fmt.Sprintf(`fastadmit_policies{plugin=%q}`, m.plugin)
+}
+
+func (m *sourceMetrics) costName(policy string) string {
+	return fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy)
+}
+
+func (m *sourceMetrics) checkName(c checked) string {
+	return fmt.Sprintf(`fastadmit_policy_checks_total{plugin=%q,policy=%q,policy_binding=%q,enforcement_action=%q,error_type=%q}`,
+		m.plugin, c.policy, c.binding, c.action, c.errorType)
+}
+
+// use makes the series of these policies, and removes those of all others.
+func (m *sourceMetrics) use(names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.have = len(names)
+	known := make(map[string]*policyMetrics)
+	for _, name := range names {
+		if len(known) >= policiesMeasuredMax {
+			name = otherName
+		}
+		if known[name] != nil {
+			continue
+		}
+		if known[name] = m.policies[name]; known[name] == nil {
+			known[name] = &policyMetrics{m, name, m.set.GetOrCreatePrometheusHistogramExt(m.costName(name), costBuckets)}
+		}
+	}
+	for name := range m.policies {
+		if known[name] == nil {
+			m.set.UnregisterMetric(m.costName(name))
+		}
+	}
+	for c := range m.checks {
+		if known[c.policy] == nil && c.policy != otherName {
+			m.set.UnregisterMetric(m.checkName(c))
+			delete(m.checks, c)
+		}
+	}
+	m.policies = known
+}
+
+// of returns the metrics of a policy.
+func (m *sourceMetrics) of(policy string) *policyMetrics {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if own := m.policies[policy]; own != nil {
+		return own
+	}
+	return m.policies[otherName]
+}
+
+// check counts one.
+func (m *sourceMetrics) check(c checked) {
+	m.mu.RLock()
+	counter := m.checks[c]
+	m.mu.RUnlock()
+	if counter == nil {
+		counter = m.newCheck(c)
+	}
+	counter.Inc()
+}
+
+func (m *sourceMetrics) newCheck(c checked) *metrics.Counter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.checks) >= checksMax {
+		c.policy, c.binding = otherName, otherName
+	}
+	if m.policies[c.policy] == nil { // a review that is still evaluating a policy that is gone
+		c.policy, c.binding = otherName, otherName
+	}
+	counter := m.set.GetOrCreateCounter(m.checkName(c))
+	m.checks[c] = counter
+	return counter
+}
+
+// The values of the label error_type, upstream's but for the last
+// (k8s.io/apiserver pkg/admission/plugin/policy/validating/metrics).
+const (
+	noError            = "no_error"
+	compileError       = "compile_error"
+	invalidError       = "invalid_error"
+	outOfBudget        = "out_of_budget"
+	configurationError = "configuration_error"
+)
+
+// The values of the label enforcement_action, as there.
+const (
+	// ActionAllow is what becomes of an error that the policy ignores.
+	ActionAllow = "allow"
+	// ActionDeny is that of a denial.
+	ActionDeny = "deny"
+)
+
+// CountViolation counts what a validation action does about a request that an
+// expression is false for.
+func (p *Policy[E]) CountViolation(b *Binding, action admissionregistrationv1.ValidationAction) {
+	p.count(b, strings.ToLower(string(action)), noError)
+}
+
+// CountError counts an expression that cannot be evaluated, and what becomes of the
+// request, such as ActionDeny.
+func (p *Policy[E]) CountError(b *Binding, action, message string) {
+	errorType := invalidError // as upstream's ErrorType tells them apart
+	switch {
+	case strings.HasPrefix(message, "compilation"):
+		errorType = compileError
+	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
+		errorType = outOfBudget
+	}
+	p.count(b, strings.ToLower(action), errorType)
+}
+
+// countMisconfigured counts a request that nobody can tell about whether, or with
+// which parameters, a policy is for it.
+func (p *Policy[E]) countMisconfigured(b *Binding) {
+	action := ActionDeny
+	if p.Ignores {
+		action = ActionAllow
+	}
+	p.count(b, action, configurationError)
+}
+
+func (p *Policy[E]) count(b *Binding, action, errorType string) {
+	if p.metrics == nil {
+		return
+	}
+	c := checked{policy: p.metrics.name, action: action, errorType: errorType}
+	if b != nil {
+		c.binding = b.Name
+	}
+	if c.policy == otherName {
+		c.binding = otherName
+	}
+	p.metrics.of.check(c)
+}
+
+// spent returns what expressions cost on the review up to now.
+func (d *Dispatch) spent() int64 {
+	if d.Input == nil {
+		return 0
+	}
+	return d.Input.Spent
+}

@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// A Source has the policies that a plugin evaluates: those of static manifests, and,
+// where the configuration says so, those of custom resources as they are now. A
+// binding is for the policy of that name that comes from where the binding does. It
+// may be used by several goroutines.
+type Source[P, B metav1.Object, E any] struct {
+	// Cluster is what the policies ask about the cluster.
+	Cluster Cluster
+
+	kind      *Kind[P, B]
+	compile   func(P) (E, error)
+	metrics   *sourceMetrics
+	static    Set[E]
+	resources *resources[P, B, E] // nil without custom resources
+	all       atomic.Pointer[Set[E]]
+}
+
+// NewSource returns the policies that the setup of the plugin for a kind has. Compile
+// compiles one; its error says what does not compile, and its result fails then when it is
+// evaluated.
+func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup handlers.Setup, compile func(P) (E, error)) (*Source[P, B, E], error) {
+	config, err := kind.ReadConfig(setup.Config)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := kind.Read(setup.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source[P, B, E]{
+		kind: kind, compile: compile, metrics: newSourceMetrics(kind.Name, setup.Cluster.Metrics()),
+		Cluster: Cluster{
+			Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: GivenParams(setup.Params),
+		},
+	}
+	if s.static, err = NewSet(documents, compile); err != nil {
+		return nil, err
+	}
+	if !config.CustomResources {
+		s.use(nil)
+		return s, nil
+	}
+	params := newClusterParams(cluster.DynamicIn(setup.Cluster))
+	s.Cluster.Params = params
+	s.resources = newResources(kind, setup.Cluster, params, compile)
+	return s, nil
+}
+
+// use has the policies of custom resources evaluated from now on, behind the static
+// ones.
+func (s *Source[P, B, E]) use(custom Set[E]) {
+	all := slices.Concat(s.static, custom)
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.Name
+	}
+	s.metrics.use(names)
+	for _, p := range all {
+		p.metrics = s.metrics.of(p.Name)
+	}
+	s.all.Store(&all)
+}
+
+// Policies returns the policies in the order in which they are evaluated.
+func (s *Source[P, B, E]) Policies() Set[E] {
+	if all := s.all.Load(); all != nil {
+		return *all
+	}
+	s.refresh(context.Background()) // the first review comes before Run did it
+	return *s.all.Load()
+}
+
+// refresh compiles what changed of the custom resources.
+func (s *Source[P, B, E]) refresh(ctx context.Context) {
+	r := s.resources
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.use(r.refresh(ctx))
+}
+
+// Rules returns the rules of the policies that have bindings, for handlers.Handler:
+// what others select need not be sent. With custom resources, these are sent too, to be
+// checked.
+func (s *Source[P, B, E]) Rules() (rules []handlers.Rule) {
+	if s.resources != nil {
+		if !s.resources.isKnown() {
+			return []handlers.Rule{handlers.Any()}
+		}
+		rules = append(rules, handlers.Rule{
+			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.PolicyGroup}, Versions: []string{"*"},
+			Resources: []string{s.kind.policies.Resource().Resource, s.kind.bindings.Resource().Resource}, Scope: "Cluster",
+		})
+	}
+	for _, p := range s.Policies() {
+		if len(p.bindings) > 0 {
+			rules = append(rules, p.matcher.Rules()...)
+		}
+	}
+	return rules
+}
+
+// Run follows the custom resources until ctx ends: it compiles what changes, and
+// writes what became of it into their status. See handlers.Handler.
+func (s *Source[P, B, E]) Run(ctx context.Context, rulesChanged func()) {
+	if s.resources == nil {
+		return
+	}
+	last := s.Rules()
+	s.resources.follow(ctx, func() {
+		s.refresh(ctx)
+		if now := s.Rules(); !reflect.DeepEqual(now, last) {
+			last = now
+			rulesChanged()
+		}
+	})
+}
+
+// Begin begins the dispatch of a review, unless there is nothing to evaluate on it: then
+// the result is that of the plugin.
+func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.Review) (Set[E], handlers.Result) {
+	resource := review.Resource()
+	if resource.Group == cluster.PolicyGroup {
+		return nil, s.check(review)
+	}
+	policies := s.Policies()
+	if len(policies) == 0 || IsExcluded(resource) {
+		return nil, handlers.Allowed()
+	}
+	d.Begin(ctx, review, &s.Cluster)
+	return policies, handlers.Allowed()
+}

@@ -1,0 +1,175 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// The conditions of a policy.
+const (
+	// conditionCompiled is true if the policy is valid and all of its expressions
+	// compile.
+	conditionCompiled = "Compiled"
+	// conditionParameters is true if the objects of its paramKind are known; a policy
+	// without paramKind, and one without bindings, does not have it.
+	conditionParameters = "ParametersKnown"
+
+	// statusMessageBytesMax is how long the message of a condition is at most; the API
+	// has 32,768 (k8s.io/apimachinery pkg/apis/meta/v1 Condition).
+	statusMessageBytesMax = 8 << 10
+
+	// statusTimeout bounds writing one status.
+	statusTimeout = 5 * time.Second
+)
+
+// status is that of a policy, as of both kinds.
+type status struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// writeStatus writes the status of policies of which it says something else. All
+// replicas come to the same, so whoever is first writes it; each writes what it has to
+// say once, so that two of different versions do not go on contradicting each other. It
+// returns when it wants to be called again, 0 for no time of its own.
+func (r *resources[P, B, E]) writeStatus(ctx context.Context) (again time.Duration) {
+	for _, name := range r.names() {
+		object, next, settled := r.desired(name)
+		if !settled {
+			again = settlePause
+		}
+		if object == nil {
+			continue
+		}
+		writing, cancel := context.WithTimeout(ctx, statusTimeout)
+		_, err := r.policies.UpdateStatus(writing, object)
+		cancel()
+		if err == nil { // otherwise it is tried again after the next change, or after a while
+			r.wrote(name, next)
+		}
+	}
+	return again
+}
+
+// wrote notes that a status is written.
+func (r *resources[P, B, E]) wrote(name, written string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.compiled[name]; c != nil {
+		c.written = written
+	}
+}
+
+// desired returns a policy with the status that is to be written, nil for none, and what
+// that says. It is not settled while parameters are not listed yet.
+func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says string, settled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.compiled[name]
+	if c == nil {
+		return nil, "", true
+	}
+	now := &status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
+	settled = true
+	if c.paramKind != nil {
+		if condition, ok := r.parametersCondition(c); ok {
+			now.Conditions = append(now.Conditions, condition)
+			settled = condition.Status != metav1.ConditionUnknown
+		}
+	}
+	says = now.says()
+	if says == c.written {
+		return nil, says, settled
+	}
+	var before struct{ Status status }
+	if err := decodeStored(c.object, &before); err != nil {
+		return nil, says, settled
+	}
+	if before.Status.says() == says {
+		c.written = says
+		return nil, says, settled
+	}
+	now.keepTimes(&before.Status)
+	return withStatus(c.object, now), says, settled
+}
+
+// compiledCondition says whether the policy can be evaluated.
+func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
+	condition := metav1.Condition{
+		Type: conditionCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all expressions compile",
+		ObservedGeneration: c.object.GetGeneration(),
+	}
+	err, reason := c.err, "Invalid"
+	if err == nil {
+		err, reason = c.policy.compileErr, "CompilationFailed"
+	}
+	if err != nil {
+		condition.Status, condition.Reason = metav1.ConditionFalse, reason
+		condition.Message = codec.TruncateString(err.Error(), statusMessageBytesMax)
+	}
+	return condition
+}
+
+// parametersCondition says whether the objects of a policy's paramKind are known; ok
+// is false if nobody uses them.
+func (r *resources[P, B, E]) parametersCondition(c *compiledPolicy[E]) (condition metav1.Condition, ok bool) {
+	kind, watched := r.params.of(*c.paramKind)
+	if !watched {
+		return condition, false
+	}
+	condition = metav1.Condition{
+		Type: conditionParameters, Status: metav1.ConditionTrue, Reason: "Watched", Message: fmt.Sprintf("%s are watched", kind),
+		ObservedGeneration: c.object.GetGeneration(),
+	}
+	if err, waiting := r.params.unready(*c.paramKind); waiting {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, "NotListed", "waiting for the API server"
+	} else if err != nil {
+		condition.Status, condition.Reason = metav1.ConditionFalse, "CannotWatch"
+		condition.Message = codec.TruncateString(err.Error(), statusMessageBytesMax)
+	}
+	return condition, true
+}
+
+// says returns what a status says, without times.
+func (s *status) says() string {
+	text := fmt.Sprint(s.ObservedGeneration)
+	for _, c := range s.Conditions {
+		text += fmt.Sprintf(" %q %q %q %q %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
+	}
+	return text
+}
+
+// keepTimes sets when the conditions became what they are.
+func (s *status) keepTimes(before *status) {
+	for i := range s.Conditions {
+		s.Conditions[i].LastTransitionTime = metav1.Now()
+		for j := range before.Conditions {
+			if b := &before.Conditions[j]; b.Type == s.Conditions[i].Type && b.Status == s.Conditions[i].Status {
+				s.Conditions[i].LastTransitionTime = b.LastTransitionTime
+			}
+		}
+	}
+}
+
+// withStatus returns an object with another status.
+func withStatus(object *cluster.JSON, s *status) *cluster.JSON {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil // it is strings, numbers and times
+	}
+	var o codec.Object
+	object.Read(&o)
+	o.Set(string(text), "status")
+	changed, err := cluster.NewJSON(o.Root().AppendJSON(nil))
+	if err != nil || o.Err() != nil {
+		return nil // it was an object of the API
+	}
+	return changed
+}
