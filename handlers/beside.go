@@ -10,6 +10,8 @@ import (
 type beside struct {
 	run func(ctx context.Context, rulesChanged func())
 
+	known chan struct{} // closed when Rules is known for the first time
+
 	mu  sync.Mutex
 	end context.CancelFunc // nil until it runs
 }
@@ -18,7 +20,7 @@ func newBeside(run func(ctx context.Context, rulesChanged func())) *beside {
 	if run == nil {
 		return nil
 	}
-	return &beside{run: run}
+	return &beside{run: run, known: make(chan struct{})}
 }
 
 // Start begins what the handlers do beside reviews (Handler.Run), as far as it did
@@ -42,12 +44,16 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 	}
 }
 
-// AwaitRules waits until it is known what handlers watch of which Rules may return
-// others then, but not after ctx ends.
+// AwaitRules waits until all handlers that were started know which reviews they want,
+// but not after ctx ends.
 func (c *Chain) AwaitRules(ctx context.Context) {
 	for i := range c.entries {
-		if e := &c.entries[i]; e.beside != nil && e.view.Wait(ctx) != nil {
-			return
+		if b := c.entries[i].beside; b != nil {
+			select {
+			case <-b.known:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
@@ -59,7 +65,11 @@ func (b *beside) start(ctx context.Context, rulesChanged func()) {
 		return
 	}
 	ctx, b.end = context.WithCancel(ctx)
-	go b.run(ctx, rulesChanged)
+	first := sync.OnceFunc(func() { close(b.known) })
+	go b.run(ctx, func() {
+		first()
+		rulesChanged()
+	})
 }
 
 func (b *beside) stop() {

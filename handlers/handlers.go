@@ -131,7 +131,8 @@ type Handler struct {
 	Rules func() []Rule
 	// Run does what there is to do beside reviews, until ctx ends. It is called once
 	// where the handler serves for longer, which it does not do for "review". It calls
-	// rulesChanged when Rules returns others. Nil for nothing.
+	// rulesChanged when it knows for the first time what Rules returns, and when that
+	// changes. Nil for nothing.
 	Run func(ctx context.Context, rulesChanged func())
 }
 

@@ -31,14 +31,14 @@ func TestRules(t *testing.T) {
 func TestKinds(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, kind := range Kinds() {
-		types, _, err := newScheme(Kinds()...).ObjectKinds(kind.object)
+		types, _, err := newScheme(kind).ObjectKinds(kind.object)
 		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name) {
 			t.Errorf("%s: its object is a %v, %v, want a %s of %s", kind, types, err, kind.name, kind.version)
 		}
 		if kind.list == nil {
 			continue // there is nothing to keep
 		}
-		types, _, err = newScheme(Kinds()...).ObjectKinds(kind.list)
+		types, _, err = newScheme(kind).ObjectKinds(kind.list)
 		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name+"List") {
 			t.Errorf("%s: its list is a %v, %v", kind, types, err)
 		}

@@ -39,21 +39,6 @@ func (v *View) Ready() error {
 	return ready(v.watched)
 }
 
-// Wait waits for Ready to return nil. If ctx ends before, the error is that of Ready.
-func (v *View) Wait(ctx context.Context) error {
-	if v == nil {
-		return nil
-	}
-	for _, store := range v.watched {
-		select {
-		case <-store.synced:
-		case <-ctx.Done():
-			return v.Ready()
-		}
-	}
-	return nil
-}
-
 // Metrics returns the set that a plugin's own series are made in.
 func (v *View) Metrics() *metrics.Set { return v.state.options.Metrics }
 

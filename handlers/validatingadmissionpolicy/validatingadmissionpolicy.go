@@ -45,7 +45,9 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	if err != nil {
 		return handlers.Handler{}, err
 	}
-	return handlers.Handler{Validate: plugin{source}.validate, Rules: source.Rules, Run: source.Run}, nil
+	handler := source.Handler()
+	handler.Validate = plugin{source}.validate
+	return handler, nil
 }
 
 func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {

@@ -34,7 +34,7 @@ type reloader struct {
 	watcher *fsnotify.Watcher
 	parts   []*part
 
-	rules        chan struct{} // rung when plugins want other reviews to be sent
+	rules        <-chan struct{} // says that plugins want other reviews to be sent
 	rulesChanged func() error
 }
 
@@ -55,7 +55,7 @@ func newReloader(server *server, parts ...*part) (*reloader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	r := &reloader{server: server, watcher: watcher, parts: parts, rules: make(chan struct{}, 1)}
+	r := &reloader{server: server, watcher: watcher, parts: parts}
 	for _, p := range parts {
 		p.read = p.contents()
 		if err := r.watch(p); err != nil {
@@ -149,14 +149,6 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	metrics.successes.Inc()
 	metrics.lastSuccess.Store(time.Now().Unix())
 	r.server.log.Info(p.name + " reloaded")
-}
-
-// ringRules says that plugins want other reviews to be sent.
-func (r *reloader) ringRules() {
-	select {
-	case r.rules <- struct{}{}:
-	default: // it is not looked at yet
-	}
 }
 
 // checks say for each part whether what is in use is what the files have.

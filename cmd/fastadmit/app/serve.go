@@ -34,8 +34,8 @@ type serveOptions struct {
 	selection
 	serverOptions
 
-	hangup    chan os.Signal // SIGHUP, to read all files again
-	ringRules func()         // says that plugins want other reviews to be sent
+	hangup chan os.Signal // SIGHUP, to read all files again
+	rules  chan struct{}  // says that plugins want other reviews to be sent
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -95,6 +95,8 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.memory = newMemory(cmp.Or(o.reviewMemoryMax, reviewMemory()))
 	server.timeouts.maxAge = o.connectionAgeMax
+	o.rules = make(chan struct{}, 1)
+	in.chain.Start(ctx, nil, o.ringRules)
 	serve, err := o.certificates(ctx, &in, server)
 	if err != nil {
 		return err
@@ -104,9 +106,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	reloader.rulesChanged = func() error { return o.managed.reload(&o.managed.last, &o.callers) }
-	o.ringRules = reloader.ringRules
-	in.chain.Start(ctx, nil, o.ringRules)
+	reloader.rules, reloader.rulesChanged = o.rules, func() error { return o.managed.reload(&o.managed.last, &o.callers) }
 	go reloader.run(ctx, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
@@ -139,6 +139,14 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
 	return failed(server.finish(webhooks))
+}
+
+// ringRules says that plugins want other reviews to be sent.
+func (o *serveOptions) ringRules() {
+	select {
+	case o.rules <- struct{}{}:
+	default: // it is not looked at yet
+	}
 }
 
 // reloadCallers reads anew who may call. What fastadmit registers may have

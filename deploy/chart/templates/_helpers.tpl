@@ -104,6 +104,27 @@ all without asking. */ -}}
 {{ merge $table .Values.extraPlugins | toYaml }}
 {{- end }}
 
+{{- /* The plugins to run: with policies.customResources, those for policies too. */ -}}
+{{- define "fastadmit.plugins" -}}
+{{- $plugins := deepCopy .Values.plugins -}}
+{{- if (.Values.policies | default dict).customResources -}}
+{{- $table := include "fastadmit.table" . | fromYaml -}}
+{{- range $name := list "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy" -}}
+{{- if hasKey $table $name -}}
+{{- $settings := get $plugins $name | default dict -}}
+{{- $configuration := merge (dict "apiVersion" "fastadmit.io/v1alpha1" "customResources" true) ($settings.configuration | default (dict "kind" (printf "%sConfiguration" $name))) -}}
+{{- $_ := set $plugins $name (merge (dict "configuration" $configuration) $settings) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $plugins }}
+{{- end }}
+
+{{- /* "true" for a plugin that asks to be sent only what the policies of the cluster select: where fastadmit registers itself. */ -}}
+{{- define "fastadmit.narrowsItself" -}}
+{{- if and .root.Values.policies.customResources (include "fastadmit.registersItself" .root) (has .name (list "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy")) }}true{{ end -}}
+{{- end }}
+
 {{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. */ -}}
 {{- define "fastadmit.clusterRules" -}}
 {{- $table := include "fastadmit.table" . | fromYaml -}}
@@ -114,8 +135,30 @@ all without asking. */ -}}
 {{- if include "fastadmit.needsAccess" . -}}
 {{- $needs = append $needs (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create")) -}}
 {{- end -}}
-{{- range $name, $settings := .Values.plugins -}}
+{{- range $name, $settings := include "fastadmit.plugins" . | fromYaml -}}
 {{- $needs = concat $needs ((get $table $name | default dict).cluster | default list) -}}
+{{- end -}}
+{{- with .Values.policies -}}
+{{- if .customResources -}}
+{{- range $kind := list "validatingadmissionpolicies" "validatingadmissionpolicybindings" "mutatingadmissionpolicies" "mutatingadmissionpolicybindings" -}}
+{{- $plugin := ternary "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy" (hasPrefix "validating" $kind) -}}
+{{- if hasKey $table $plugin -}}
+{{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list $kind) "verbs" (list "get" "list" "watch")) -}}
+{{- if and (hasSuffix "policies" $kind) (not $.audit) -}}
+{{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list (printf "%s/status" $kind)) "verbs" (list "update")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $needs = append $needs (dict "nonResourceURLs" (list "/api/*" "/apis/*") "verbs" (list "get")) -}}
+{{- range $of := .paramKinds -}}
+{{- range .apiGroups -}}
+{{- $group := . -}}
+{{- range $of.resources -}}
+{{- $needs = append $needs (dict "apiGroups" (list $group) "resources" (list .) "verbs" (list "get" "list" "watch")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- $rules := dict -}}
 {{- range $needs -}}

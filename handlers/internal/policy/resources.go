@@ -65,18 +65,6 @@ func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.Vie
 	}
 }
 
-// isKnown reports whether all policies and bindings were listed.
-func (r *resources[P, B, E]) isKnown() bool {
-	for _, synced := range [...]<-chan struct{}{r.policies.Synced(), r.bindings.Synced()} {
-		select {
-		case <-synced:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // follow calls refresh once everything was listed and after each change, until ctx
 // ends.
 func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {

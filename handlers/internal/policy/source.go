@@ -26,7 +26,10 @@ type Source[P, B metav1.Object, E any] struct {
 	metrics   *sourceMetrics
 	static    Set[E]
 	resources *resources[P, B, E] // nil without custom resources
-	all       atomic.Pointer[Set[E]]
+
+	configured bool // something says where policies come from
+	all        atomic.Pointer[Set[E]]
+	follows    atomic.Bool // the custom resources, which are known
 }
 
 // NewSource returns the policies that the setup of the plugin for a kind has. Compile
@@ -42,7 +45,7 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup handlers.Setup
 		return nil, err
 	}
 	s := &Source[P, B, E]{
-		kind: kind, compile: compile, metrics: newSourceMetrics(kind.Name, setup.Cluster.Metrics()),
+		kind: kind, compile: compile, configured: setup.Config != nil, metrics: newSourceMetrics(kind.Name, setup.Cluster.Metrics()),
 		Cluster: Cluster{
 			Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: GivenParams(setup.Params),
 		},
@@ -92,12 +95,23 @@ func (s *Source[P, B, E]) refresh(ctx context.Context) {
 	s.use(r.refresh(ctx))
 }
 
-// Rules returns the rules of the policies that have bindings, for handlers.Handler:
-// what others select need not be sent. With custom resources, these are sent too, to be
-// checked.
-func (s *Source[P, B, E]) Rules() (rules []handlers.Rule) {
+// Handler returns the handler of the plugin but for its functions Admit and Validate.
+func (s *Source[P, B, E]) Handler() (h handlers.Handler) {
+	if s.configured {
+		h.Rules = s.rules
+	}
 	if s.resources != nil {
-		if !s.resources.isKnown() {
+		h.Run = s.run
+	}
+	return h
+}
+
+// rules returns the rules of the policies that have bindings: what others select need
+// not be sent. With custom resources, these are sent too, to be checked; before they
+// are followed, everything is.
+func (s *Source[P, B, E]) rules() (rules []handlers.Rule) {
+	if s.resources != nil {
+		if !s.follows.Load() {
 			return []handlers.Rule{handlers.Any()}
 		}
 		rules = append(rules, handlers.Rule{
@@ -113,16 +127,14 @@ func (s *Source[P, B, E]) Rules() (rules []handlers.Rule) {
 	return rules
 }
 
-// Run follows the custom resources until ctx ends: it compiles what changes, and
+// run follows the custom resources until ctx ends: it compiles what changes, and
 // writes what became of it into their status. See handlers.Handler.
-func (s *Source[P, B, E]) Run(ctx context.Context, rulesChanged func()) {
-	if s.resources == nil {
-		return
-	}
-	last := s.Rules()
+func (s *Source[P, B, E]) run(ctx context.Context, rulesChanged func()) {
+	var last []handlers.Rule
 	s.resources.follow(ctx, func() {
 		s.refresh(ctx)
-		if now := s.Rules(); !reflect.DeepEqual(now, last) {
+		s.follows.Store(true)
+		if now := s.rules(); !reflect.DeepEqual(now, last) {
 			last = now
 			rulesChanged()
 		}
