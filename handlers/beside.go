@@ -44,6 +44,16 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 	}
 }
 
+// RulesVary reports whether what RulesOf returns changes while a handler runs.
+func (c *Chain) RulesVary() bool {
+	for i := range c.entries {
+		if c.entries[i].beside != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // AwaitRules waits until all handlers that were started know which reviews they want,
 // but not after ctx ends.
 func (c *Chain) AwaitRules(ctx context.Context) {

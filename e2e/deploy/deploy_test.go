@@ -36,6 +36,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("own-certificate", s.ownCertificate)
 	t.Run("registered-by-others", s.registeredByOthers)
 	t.Run("extra-plugins", s.extraPlugins)
+	t.Run("policies", s.policies)
 }
 
 // ofOthers are the CRDs of others whose kinds the chart has, by the modules that

@@ -79,7 +79,7 @@ func (m *Manager) checkRegistration(ctx context.Context, r *registration) error 
 	}
 	for _, w := range wanted {
 		live := named(webhooks(r.live), w["name"])
-		if live == nil || !covers(live["rules"], w["rules"]) {
+		if live == nil || !m.o.RulesVary && !covers(live["rules"], w["rules"]) {
 			return fmt.Errorf("webhook %v is not there with the rules of the enabled plugins: the pods have not read them yet, or refuse them", w["name"])
 		}
 		if err := m.callRegistered(ctx, live, r.desired.tokenAt >= 0); err != nil {

@@ -88,6 +88,9 @@ type Options struct {
 	// Deployment names the Deployment in SecretNamespace on which there are Events
 	// when the registration fails. Empty for none.
 	Deployment string
+	// RulesVary says that the rules of Configurations depend on what the server finds in
+	// the cluster, so that AwaitRegistered does not compare them.
+	RulesVary bool
 
 	// Dial makes the connections to the server itself: to the address that Ready
 	// is asked for, and to the address of the Service or URL that Configurations

@@ -117,6 +117,7 @@ func (m *managed) options(kubeconfig string, in *selected, callers *callers) (*c
 		Hosts:           hosts(mutating, validating),
 		Owner:           m.owner,
 		Deployment:      m.deployment,
+		RulesVary:       in.chain.RulesVary(),
 	}
 	if len(m.registered) == 0 {
 		o.Configurations = []runtime.Object{mutating, validating}

@@ -59,7 +59,6 @@ const (
 // The versions of documents that are read. The fields are the same in all.
 var apiVersions = []string{
 	"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
-	cluster.PolicyGroup + "/v1",
 }
 
 // A Kind is one of the two kinds of policies, with its bindings.
