@@ -76,7 +76,7 @@ func TestResources(t *testing.T) {
 	f("", binding("b", "p"))
 	f("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: !object.spec.hostNetwork",
 		policy("p", "!object.spec.hostNetwork"), binding("b", "p"))
-	f("", policy("p", "object.spec.hostNetwork"), binding("b", "p"))
+	f("", policy("p", "object.spec.hostNetwork == true"), binding("b", "p"))
 	f("'bad' with binding 'b' denied request: compilation error: compilation failed: ERROR: <input>:1:8: Syntax error",
 		policy("bad", "object."), binding("b", "bad"), policy("p", "true"), binding("b2", "p"))
 	ignored := strings.Replace(policySpec("object."), "{", `{"failurePolicy":"Ignore",`, 1)

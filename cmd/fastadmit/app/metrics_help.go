@@ -25,6 +25,8 @@ var help = map[string]string{
 	"fastadmit_cluster_requests_given_up_total": "Requests of the API server whose time ended while they waited for their turn.",
 	"fastadmit_cluster_requests_waiting":        "Requests of the API server that wait for their turn.",
 
+	"fastadmit_cluster_kind_refusals_total": "Kinds that policies name as parameters and that are not watched: there are too many of them (kinds), or too much of one (bytes).",
+
 	"fastadmit_cluster_live_requests_total":  "Objects asked of the API server because they were not known yet.",
 	"fastadmit_cluster_objects":              "Objects known of the cluster.",
 	"fastadmit_cluster_state_age_seconds":    "How long nothing was heard of the cluster.",
@@ -43,6 +45,10 @@ var help = map[string]string{
 	"fastadmit_plugin_duration_seconds":   "How long a plugin's runs take.",
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",
 	"fastadmit_plugins_not_started_total": "Plugins that were not started because the time of their call was over.",
+
+	"fastadmit_policies":            "Policies that are evaluated.",
+	"fastadmit_policy_checks_total": "Violations of a policy and errors of its expressions, by what becomes of the request.",
+	"fastadmit_policy_cost":         "What the expressions of a policy cost for a binding and a request, in units of CEL.",
 
 	"fastadmit_refused_requests_total":   "HTTP requests answered with an error, by its code.",
 	"fastadmit_request_bytes_in_flight":  "Bytes of the bodies of requests, from when there is memory for one to its answer, without those that fit into a read buffer.",
