@@ -395,13 +395,14 @@ var metricNames = map[string]*regexp.Regexp{
 	"NewPrometheusHistogramExt": regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes)$`),
 
 	"GetOrCreateCounter":                regexp.MustCompile(`^fastadmit(_[a-z]+)+_total$`),
-	"GetOrCreatePrometheusHistogramExt": regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes)$`),
+	"GetOrCreatePrometheusHistogramExt": regexp.MustCompile(`^fastadmit(_[a-z]+)+_(seconds|bytes|cost)$`),
 }
 
 // metricLabels are all labels there are. None has values that whoever sends
 // requests can choose: no names or users, and namespaces only in the file of
-// fastadmit audit, which bounds them.
-var metricLabels = []string{"code", "decision", "goversion", "namespace", "operation", "phase", "plugin", "port", "reason", "resource", "result", "verb", "version", "webhook"}
+// fastadmit audit, which bounds them. Policies and their bindings are named by
+// operators, and bounded.
+var metricLabels = []string{"code", "decision", "enforcement_action", "error_type", "goversion", "namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port", "reason", "resource", "result", "verb", "version", "webhook"}
 
 var (
 	metricSeries = regexp.MustCompile(`^(fastadmit_[^{]*)(\{.*)?$`)

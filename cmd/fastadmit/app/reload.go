@@ -34,8 +34,8 @@ type reloader struct {
 	watcher *fsnotify.Watcher
 	parts   []*part
 
-	rules        <-chan struct{} // says that plugins want other reviews to be sent
-	rulesChanged func() error
+	rules    <-chan struct{} // says that plugins want other reviews to be sent
+	register func() error    // registers them
 }
 
 // A part is files that are read together, and folders of which all files are.
@@ -110,7 +110,7 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 				r.reload(ctx, p, true)
 			}
 		case <-r.rules:
-			if err := r.rulesChanged(); err != nil {
+			if err := r.register(); err != nil {
 				r.server.log.Error("cannot register what plugins want to be sent, what was before stays registered", "error", err.Error())
 			}
 		case <-settled.C:

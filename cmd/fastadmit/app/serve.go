@@ -95,8 +95,6 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.memory = newMemory(cmp.Or(o.reviewMemoryMax, reviewMemory()))
 	server.timeouts.maxAge = o.connectionAgeMax
-	o.rules = make(chan struct{}, 1)
-	in.chain.Start(ctx, nil, o.ringRules)
 	serve, err := o.certificates(ctx, &in, server)
 	if err != nil {
 		return err
@@ -106,7 +104,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	reloader.rules, reloader.rulesChanged = o.rules, func() error { return o.managed.reload(&o.managed.last, &o.callers) }
+	o.watchRules(reloader)
 	go reloader.run(ctx, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
@@ -141,6 +139,17 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return failed(server.finish(webhooks))
 }
 
+// startPlugins begins what plugins do beside reviews.
+func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
+	o.rules = make(chan struct{}, 1)
+	in.chain.Start(ctx, nil, o.ringRules)
+}
+
+// watchRules has what plugins want to be sent registered when that changes.
+func (o *serveOptions) watchRules(r *reloader) {
+	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, &o.callers) }
+}
+
 // ringRules says that plugins want other reviews to be sent.
 func (o *serveOptions) ringRules() {
 	select {
@@ -167,9 +176,10 @@ type certificates struct {
 	checks func(net.Addr) []check
 }
 
-// certificates makes the certificates ready: those of files, those that are
+// certificates starts what plugins do beside reviews, and makes the certificates ready: those of files, those that are
 // kept in a Secret, or one in memory.
 func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
+	o.startPlugins(ctx, in)
 	if o.managed.secretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)
 		in.chain.AwaitRules(waiting)

@@ -49,8 +49,8 @@ type checked struct{ policy, binding, action, errorType string }
 
 func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
 	m := &sourceMetrics{set: set, plugin: plugin, policies: make(map[string]*policyMetrics), checks: make(map[checked]*metrics.Counter)}
-	set.UnregisterMetric(m.sizeName()) // that of a configuration before
-	set.NewGauge(m.sizeName(), func() float64 {
+	set.UnregisterMetric(fmt.Sprintf(`fastadmit_policies{plugin=%q}`, plugin)) // that of a configuration before
+	set.NewGauge(fmt.Sprintf(`fastadmit_policies{plugin=%q}`, plugin), func() float64 {
 		m.mu.RLock()
 		defer m.mu.RUnlock()
 		return float64(m.have)
@@ -58,17 +58,24 @@ func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
 	return m
 }
 
-func (m *sourceMetrics) sizeName() string {
-	return fmt.Sprintf(`fastadmit_policies{plugin=%q}`, m.plugin)
+func (m *sourceMetrics) newCost(policy string) *metrics.PrometheusHistogram {
+	return m.set.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy), costBuckets)
 }
 
-func (m *sourceMetrics) costName(policy string) string {
-	return fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy)
+func (m *sourceMetrics) removeCost(policy string) {
+	m.set.UnregisterMetric(fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy))
 }
 
-func (m *sourceMetrics) checkName(c checked) string {
-	return fmt.Sprintf(`fastadmit_policy_checks_total{plugin=%q,policy=%q,policy_binding=%q,enforcement_action=%q,error_type=%q}`,
-		m.plugin, c.policy, c.binding, c.action, c.errorType)
+func (m *sourceMetrics) newCounter(c checked) *metrics.Counter {
+	return m.set.GetOrCreateCounter(fmt.Sprintf(
+		`fastadmit_policy_checks_total{plugin=%q,policy=%q,policy_binding=%q,enforcement_action=%q,error_type=%q}`,
+		m.plugin, c.policy, c.binding, c.action, c.errorType))
+}
+
+func (m *sourceMetrics) removeCounter(c checked) {
+	m.set.UnregisterMetric(fmt.Sprintf(
+		`fastadmit_policy_checks_total{plugin=%q,policy=%q,policy_binding=%q,enforcement_action=%q,error_type=%q}`,
+		m.plugin, c.policy, c.binding, c.action, c.errorType))
 }
 
 // use makes the series of these policies, and removes those of all others.
@@ -85,17 +92,17 @@ func (m *sourceMetrics) use(names []string) {
 			continue
 		}
 		if known[name] = m.policies[name]; known[name] == nil {
-			known[name] = &policyMetrics{m, name, m.set.GetOrCreatePrometheusHistogramExt(m.costName(name), costBuckets)}
+			known[name] = &policyMetrics{m, name, m.newCost(name)}
 		}
 	}
 	for name := range m.policies {
 		if known[name] == nil {
-			m.set.UnregisterMetric(m.costName(name))
+			m.removeCost(name)
 		}
 	}
 	for c := range m.checks {
 		if known[c.policy] == nil && c.policy != otherName {
-			m.set.UnregisterMetric(m.checkName(c))
+			m.removeCounter(c)
 			delete(m.checks, c)
 		}
 	}
@@ -132,7 +139,7 @@ func (m *sourceMetrics) newCheck(c checked) *metrics.Counter {
 	if m.policies[c.policy] == nil { // a review that is still evaluating a policy that is gone
 		c.policy, c.binding = otherName, otherName
 	}
-	counter := m.set.GetOrCreateCounter(m.checkName(c))
+	counter := m.newCounter(c)
 	m.checks[c] = counter
 	return counter
 }
