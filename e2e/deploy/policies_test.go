@@ -63,6 +63,25 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: secret}
 spec: {policyName: secret, paramRef: {name: none, parameterNotFoundAction: Allow}, validationActions: [Deny]}
 `
+	// pullPolicy does to Pods what AlwaysPullImages does.
+	pullPolicy = `apiVersion: policies.fastadmit.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: pull}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "replace", path: "/spec/containers/0/imagePullPolicy", value: "Always"}]'
+---
+apiVersion: policies.fastadmit.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: pull}
+spec: {policyName: pull}
+`
 	badPolicy = `apiVersion: policies.fastadmit.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: bad}
@@ -90,8 +109,8 @@ func (s *stand) policies(t *testing.T) {
 		})
 	}
 	wants("team")
-	s.awaitCondition(t, "required-label", "Compiled", "True", "all expressions compile")
-	s.awaitCondition(t, "required-label", "ParametersKnown", "True", "configmaps are watched")
+	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "Compiled", "True", "all expressions compile")
+	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "ParametersKnown", "True", "configmaps are watched")
 	s.awaitRules(t, "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, "owner"), "apply", "-f", "-")
 	wants("owner")
@@ -103,6 +122,12 @@ func (s *stand) policies(t *testing.T) {
 	s.counts(t, `fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 1`, `fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",`+
 		`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
 	s.forbiddenParameters(t)
+
+	s.MustKubectl(t, pullPolicy, "apply", "-f", "-")
+	cluster.Await(t, "a Pod that is patched", s.pulls)
+	s.awaitCondition(t, "mutatingadmissionpolicies", "pull", "Compiled", "True", "all expressions compile")
+	s.MustKubectl(t, pullPolicy, "delete", "-f", "-")
+	cluster.Await(t, "a Pod that is not patched", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
 
 	before := s.names(t)
 	s.MustKubectl(t, "", "delete", "pods", "-n", "fastadmit", "-l", "app.kubernetes.io/name=fastadmit", "--wait=false")
@@ -150,7 +175,7 @@ func (s *stand) forbiddenParameters(t *testing.T) {
 		_, stderr, _ := s.Kubectl(t, "", "create", "configmap", "any", "-n", "shop", "--dry-run=server")
 		return cluster.WantError(errors.New(stderr), "failed to configure binding: paramKind kind `&ParamKind{APIVersion:v1,Kind:Secret,}` not yet synced to use for admission: ")
 	})
-	s.awaitCondition(t, "secret", "ParametersKnown", "False", "secrets is forbidden")
+	s.awaitCondition(t, "validatingadmissionpolicies", "secret", "ParametersKnown", "False", "secrets is forbidden")
 	s.MustKubectl(t, secretPolicy, "delete", "-f", "-")
 	cluster.Await(t, "no denial without the policy", func() error {
 		_, stderr, err := s.Kubectl(t, "", "create", "configmap", "any", "-n", "shop", "--dry-run=server")
@@ -163,7 +188,7 @@ func (s *stand) forbiddenParameters(t *testing.T) {
 
 // awaitCondition waits for a condition of a policy, with a message that has this
 // in it.
-func (s *stand) awaitCondition(t *testing.T, policy, condition, status, message string) {
+func (s *stand) awaitCondition(t *testing.T, resource, policy, condition, status, message string) {
 	t.Helper()
 	cluster.Await(t, condition+" of "+policy, func() error {
 		var object struct {
@@ -173,7 +198,7 @@ func (s *stand) awaitCondition(t *testing.T, policy, condition, status, message 
 				Conditions         []metav1.Condition
 			}
 		}
-		text := s.MustKubectl(t, "", "get", "validatingadmissionpolicies.policies.fastadmit.io", policy, "-o", "json")
+		text := s.MustKubectl(t, "", "get", resource+".policies.fastadmit.io", policy, "-o", "json")
 		if err := json.Unmarshal([]byte(text), &object); err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
 func (d *dispatch) collect(policies policy.Set[*mutator], again bool) *handlers.Result {
 	d.invocations = d.invocations[:0]
 	for _, p := range policies {
-		if again && !p.Evaluator.reinvokes {
+		if again && (p.Evaluator == nil || !p.Evaluator.reinvokes) {
 			continue
 		}
 		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
@@ -115,10 +115,11 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *handlers.Result) {
 	for i := range d.invocations {
 		invocation := &d.invocations[i]
-		p := invocation.policy
+		p, before := invocation.policy, d.Input.Spent
 		d.SetParam(invocation.param)
 		matches, err := p.Evaluator.compiler.Matches(p.Evaluator.matchConditions, d.Input, p.Ignores)
 		if err != nil {
+			p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 			d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
 			continue
 		}
@@ -135,9 +136,13 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *han
 			case d.Ctx.Err() != nil:
 				return false, new(handlers.Errored(d.Ctx.Err()))
 			case !p.Ignores:
+				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
+			default:
+				p.CountError(invocation.binding, policy.ActionAllow, err.Error())
 			}
 		}
+		p.CountCost(d.Input.Spent - before)
 	}
 	return mutated, nil
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -33,29 +33,15 @@ func Plugin() handlers.Plugin {
 		}},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		NeedsOf:     policy.MutatingKind.NeedsOf,
 		OnByDefault: true,
 		New:         newHandler,
 	}
 }
 
-const (
-	configAPIVersion = "apiserver.config.k8s.io/v1"
-	configKind       = "MutatingAdmissionPolicyConfiguration"
-)
+type source = policy.Source[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding, *mutator]
 
-// configuration is the plugin's configuration file (k8s.io/apiserver
-// pkg/admission/plugin/policy/config/apis/policyconfig/v1). The folder is read by
-// whoever reads the file.
-type configuration struct {
-	APIVersion         string `json:"apiVersion"`
-	Kind               string `json:"kind"`
-	StaticManifestsDir string `json:"staticManifestsDir"`
-}
-
-type plugin struct {
-	policies policy.Set[*mutator]
-	cluster  policy.Cluster
-}
+type plugin struct{ *source }
 
 // copiesBytesMax is how much the operations "copy" of a JSON Patch may add to an
 // object: kube-apiserver's default (k8s.io/apiserver pkg/server/config.go
@@ -67,36 +53,21 @@ var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = co
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	limitCopies()
-	if err := checkConfiguration(setup.Config); err != nil {
-		return handlers.Handler{}, err
-	}
-	documents, err := policy.ReadMutating(setup.Manifests)
+	source, err := policy.NewSource(policy.MutatingKind, setup, newMutator)
 	if err != nil {
 		return handlers.Handler{}, err
 	}
-	p := &plugin{cluster: policy.Cluster{
-		Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: policy.GivenParams(setup.Params),
-	}}
-	p.policies, err = policy.NewSet(documents, newMutator)
-	return handlers.Handler{Admit: p.admit}, err
+	handler := source.Handler()
+	handler.Admit = plugin{source}.admit
+	return handler, nil
 }
 
-func checkConfiguration(content []byte) error {
-	if content == nil {
-		return nil // and no policy, as there
-	}
-	c := new(configuration)
-	return handlers.DecodeConfig(content, c, func() field.ErrorList {
-		return handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
-	})
-}
-
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
-	if len(p.policies) == 0 || policy.IsExcluded(review.Resource()) {
-		return handlers.Allowed()
-	}
+func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
-	d.Begin(ctx, review, &p.cluster)
-	return d.admit(p.policies)
+	policies, result := p.Begin(ctx, &d.Dispatch, review)
+	if policies == nil {
+		return result
+	}
+	return d.admit(policies)
 }

@@ -53,6 +53,8 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	if result := d.Prepare(); result != nil {
 		return result
 	}
+	before := d.Input.Spent
+	defer func() { p.CountCost(d.Input.Spent - before) }()
 	for _, param := range params {
 		d.SetParam(param)
 		o := p.Evaluator.validate(d.Input, d.Namespaced)

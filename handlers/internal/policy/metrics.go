@@ -205,10 +205,10 @@ func (p *Policy[E]) count(b *Binding, action, errorType string) {
 	p.metrics.of.check(c)
 }
 
-// spent returns what expressions cost on the review up to now.
-func (d *Dispatch) spent() int64 {
-	if d.Input == nil {
-		return 0
+// CountCost counts what the expressions of the policy cost for a binding, in the units
+// of Input.Spent.
+func (p *Policy[E]) CountCost(cost int64) {
+	if p.metrics != nil {
+		p.metrics.cost.Update(float64(cost))
 	}
-	return d.Input.Spent
 }

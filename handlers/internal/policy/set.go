@@ -173,12 +173,7 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 			misconfigured(b, "binding", err)
 			continue
 		}
-		before := d.spent()
-		result := h.Evaluate(p, b, params)
-		if p.metrics != nil {
-			p.metrics.cost.Update(float64(d.spent() - before))
-		}
-		if result != nil {
+		if result := h.Evaluate(p, b, params); result != nil {
 			return result
 		}
 	}
