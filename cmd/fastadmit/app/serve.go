@@ -104,8 +104,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	o.watchRules(reloader)
-	go reloader.run(ctx, o.hangup)
+	go o.watchRules(reloader).run(ctx, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
 		return failed(fmt.Errorf("cannot serve webhooks: %w", err))
@@ -146,8 +145,9 @@ func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
 }
 
 // watchRules has what plugins want to be sent registered when that changes.
-func (o *serveOptions) watchRules(r *reloader) {
+func (o *serveOptions) watchRules(r *reloader) *reloader {
 	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, &o.callers) }
+	return r
 }
 
 // ringRules says that plugins want other reviews to be sent.
