@@ -4,28 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/klog/v2"
+	authorizationapi "k8s.io/kubernetes/pkg/apis/authorization"
+	authorizationconversion "k8s.io/kubernetes/pkg/apis/authorization/v1"
+	"k8s.io/kubernetes/pkg/registry/authorization/util"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionpolicy"
@@ -36,35 +35,56 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readers says what everybody may do.
-func readers(verb string) bool { return verb == "get" || verb == "list" }
-
+// readOnly lets everybody read what selectors select, with a reason that tells the
+// question.
 type readOnly struct{}
 
 func (readOnly) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if readers(a.GetVerb()) {
-		return authorizer.DecisionAllow, "reads", nil
+	fields, _ := a.GetFieldSelector()
+	labels, _ := a.GetLabelSelector()
+	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName(),
+		a.GetPath(), fields, labels)
+	if verb := a.GetVerb(); verb == "get" || verb == "list" && len(fields)+len(labels) > 0 {
+		return authorizer.DecisionAllow, reason, nil
 	}
-	return authorizer.DecisionNoOpinion, "writes", nil
+	return authorizer.DecisionNoOpinion, reason, nil
 }
 
-func authorize(_ context.Context, review *authorizationv1.SubjectAccessReview) {
-	verb := ""
-	if a := review.Spec.ResourceAttributes; a != nil {
-		verb = a.Verb
-	} else if a := review.Spec.NonResourceAttributes; a != nil {
-		verb = a.Verb
+// authorize answers a SubjectAccessReview as kube-apiserver does.
+func authorize(ctx context.Context, review *authorizationv1.SubjectAccessReview) {
+	var spec authorizationapi.SubjectAccessReviewSpec
+	if err := authorizationconversion.Convert_v1_SubjectAccessReviewSpec_To_authorization_SubjectAccessReviewSpec(&review.Spec, &spec, nil); err != nil {
+		review.Status.EvaluationError = err.Error()
+		return
 	}
-	review.Status.Allowed = readers(verb)
-	review.Status.Reason = map[bool]string{true: "reads", false: "writes"}[review.Status.Allowed]
+	decision, reason, _ := readOnly{}.Authorize(ctx, util.AuthorizationAttributesFrom(spec))
+	review.Status.Allowed, review.Status.Reason = decision == authorizer.DecisionAllow, reason
 }
 
+// namespaces are those of the cluster, of which some say more of themselves.
 func namespaces() (all []*corev1.Namespace) {
-	for _, name := range [...]string{"shop", "default", "kube-system", "kube-public", "kube-node-lease"} {
-		all = append(all, &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", ResourceVersion: "2", Labels: map[string]string{"kubernetes.io/metadata.name": name, "env": "prod"}},
-			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
-		})
+	for i, name := range [...]string{"shop", "default", "kube-system", "kube-public", "kube-node-lease", "staging"} {
+		namespace := &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, UID: types.UID(name), ResourceVersion: "2", CreationTimestamp: metav1.Unix(1700000000, 0),
+				Labels: map[string]string{"kubernetes.io/metadata.name": name, "env": "prod"}, Annotations: map[string]string{"note": "x"},
+			},
+			Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}},
+			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		}
+		if i == 1 {
+			namespace.Annotations, namespace.CreationTimestamp = nil, metav1.Time{}
+			delete(namespace.Labels, "env")
+		}
+		if name == "staging" {
+			now := metav1.Unix(1800000000, 0)
+			namespace.DeletionTimestamp, namespace.DeletionGracePeriodSeconds, namespace.Generation = &now, new(int64(30)), 7
+			namespace.Labels["env"], namespace.Finalizers, namespace.GenerateName = "dev", []string{"example.com/hold"}, "stag"
+			namespace.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: []corev1.NamespaceCondition{
+				{Type: "NamespaceDeletionContentFailure", Status: "True", LastTransitionTime: now, Reason: "R", Message: "m"},
+			}}
+		}
+		all = append(all, namespace)
 	}
 	return all
 }
@@ -144,194 +164,41 @@ func answerOf(t testing.TB, chain *handlers.Chain, body []byte) *Answer {
 }
 
 // compare asks both sides about a review.
-func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *handlers.Chain, name string) (denied bool) {
+func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *handlers.Chain, body []byte) (denied bool) {
 	t.Helper()
-	body := corpus.MustRead(name)
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
 		t.Fatal(err)
 	}
 	want, err := upstream.Answer(review.Request)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: %v", body, err)
 	}
 	got := answerOf(t, chain, body)
 	if want.Denied != nil {
 		want.Denied.Status = metav1.StatusFailure
 	}
+	for key, value := range want.Annotations { // as the audit log writes one that is cut within a character
+		want.Annotations[key] = strings.ToValidUTF8(value, "\uFFFD")
+	}
 	if !reflect.DeepEqual(normal(got), normal(want)) {
 		text, _ := yaml.Marshal(documents)
-		t.Errorf("%s\n%s\ngot  %s\nwant %s", name, text, normal(got), normal(want))
+		g, w := normal(got), normal(want)
+		same := 0 // as far as they are
+		for same < min(len(g), len(w)) && g[same] == w[same] {
+			same++
+		}
+		same = max(same-100, 0)
+		t.Errorf("got  ... %.500s\nwant ... %.500s\nof %s\non %.1500s", g[same:], w[same:], text, body)
 	}
 	return want.Denied != nil
 }
 
+// goTypes are in the error of an expression that uses a map or a list as the name of a
+// field.
+var goTypes = regexp.MustCompile(`invalid qualifier type: (map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List))`)
+
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)
-	return string(text)
-}
-
-func resources(operations ...admissionregistrationv1.OperationType) *admissionregistrationv1.MatchResources {
-	return &admissionregistrationv1.MatchResources{
-		MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: operations,
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: new(admissionregistrationv1.AllScopes)},
-		}}},
-	}
-}
-
-// generator makes policies about the fields of an object.
-type generator struct {
-	*rand.Rand
-	paths []string
-}
-
-func (g *generator) collect(path string, v any) {
-	g.paths = append(g.paths, path)
-	switch v := v.(type) {
-	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			if name != "managedFields" {
-				g.collect(path+"["+strconv.Quote(name)+"]", v[name])
-			}
-		}
-	case []any:
-		for i := range min(len(v), 2) {
-			g.collect(fmt.Sprintf("%s[%d]", path, i), v[i])
-		}
-	}
-}
-
-func (g *generator) path() string {
-	if g.IntN(10) == 0 {
-		return g.paths[g.IntN(len(g.paths))] + ".nope"
-	}
-	return g.paths[g.IntN(len(g.paths))]
-}
-
-func (g *generator) bool() string {
-	p, q := g.path(), g.path()
-	return [...]string{
-		p + " == " + q, p + " != " + q, "size(" + p + ") > 2", "has(" + p + ".name)", p + ".all(x, x != null)", p + ".exists(x, x == " + q + ")",
-		p + " in " + q, "string(" + p + ") == string(" + q + ")", "type(" + p + ") == map", p + ".startsWith(string(" + q + "))",
-		p + ".?name.orValue('') == ''", "variables.a == " + q, "variables.b", "request.operation == 'CREATE' && " + p + " == " + q,
-		"request.userInfo.groups.exists(g, g == 'system:masters')", "has(request.namespace) && request.namespace == 'shop'",
-		"namespaceObject == null || namespaceObject.metadata.labels['env'] == 'prod'", "oldObject == null", "object == null || object.kind != 'Pod'",
-		"authorizer.requestResource.check('get').allowed()", "authorizer.group('').resource('pods').namespace('shop').check('delete').reason() == 'reads'",
-		"authorizer.path('/healthz').check('get').allowed()", "request.options == null || !has(request.options.dryRun)", "request.kind.kind == 'Pod'",
-		"request.requestResource.resource == request.resource.resource", "has(request.subResource)", "request.dryRun", "request.name != ''",
-		"has(request.userInfo.extra) && size(request.userInfo.extra) > 0",
-	}[g.IntN(29)]
-}
-
-func (g *generator) text() string {
-	p := g.path()
-	return [...]string{
-		"string(" + p + ")", "'%s'.format([" + p + "])", "'a\\nb'", "' '", "string(variables.a)", "request.operation + ' ' + string(size(" + p + "))",
-		"string(namespaceObject.metadata.name)", "'got ' + string(variables.b)",
-	}[g.IntN(8)]
-}
-
-func (g *generator) policy(name string) admissionregistrationv1.ValidatingAdmissionPolicy {
-	p := admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	spec := &p.Spec
-	spec.MatchConstraints = resources(admissionregistrationv1.OperationAll)
-	spec.FailurePolicy = new([...]admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}[g.IntN(2)])
-	spec.Variables = []admissionregistrationv1.Variable{{Name: "a", Expression: g.path()}, {Name: "b", Expression: "variables.a == " + g.path()}}
-	for i := range g.IntN(3) {
-		spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", i), Expression: g.bool() + " || true"})
-		if g.IntN(3) == 0 {
-			spec.MatchConditions[i].Expression = g.bool()
-		}
-	}
-	for range 1 + g.IntN(3) {
-		v := admissionregistrationv1.Validation{Expression: g.bool()}
-		if g.IntN(2) == 0 {
-			v.Message = " a message "
-		}
-		if g.IntN(2) == 0 {
-			v.MessageExpression = g.text()
-		}
-		if g.IntN(3) == 0 {
-			v.Reason = new([...]metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonUnauthorized,
-				metav1.StatusReasonRequestEntityTooLarge}[g.IntN(4)])
-		}
-		spec.Validations = append(spec.Validations, v)
-	}
-	for i := range g.IntN(3) {
-		spec.AuditAnnotations = append(spec.AuditAnnotations, admissionregistrationv1.AuditAnnotation{Key: fmt.Sprint("k", i), ValueExpression: g.text()})
-	}
-	return p
-}
-
-func (g *generator) binding(name, policy string) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-	b := admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	b.Spec.PolicyName = policy
-	b.Spec.ValidationActions = [...][]admissionregistrationv1.ValidationAction{
-		{admissionregistrationv1.Deny}, {admissionregistrationv1.Warn}, {admissionregistrationv1.Audit},
-		{admissionregistrationv1.Deny, admissionregistrationv1.Audit}, {admissionregistrationv1.Warn, admissionregistrationv1.Audit},
-	}[g.IntN(5)]
-	if g.IntN(3) == 0 {
-		b.Spec.MatchResources = resources(admissionregistrationv1.Create)
-		b.Spec.MatchResources.NamespaceSelector.MatchLabels = map[string]string{"env": [...]string{"prod", "dev"}[g.IntN(2)]}
-	}
-	return b
-}
-
-// TestGenerated has both sides evaluate generated policies on every recording.
-func TestGenerated(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "generated in process", Seed: seed}
-	denied := 0
-	for i, name := range corpus.Names() {
-		var review struct {
-			Request struct {
-				Kind              metav1.GroupVersionKind
-				Object, OldObject any
-			}
-		}
-		if err := json.Unmarshal(corpus.MustRead(name), &review); err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(review.Request.Kind.Group, "example.com") { // a custom resource
-			continue
-		}
-		for n := range uint64(2) {
-			g := &generator{Rand: rand.New(rand.NewPCG(seed+n, uint64(i)))}
-			g.collect("object", review.Request.Object)
-			g.collect("oldObject", review.Request.OldObject)
-			documents := new(Documents)
-			for p := range 1 + g.IntN(2) {
-				policy := fmt.Sprint("p", p)
-				documents.Policies = append(documents.Policies, g.policy(policy))
-				for b := range 1 + g.IntN(2) {
-					documents.Bindings = append(documents.Bindings, g.binding(fmt.Sprintf("b%d-%d", p, b), policy))
-				}
-			}
-			upstream, err := NewUpstream(documents, readOnly{}, namespaces()...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			row.Cases++
-			if compare(t, documents, upstream, ours(t, documents), name) {
-				denied++
-			}
-			if t.Failed() {
-				row.Different = append(row.Different, name)
-			}
-		}
-	}
-	if t.Logf("%d of %d denied", denied, row.Cases); denied*20 < row.Cases || denied*20 > row.Cases*19 {
-		t.Errorf("got %d of %d denied, want some of each", denied, row.Cases)
-	}
-	if err := row.Write(); err != nil {
-		t.Fatal(err)
-	}
+	return goTypes.ReplaceAllString(string(text), "invalid qualifier type")
 }

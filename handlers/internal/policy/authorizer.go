@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/google/cel-go/common/types/ref"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -96,7 +99,25 @@ func specOf(question authorizer.Attributes) *authorizationv1.SubjectAccessReview
 		Group: question.GetAPIGroup(), Version: question.GetAPIVersion(),
 		Resource: question.GetResource(), Subresource: question.GetSubresource(), Name: question.GetName(),
 	}
+	addSelectors(spec.ResourceAttributes, question)
 	return spec
+}
+
+// addSelectors narrows the question to objects that selectors select. As in-tree,
+// what is wrong with them narrows nothing.
+func addSelectors(a *authorizationv1.ResourceAttributes, question authorizer.Attributes) {
+	ofFields, _ := question.GetFieldSelector()
+	ofLabels, _ := question.GetLabelSelector()
+	var texts []string
+	for _, r := range ofFields {
+		texts = append(texts, r.Field+string(r.Operator)+fields.EscapeValue(r.Value))
+	}
+	if len(texts) > 0 {
+		a.FieldSelector = &authorizationv1.FieldSelectorAttributes{RawSelector: strings.Join(texts, ",")}
+	}
+	if len(ofLabels) > 0 {
+		a.LabelSelector = &authorizationv1.LabelSelectorAttributes{RawSelector: labels.NewSelector().Add(ofLabels...).String()}
+	}
 }
 
 // resource is the resource of the review.

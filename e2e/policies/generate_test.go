@@ -1,0 +1,272 @@
+package policies
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	celgo "github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/expressions"
+)
+
+var (
+	cases = flag.Int("cases", tally.Cases(150, 10_000), "generated cases for each feature of policies")
+	seed  = flag.Uint64("seed", 0, "of the generated cases; 0 for another each time")
+)
+
+// features are what generated policies have more of than others, in turns.
+var features = []string{"matching", "conditions", "variables", "validations", "messages", "annotations", "actions"}
+
+// wholeGenerator makes policies with all that they may have, and requests.
+type wholeGenerator struct {
+	*expressions.Generator
+	feature  string
+	request  map[string]json.RawMessage
+	compiler *plugincel.CompositedCompiler // of the policy that is being made
+}
+
+func newWholeGenerator(r *rand.Rand, feature string, body []byte) (*wholeGenerator, error) {
+	g := &wholeGenerator{feature: feature}
+	var err error
+	if g.request, err = requestOf(body); err != nil {
+		return nil, err
+	}
+	variables := make(map[string]any)
+	for _, name := range [...]string{"object", "oldObject"} {
+		var content any
+		if raw := g.request[name]; len(raw) > 0 {
+			if err := json.Unmarshal(raw, &content); err != nil {
+				return nil, err
+			}
+		}
+		variables[name] = content
+	}
+	g.Generator = expressions.New(r, variables)
+	return g, nil
+}
+
+func requestOf(body []byte) (map[string]json.RawMessage, error) {
+	var review struct {
+		Request map[string]json.RawMessage `json:"request"`
+	}
+	return review.Request, json.Unmarshal(body, &review)
+}
+
+func pick[T any](g *wholeGenerator, all ...T) T { return all[g.IntN(len(all))] }
+
+// often reports true once in n times, or every third time for policies that are to
+// have more of a feature.
+func (g *wholeGenerator) often(feature string, n int) bool {
+	if g.feature == feature {
+		n = 3
+	}
+	return g.IntN(n) == 0
+}
+
+type accessor struct {
+	name, text string
+	returns    []*celgo.Type
+}
+
+func (a accessor) GetExpression() string      { return a.text }
+func (a accessor) GetName() string            { return a.name }
+func (a accessor) ReturnTypes() []*celgo.Type { return a.returns }
+
+// compiles reports whether kube-apiserver would accept an expression. It panics on
+// some.
+func (g *wholeGenerator) compiles(a accessor, hasAuthorizer bool) (ok bool) {
+	defer func() { ok = recover() == nil && ok }()
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: hasAuthorizer}
+	return g.compiler.CompileCELExpression(a, options, environment.NewExpressions).Error == nil
+}
+
+// expression makes an expression that compiles.
+func (g *wholeGenerator) expression(kind expressions.Kind, hasAuthorizer bool, returns ...*celgo.Type) string {
+	for range 20 {
+		text := g.Expression("", kind)
+		if hasAuthorizer && kind == expressions.Bool && g.IntN(3) == 0 {
+			text = g.Expression("authorizer", kind)
+		}
+		if g.compiles(accessor{text: text, returns: returns}, hasAuthorizer) {
+			return text
+		}
+	}
+	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object", expressions.List: "[1]"}[kind]
+}
+
+func (g *wholeGenerator) condition() string {
+	text := g.expression(expressions.Bool, true, celgo.BoolType)
+	switch g.IntN(4) {
+	case 0:
+		return text
+	case 1:
+		return "!(" + text + ")"
+	case 2:
+		return "(" + text + ") || true"
+	}
+	return pick(g, "true", "request.operation != 'DELETE'", "object != null", "has(object.metadata)", "false", "object.nope == 1")
+}
+
+// message makes what there is to say, with all that upstream does not take.
+func (g *wholeGenerator) message() string {
+	if g.IntN(2) == 0 {
+		return g.expression(expressions.String, false, celgo.StringType)
+	}
+	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`, `[string(object.metadata.name), 'is wrong'].join(' ')`,
+		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`, `'ä€😀'`,
+		`string(object.nope)`, `string(object.metadata.name)`,
+		`string(namespaceObject.metadata.creationTimestamp)`, `string(namespaceObject.metadata.creationTimestamp.getFullYear())`,
+		`string(type(namespaceObject.metadata.creationTimestamp) == string)`)
+}
+
+func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	var err error
+	if g.compiler, err = plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())); err != nil {
+		return nil, err
+	}
+	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	spec := &p.Spec
+	spec.MatchConstraints = g.resources(false)
+	spec.FailurePolicy = new(pick(g, admissionregistrationv1.Fail, admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
+	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, name := range [...]string{"a", "b", "c"} {
+		if g.often("variables", 4) {
+			kind := pick(g, expressions.Bool, expressions.String, expressions.Any, expressions.List)
+			text := g.expression(kind, true, celgo.AnyType, celgo.DynType)
+			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, all, environment.StoredExpressions)
+			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: text})
+			g.Add(kind, "variables."+name)
+		}
+	}
+	for g.often("conditions", 6) {
+		spec.MatchConditions = append(spec.MatchConditions,
+			admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(spec.MatchConditions)), Expression: g.condition()})
+	}
+	for len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 || g.often("validations", 4) {
+		spec.Validations = append(spec.Validations, g.validation())
+	}
+	for len(spec.AuditAnnotations) < 4 && g.often("annotations", 5) {
+		spec.AuditAnnotations = append(spec.AuditAnnotations, admissionregistrationv1.AuditAnnotation{
+			Key: pick(g, "k", "key-", strings.Repeat("k", 40)) + fmt.Sprint(len(spec.AuditAnnotations)), ValueExpression: g.annotation(),
+		})
+	}
+	return p, nil
+}
+
+func (g *wholeGenerator) validation() admissionregistrationv1.Validation {
+	v := admissionregistrationv1.Validation{Expression: g.expression(expressions.Bool, true, celgo.BoolType)}
+	if g.IntN(3) == 0 {
+		v.Expression = g.condition()
+	}
+	if g.often("messages", 4) {
+		v.Message = pick(g, " a message ", "is wrong", "ä€😀", strings.Repeat("m", 6000))
+	}
+	if g.often("messages", 4) {
+		v.MessageExpression = g.message()
+	}
+	if g.IntN(3) == 0 {
+		v.Reason = new(pick(g, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonUnauthorized,
+			metav1.StatusReasonRequestEntityTooLarge))
+	}
+	return v
+}
+
+func (g *wholeGenerator) annotation() string {
+	if g.IntN(2) == 0 {
+		return g.expression(expressions.String, true, celgo.StringType, celgo.NullType)
+	}
+	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')", "lists.range(10240).map(i, 'b').join('') + 'c'",
+		"object == null ? 'gone' : 'there'", "authorizer.requestResource.check('get').reason()", "lists.range(5000).map(i, '€').join('')",
+		"string(namespaceObject.metadata.creationTimestamp)")
+}
+
+func (g *wholeGenerator) binding(name, policy string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	b.Spec.PolicyName = policy
+	b.Spec.ValidationActions = pick(g,
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit, admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit})
+	if g.often("actions", 4) || g.often("matching", 4) {
+		b.Spec.MatchResources = g.resources(true)
+	}
+	return b
+}
+
+// TestGenerated has both sides evaluate generated policies on recorded requests, and
+// on variants of them.
+func TestGenerated(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", *seed)
+	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "generated in process", Seed: *seed}
+	for f, feature := range features {
+		t.Run(feature, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(*seed, uint64(f)))
+			done, denied := 0, 0
+			for done < *cases && !t.Failed() {
+				d, n := generated(t, r, feature)
+				done, denied = done+d, denied+n
+			}
+			row.Cases += done
+			if t.Failed() {
+				row.Different = append(row.Different, feature)
+			}
+			if t.Logf("%d of %d denied", denied, done); !t.Failed() && done >= 100 && (denied*50 < done || denied*50 > done*49) {
+				t.Errorf("got %d of %d denied, want some of each", denied, done)
+			}
+		})
+	}
+	if err := row.Write(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// generated compares both sides with some policies on some requests.
+func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
+	t.Helper()
+	names := corpus.Names()
+	g, err := newWholeGenerator(r, feature, corpus.MustRead(names[r.IntN(len(names))]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := new(Documents)
+	for p := range 1 + g.IntN(2) {
+		policy, err := g.policy(fmt.Sprint("p", p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents.Policies = append(documents.Policies, *policy)
+		for b := 0; b == 0 || g.often("actions", 4); b++ {
+			documents.Bindings = append(documents.Bindings, *g.binding(fmt.Sprintf("b%d-%d", p, b), policy.Name))
+		}
+	}
+	upstream, err := NewUpstream(documents, readOnly{}, namespaces()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := ours(t, documents)
+	for range 5 {
+		body, err := g.review()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done++; compare(t, documents, upstream, chain, body) {
+			denied++
+		}
+	}
+	return done, denied
+}
