@@ -152,8 +152,8 @@ func (g *generator) applyConfiguration() string {
 		"Object{spec: Object.spec{containers: [Object.spec.containers{image: 'x'}]}}",
 		"Object{spec: Object.spec{nope: 1}}",
 		"Object{spec: Object.metadata{name: 'x'}}",
-		"Object{data: Object.data{a: 'b'}}",
-		"Object{data: {'a': " + g.text() + "}}",
+		"Object{data: Object.data{a: 'YQ=='}}", // which a Secret takes, too
+		"Object{data: {'a': 'Yg=='}}",
 		"Object{}",
 		"Object{metadata: Object.metadata{ownerReferences: [Object.metadata.ownerReferences{uid: '1', name: 'a', kind: 'b', apiVersion: 'v1'}]}}",
 		"Object{kind: 'Other', apiVersion: 'v7'}",
