@@ -117,7 +117,78 @@ all without asking. */ -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- with (.Values.policies | default dict).shipped -}}
+{{- $settings := get $plugins "ValidatingAdmissionPolicy" | default dict -}}
+{{- $configuration := $settings.configuration | default (dict "apiVersion" "apiserver.config.k8s.io/v1" "kind" "ValidatingAdmissionPolicyConfiguration") -}}
+{{- $rules := list -}}
+{{- range $name, $given := . -}}
+{{- $shipped := include "fastadmit.shippedPolicy" (dict "root" $ "name" $name "given" $given) | fromYaml -}}
+{{- range $shipped.policy.spec.matchConstraints.resourceRules -}}
+{{- if not (has . $rules) -}}
+{{- $rules = append $rules . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $settings = merge (dict "configuration" (merge (dict "staticManifestsDir" "policies") $configuration)) $settings -}}
+{{- /* With customResources, fastadmit finds out by itself what it is to be called for. */ -}}
+{{- if not $.Values.policies.customResources -}}
+{{- $settings = merge $settings (dict "rules" $rules) -}}
+{{- end -}}
+{{- $_ := set $plugins "ValidatingAdmissionPolicy" $settings -}}
+{{- end -}}
 {{ toYaml $plugins }}
+{{- end }}
+
+{{- /* A policy of the folder policies with its binding. */ -}}
+{{- define "fastadmit.shippedPolicy" -}}
+{{- $policy := .root.Files.Get (printf "policies/%s.yaml" .name) | fromYaml -}}
+{{- if not $policy -}}
+{{- $known := list -}}
+{{- range $path, $_ := .root.Files.Glob "policies/*.yaml" -}}
+{{- $known = append $known (base $path | trimSuffix ".yaml") -}}
+{{- end -}}
+{{- fail (printf "policies.shipped: got %s, want one of %s" .name (join ", " $known)) -}}
+{{- end -}}
+{{- $given := .given | default dict -}}
+{{- range $name, $expression := $given.variables -}}
+{{- $found := false -}}
+{{- range $variable := $policy.spec.variables -}}
+{{- if eq $variable.name $name -}}
+{{- $found = true -}}
+{{- $_ := set $variable "expression" $expression -}}
+{{- end -}}
+{{- end -}}
+{{- if not $found -}}
+{{- fail (printf "policies.shipped.%s.variables: got %s, which the policy does not have" $.name $name) -}}
+{{- end -}}
+{{- end -}}
+policy: {{ toJson $policy }}
+binding:
+  apiVersion: {{ $policy.apiVersion }}
+  kind: ValidatingAdmissionPolicyBinding
+  metadata:
+    name: {{ $policy.metadata.name }}
+  spec:
+    policyName: {{ $policy.metadata.name }}
+    validationActions: {{ $given.validationActions | default (list "Warn") | toJson }}
+    {{- with $given.matchResources }}
+    matchResources: {{ toJson . }}
+    {{- end }}
+{{- end }}
+
+{{- /* The volume with the configuration: the policies are in a folder below. */ -}}
+{{- define "fastadmit.configurationVolume" -}}
+name: configuration
+configMap:
+  name: {{ include "fastadmit.fullname" . }}
+  {{- with .Values.policies.shipped }}
+  items:
+  - {key: configuration.yaml, path: configuration.yaml}
+  - {key: admission.yaml, path: admission.yaml}
+  {{- range $name, $_ := . }}
+  - {key: policy.{{ $name }}.yaml, path: policies/{{ $name }}.yaml}
+  {{- end }}
+  {{- end }}
 {{- end }}
 
 {{- /* "true" for a plugin that asks to be sent only what the policies of the cluster select: where fastadmit registers itself. */ -}}

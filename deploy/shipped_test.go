@@ -1,0 +1,64 @@
+package deploy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestShippedPolicies reviews with the policies that come with the chart, as the pods
+// have them.
+func TestShippedPolicies(t *testing.T) {
+	names, err := filepath.Glob("chart/policies/*.test.yaml")
+	if err != nil || len(names) != 10 {
+		t.Fatalf("got %q, %v, want ten suites", names, err)
+	}
+	values := "policies:\n  shipped:\n"
+	for _, name := range names {
+		values += "    " + strings.TrimSuffix(filepath.Base(name), ".test.yaml") + ": {}\n"
+	}
+	values = strings.Replace(values, "no-latest-tag: {}", "no-latest-tag: {validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {a: b}}}}", 1)
+	values = strings.Replace(values, "allowed-registries: {}", `allowed-registries: {variables: {registries: "['example.com/']"}}`, 1)
+	r := render(t, values, "")
+	dir := t.TempDir()
+	data := one[corev1.ConfigMap](t, r, "ConfigMap").Data
+	items := one[appsv1.Deployment](t, r, "Deployment").Spec.Template.Spec.Volumes[0].ConfigMap.Items
+	if len(items) != len(data) {
+		t.Errorf("got %d items of a ConfigMap with %d keys", len(items), len(data))
+	}
+	for _, item := range items {
+		file := filepath.Join(dir, item.Path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(data[item.Key]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {hostNetwork: true, containers: [{name: app, image: 'example.com/app'}]}\n"
+	review := func(pod string) (string, error) {
+		stdout, stderr, err := try(t, pod, binary, "review", "-", "--config="+dir+"/configuration.yaml", "--admission-control-config-file="+dir+"/admission.yaml")
+		return stdout + stderr, err
+	}
+	got, err := review(pod)
+	if err == nil || !strings.Contains(got, "denied request: images need a tag other than latest, or a digest: app (example.com/app)") {
+		t.Errorf("got %v and %s, want a denial", err, got)
+	}
+	if got, err = review(strings.Replace(pod, "{a: b}", "{}", 1)); err != nil || !strings.Contains(got, "pods must not use namespaces of their node: hostNetwork") ||
+		strings.Contains(got, "images must come from") {
+		t.Errorf("got %v and %s, want a warning of the host's network alone", err, got)
+	}
+	f := func(values, want string) {
+		t.Helper()
+		if _, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...); err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("%s: got %v %s, want %q", values, err, stderr, want)
+		}
+	}
+	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, want one of allowed-registries, ")
+	f("policies: {shipped: {no-host-path: {variables: {a: b}}}}", "policies.shipped.no-host-path.variables: got a, which the policy does not have")
+	f("policies: {shipped: {no-host-path: {validationActions: [Refuse]}}}", "at '/policies/shipped/no-host-path/validationActions/0'")
+}
