@@ -120,7 +120,7 @@ func TestUpstreamTables(t *testing.T) {
 	}
 	known := make(map[string]bool)
 	var p expressionsOf
-	composed, values := 0, 0
+	composed := 0
 	for _, file := range sourcesOf(t) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			row := fieldsOf(n)
@@ -140,7 +140,7 @@ func TestUpstreamTables(t *testing.T) {
 			return true
 		})
 	}
-	values = p.compareWithUpstream(t, 1e12, reviews...)
+	values := p.compareWithUpstream(t, 1e12, reviews...)
 	if t.Logf("%d strings; %d of %d evaluations had a value, and %d with variables", len(p.conditions), values, len(p.conditions)*len(reviews), composed); values < 1000 || composed < 10 {
 		t.Errorf("got %d values, and %d with variables, want 1000 and 10 at least", values, composed)
 	}
