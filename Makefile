@@ -64,8 +64,17 @@ e2e: chart ## real kube-apiserver and etcd, which it builds: plugins against Kub
 	e2e/run
 
 .PHONY: e2e-full
-e2e-full: chart ## the same with ten times as many generated cases; writes the tables of e2e/README.md
+e2e-full: chart e2e-node ## the same with ten times as many generated cases; writes the tables of e2e/README.md
 	FASTADMIT_E2E_FULL=1 e2e/run
+
+# What a node is made of, beside what make e2e-node builds.
+NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 buildah
+
+.PHONY: e2e-node
+e2e-node: build ## a real cluster of one machine, with kubelet and containerd: what is lost when what happens on machines happens (Linux, root)
+	@command -v runc nft conntrack ip buildah >/dev/null || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); } >&2
+	@$(DEPLOY) -n helm >/dev/null # tests have no time to build tools
+	e2e/run node
 
 .PHONY: adapters
 adapters: ## test the adapter for controller-runtime, also with the webhooks of Cluster API

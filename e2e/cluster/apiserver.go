@@ -173,7 +173,16 @@ func off(on []string) string {
 // Restart ends the API server as Kubernetes does, and starts it again. It still
 // ends with the test that it was started with.
 func (s *APIServer) Restart() {
-	s.process.Stop(s.t)
+	s.Stop()
+	s.StartAgain()
+}
+
+// Stop ends it as Kubernetes does, and Kill at once.
+func (s *APIServer) Stop() { s.process.Stop(s.t) }
+func (s *APIServer) Kill() { s.process.Kill() }
+
+// StartAgain starts it after Stop or Kill.
+func (s *APIServer) StartAgain() {
 	s.process = Start(s.t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
 	s.process.await(s.t, s.Ready)
 }

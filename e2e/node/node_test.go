@@ -1,0 +1,352 @@
+// Package node installs fastadmit on a real cluster of one machine, with kubelet,
+// containerd, kube-proxy and CoreDNS, by docs/operations.md, and counts what becomes
+// of a steady stream of requests while what happens on machines happens.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/stream"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+)
+
+const (
+	// inNamespace is set by node/enter.
+	inNamespace = "FASTADMIT_E2E_NODE"
+
+	// every is the time between two bursts: 50 requests a second, beside a whole
+	// cluster on two processors.
+	every = 200 * time.Millisecond
+
+	// around is how long there are calls before anything happens and after it.
+	around = 3 * time.Second
+
+	// noticed is how long it may take until no call goes to a container that has
+	// ended: the kubelet looks once a second, and controllers and kube-proxy
+	// another second later.
+	noticed = 3 * time.Second
+)
+
+// enabled are the plugins that a stream needs.
+const enabled = "plugins: {DefaultTolerationSeconds: {}, LimitPodHardAntiAffinityTopology: {}}\n"
+
+// A test is somebody who runs fastadmit on a real node.
+type test struct {
+	*realNode
+	*operator.Operator
+	stream *stream.Stream
+}
+
+// An event is what happens during a stream.
+type event struct {
+	name string
+	// happen makes it happen, and returns how many requests may be lost to it,
+	// because Kubernetes makes that unavoidable.
+	happen func(s *test, t *testing.T) (lostMax int)
+}
+
+var events = []event{
+	{"nothing", (*test).nothing},
+	{"plugins changed", (*test).pluginsChanged},
+	{"helm upgrade of the pods", (*test).upgraded},
+	{"rolling restart", (*test).restarted},
+	{"certificate lost and healed", (*test).certificateLost},
+	{"node drained", (*test).drained},
+	{"cluster DNS down", (*test).dnsDown},
+	{"API server killed", (*test).apiServerKilled},
+	{"replica killed", (*test).replicaKilled},
+	{"scaled to zero and back", (*test).scaledToZero},
+	{"node rebooted", (*test).rebooted},
+}
+
+func TestNode(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		t.Skip("make e2e-node runs this, in a network namespace")
+	}
+	build(t)
+	n := startNode(t)
+	s := &test{realNode: n, Operator: operator.New(t, n.kubeconfig)}
+	n.MustKubectl(t, "", "create", "namespace", stream.Tenant)
+	t.Run("kustomization", s.kustomization)
+	s.Values(t, imageOf(s.Installed(t))+enabled)
+	s.Does(t, "--create-namespace -f values.yaml")
+	if err := s.works(); err != nil {
+		t.Fatalf("when helm says that it is installed: %v", err)
+	}
+	t.Run("workload", s.workload)
+	var rows []tally.Loss
+	for _, e := range events {
+		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { rows = append(rows, s.try(t, &e)) })
+	}
+	t.Run("removed", s.removed)
+	t.Logf("what is lost:\n%s", tally.LossTable(rows))
+}
+
+// imageOf returns the values without the plugins.
+func imageOf(values string) string {
+	image, _, _ := strings.Cut(values, "plugins:")
+	return image + "shutdownDelaySeconds: 2\n"
+}
+
+// works says why fastadmit does not do what a stream counts on.
+func (s *test) works() error {
+	create := func(unwanted bool) error {
+		pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", unwanted),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(pod.Spec.Tolerations) == 0 {
+			err = errors.New("got no tolerations")
+		}
+		return err
+	}
+	return errors.Join(create(false), cluster.WantError(create(true), "denied the request: LimitPodHardAntiAffinityTopology: "))
+}
+
+// try has an event happen during a stream, and counts.
+func (s *test) try(t *testing.T, e *event) tally.Loss {
+	cluster.Await(t, "the webhooks to be called", s.works)
+	s.await(t, 2)
+	s.stream = stream.Start(s.APIServer, every)
+	defer s.stream.Stop()
+	defer s.forget(t)
+	time.Sleep(around)
+	lostMax := e.happen(s, t)
+	time.Sleep(around)
+	s.stream.Stop()
+	row := s.stream.Result(t, e.name)
+	row.LostMax = lostMax
+	if row.Lost > lostMax || row.MutationsMissed > 0 || row.ValidationsMissed > 0 {
+		t.Errorf("got %+v", row)
+	}
+	return row
+}
+
+// forget removes what a stream made that was ended by a failure.
+func (s *test) forget(t *testing.T) {
+	s.MustKubectl(t, "", "delete", "pods", "--all", "-n", stream.Tenant, "--force", "--grace-period=0")
+}
+
+// await waits until the Deployment has so many pods and all are ready.
+func (s *test) await(t *testing.T, replicas int32) {
+	t.Helper()
+	cluster.Await(t, "the pods", func() error {
+		d, err := s.Client.AppsV1().Deployments("fastadmit").Get(context.Background(), "fastadmit", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := d.Status; got.Replicas != replicas || got.ReadyReplicas != replicas || got.ObservedGeneration != d.Generation {
+			return fmt.Errorf("got %d pods, %d of them ready, want %d", got.Replicas, got.ReadyReplicas, replicas)
+		}
+		return nil
+	})
+}
+
+// pods returns the pods with these labels, less those that are about to end.
+func (s *test) pods(t *testing.T, namespace, labels string) (pods []corev1.Pod) {
+	t.Helper()
+	list, err := s.Client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{LabelSelector: labels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+}
+
+const ours = "app.kubernetes.io/name=fastadmit"
+
+// names are those of fastadmit's pods.
+func (s *test) names(t *testing.T) string {
+	t.Helper()
+	var names []string
+	for _, p := range s.pods(t, "fastadmit", ours) {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func (s *test) nothing(*testing.T) int { return 0 }
+
+// pluginsChanged switches a plugin on, which needs no other pods.
+func (s *test) pluginsChanged(t *testing.T) int {
+	before := s.names(t)
+	s.Values(t, strings.Replace(enabled, "{DefaultToleration", "{AlwaysPullImages: {}, DefaultToleration", 1))
+	s.Does(t, "--reset-then-reuse-values")
+	pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", false),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || pod.Spec.Containers[0].ImagePullPolicy != corev1.PullAlways {
+		t.Errorf("when helm says that a plugin was added: got %v, %v, want Always", pod.Spec.Containers, err)
+	}
+	s.Values(t, strings.Replace(enabled, "{DefaultToleration", "{AlwaysPullImages: null, DefaultToleration", 1))
+	s.Does(t, "--reset-then-reuse-values")
+	if after := s.names(t); after != before {
+		t.Errorf("got pods %s, want those there were, %s", after, before)
+	}
+	return 0
+}
+
+// upgraded changes the pods.
+func (s *test) upgraded(t *testing.T) int {
+	before := s.names(t)
+	s.Values(t, "podAnnotations: {rolled: 'yes'}")
+	s.Does(t, "--reset-then-reuse-values")
+	if after := s.names(t); after == before {
+		t.Errorf("got pods %s, want others", after)
+	}
+	return 0
+}
+
+func (s *test) restarted(t *testing.T) int {
+	s.MustKubectl(t, "", "rollout", "restart", "deployment/fastadmit", "-n", "fastadmit")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/fastadmit", "-n", "fastadmit", "--timeout=90s")
+	return 0
+}
+
+// certificateLost deletes the Secret of the certificate and its authority, which
+// the pods make again of what they have.
+func (s *test) certificateLost(t *testing.T) int {
+	s.MustKubectl(t, "", "delete", "secret", "fastadmit-certificate", "-n", "fastadmit")
+	s.MustKubectl(t, "", "wait", "--for=create", "secret/fastadmit-certificate", "-n", "fastadmit", "--timeout=90s")
+	return 0
+}
+
+// drained takes the pods from the only node there is. The first goes, and has
+// nowhere to start again; the PodDisruptionBudget holds the second.
+func (s *test) drained(t *testing.T) int {
+	stdout, stderr, err := s.Kubectl(t, "", "drain", nodeName, "--ignore-daemonsets", "--delete-emptydir-data",
+		"--pod-selector", ours, "--timeout=15s")
+	if err == nil || !strings.Contains(stderr, "disruption budget") {
+		t.Errorf("got %v: %s%s, want the PodDisruptionBudget to hold the last pod", err, stdout, stderr)
+	}
+	s.MustKubectl(t, "", "uncordon", nodeName)
+	s.await(t, 2)
+	return 0
+}
+
+// dnsDown restarts fastadmit while names cannot be looked up.
+func (s *test) dnsDown(t *testing.T) int {
+	s.MustKubectl(t, "", "scale", "deployment/coredns", "-n", "kube-system", "--replicas=0")
+	s.MustKubectl(t, "", "wait", "pod", "-l", "app=coredns", "-n", "kube-system", "--for=delete", "--timeout=90s")
+	s.restarted(t)
+	s.MustKubectl(t, "", "scale", "deployment/coredns", "-n", "kube-system", "--replicas=1")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
+	return 0
+}
+
+// apiServerKilled kills it: while the stream sends, and the node watches, it
+// takes a minute to end by itself.
+func (s *test) apiServerKilled(*testing.T) int {
+	s.stream.SetDown(true)
+	s.Kill()
+	s.StartAgain()
+	s.stream.SetDown(false)
+	return 0
+}
+
+// replicaKilled kills a container, which the kubelet starts again. Lost is what
+// was in flight, and what comes until kube-proxy knows.
+func (s *test) replicaKilled(t *testing.T) int {
+	pid := 0
+	for line := range strings.Lines(s.ctr(t, "tasks", "ls")) {
+		var id, state string
+		var found int
+		if _, err := fmt.Sscan(line, &id, &found, &state); err != nil {
+			continue // the heading
+		}
+		if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", found)); strings.HasPrefix(string(command), "/fastadmit\x00serve") {
+			pid = found
+		}
+	}
+	if pid == 0 {
+		t.Fatal("got no container of fastadmit")
+	}
+	sent := s.stream.Count()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(noticed)
+	sent = s.stream.Count() - sent
+	s.await(t, 2)
+	return sent + stream.PerBurst
+}
+
+// scaledToZero has nobody who answers: with failurePolicy Fail nothing is stored
+// that was not asked about, and then everything is as before.
+func (s *test) scaledToZero(t *testing.T) int {
+	sent := s.stream.Count()
+	s.Does(t, "kubectl scale")
+	s.await(t, 0)
+	time.Sleep(around)
+	s.MustKubectl(t, "", "scale", "deployment/fastadmit", "-n", "fastadmit", "--replicas=2")
+	cluster.Await(t, "the webhooks to be called again", s.works)
+	s.await(t, 2)
+	return s.stream.Count() - sent
+}
+
+// rebooted cuts the power of the machine, and starts it again.
+func (s *test) rebooted(t *testing.T) int {
+	s.stream.SetDown(true)
+	s.Kill()
+	s.stopMachine(t)
+	sent := s.stream.Count()
+	s.StartAgain()
+	s.startMachine()
+	cluster.Await(t, "the webhooks to be called again", s.works)
+	s.stream.SetDown(false)
+	s.await(t, 2)
+	return s.stream.Count() - sent
+}
+
+// workload runs pods that fastadmit changed.
+func (s *test) workload(t *testing.T) {
+	s.MustKubectl(t, `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}, "spec": {
+  "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
+    "containers": [{"name": "web", "image": "localhost/pause:e2e"}]}}}}`, "apply", "-f", "-")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/web", "--timeout=90s")
+	for _, p := range s.pods(t, "default", "app=web") {
+		if len(p.Spec.Tolerations) == 0 {
+			t.Errorf("pod %s: got no tolerations", p.Name)
+		}
+	}
+}
+
+// kustomization installs and removes what is for users without Helm.
+func (s *test) kustomization(t *testing.T) {
+	const example = "../../deploy/kustomize/example" // it names the image that docs/operations.md builds
+	s.MustKubectl(t, "", "apply", "-k", example)
+	s.MustKubectl(t, "", "wait", "--for=create", "validatingwebhookconfiguration/fastadmit.io", "--timeout=90s")
+	s.await(t, 2)
+	s.MustKubectl(t, "", "delete", "--ignore-not-found", "--wait", "-k", example)
+	s.removedAll(t)
+}
+
+// removed uninstalls the release, and looks for what is left.
+func (s *test) removed(t *testing.T) {
+	s.Does(t, "helm uninstall")
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
+	s.removedAll(t)
+}
+
+// removedAll waits until there is nothing of fastadmit any more.
+func (s *test) removedAll(t *testing.T) {
+	t.Helper()
+	cluster.Await(t, "everything to go", func() error {
+		const kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,namespaces"
+		stdout, stderr, err := s.Kubectl(t, "", "get", kinds, "-l", ours, "-o", "name")
+		if stdout != "" {
+			err = fmt.Errorf("got %s%s", stdout, stderr)
+		}
+		return err
+	})
+}
