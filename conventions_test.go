@@ -40,7 +40,7 @@ func files(t *testing.T) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin"):
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin" || entry.Name() == ".cache"):
 			return fs.SkipDir
 		case entry.Name() == ".git": // a file in worktrees
 		case entry.Type().IsRegular():

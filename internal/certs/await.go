@@ -15,15 +15,16 @@ const (
 	awaitEvery = time.Second
 
 	// awaitGood is how often in a row the registration must be right. The looks
-	// reach several replicas, and kube-apiservers, which learn of a registration by
-	// a watch, have two seconds for that.
-	awaitGood = 3
+	// reach several replicas: of two, one that has not read the configuration is
+	// missed once in 16 times, and with two webhooks once in 256. kube-apiservers,
+	// which learn of a registration by a watch, have some seconds for that.
+	awaitGood = 5
 )
 
 // AwaitRegistered waits until kube-apiserver calls the server for all that
 // Options.Configurations ask for: the webhooks are registered with their rules,
 // their Service is reached at its cluster IP, what it serves is trusted by their
-// caBundle, and it answers. It changes nothing, needs get for the configurations
+// caBundle, and who answers has read the configuration. It changes nothing, needs get for the configurations
 // and the Service, and is for another process than that of Run. The error says
 // what is missing when ctx ends.
 func (m *Manager) AwaitRegistered(ctx context.Context) error {
@@ -101,7 +102,7 @@ func (m *Manager) callRegistered(ctx context.Context, webhook map[string]any, to
 	}
 	ctx, cancel := context.WithTimeout(ctx, callMax)
 	defer cancel()
-	code, err := m.ask(ctx, e, e.path, cas)
+	code, configuration, err := m.ask(ctx, e, e.path, cas)
 	refused := code == http.StatusUnauthorized || code == http.StatusForbidden
 	switch {
 	case err != nil:
@@ -110,6 +111,9 @@ func (m *Manager) callRegistered(ctx context.Context, webhook map[string]any, to
 		return fmt.Errorf("%s: a replica does not take the path token: got %s, want %s", e.address, status(code), status(http.StatusMethodNotAllowed))
 	case !refused && code != http.StatusMethodNotAllowed: // credentials are for kube-apiserver to have
 		return fmt.Errorf("%s: got %s, want %s to a GET, as fastadmit answers", e.address, status(code), status(http.StatusMethodNotAllowed))
+	}
+	if !refused && m.o.Configuration != "" && configuration != m.o.Configuration {
+		return fmt.Errorf("%s: a replica has not read the configuration yet, or refuses it: got %.12q, want %.12q", e.address, configuration, m.o.Configuration)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
+// digest is what the replicas say that they have.
+const digest = "one"
+
 // awaiter is a process that waits for the registration, with what it logs.
 func (s *stand) awaiter(o Options) *Manager {
 	s.t.Helper()
@@ -29,6 +32,7 @@ func TestAwaitRegistered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inStand(t, func(s *stand) {
 				o := options(s)
+				o.Configuration = digest
 				ended := make(chan error, 1)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 				defer cancel()
@@ -106,6 +110,7 @@ func TestAwaitSaysWhy(t *testing.T) {
 			c.Service.Path = new("/" + strings.Repeat("z", 26) + "/b")
 		})
 	})
+	f("a replica has not read the configuration yet, or refuses it: got \"one\", want \"another\"", func(_ *stand, o *Options) { o.Configuration = "another" })
 	f("no endpoints", func(s *stand, _ *Options) { s.cutOff.Store(true) })
 	f("there is no Service fastadmit/fastadmit", func(s *stand, _ *Options) { s.remove("services", "fastadmit") })
 	f("cannot read MutatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.away() })

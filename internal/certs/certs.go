@@ -81,6 +81,11 @@ type Options struct {
 	// certificate.
 	PathTokens func(accepted []string, bare bool)
 
+	// Configuration is the digest of the configuration that the server must have
+	// read, as it says in ConfigurationHeader. AwaitRegistered waits for it, where the
+	// server knows who asks. Empty for any.
+	Configuration string
+
 	// Owner is the ClusterRole that Configurations and the Secret are removed
 	// with; nothing is made without it. Empty for none.
 	Owner string

@@ -119,7 +119,7 @@ func (m *Manager) probe(ctx context.Context, c *configuration, token string) err
 // probeEndpoint asks with a method that no webhook takes. Only a server that
 // takes the token comes to look at the method.
 func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) error {
-	code, err := m.ask(ctx, e, withToken(e.path, token, m.tokenAt()), m.known.cas)
+	code, _, err := m.ask(ctx, e, withToken(e.path, token, m.tokenAt()), m.known.cas)
 	if err == nil && code != http.StatusMethodNotAllowed {
 		err = fmt.Errorf("a replica does not take the path token: got %s, want %s", status(code), status(http.StatusMethodNotAllowed))
 	}
@@ -128,32 +128,36 @@ func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) e
 
 func status(code int) string { return fmt.Sprintf("%d %s", code, http.StatusText(code)) }
 
+// ConfigurationHeader is the header of an answer to GET that has the digest of the
+// configuration which the server has read.
+const ConfigurationHeader = "Fastadmit-Configuration"
+
 // ask calls the endpoint with GET, which no webhook takes, and returns the code
-// of the answer.
-func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.Certificate) (code int, err error) {
+// of the answer, and the configuration of who answers.
+func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.Certificate) (code int, configuration string, err error) {
 	conn, err := m.dial(ctx, e)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer conn.Close()
 	client, err := handshake(ctx, conn, []string{e.host}, [][]*x509.Certificate{cas})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := client.SetDeadline(deadline); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 	}
 	if _, err := fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, e.host); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(client), nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer response.Body.Close()
-	return response.StatusCode, nil
+	return response.StatusCode, response.Header.Get(ConfigurationHeader), nil
 }
 
 // call makes a TLS connection and closes it. The error says that it cannot be

@@ -52,7 +52,7 @@ func (r *replica) answer(conn io.ReadWriter) {
 	if err := r.called(request.URL.Path); err != nil {
 		status = err.Error()
 	}
-	fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status)
+	fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n%s: %s\r\n\r\n", status, ConfigurationHeader, digest)
 }
 
 // withTokens are the options of replicas that know their callers by path tokens.

@@ -69,8 +69,7 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
-	r.files = append(r.files, name)
-	content, err := r.source.ReadFile(name)
+	content, err := r.readFile(name)
 	if err != nil {
 		r.refuse(document.Errorf(path+".path", "cannot read the configuration of %s: %v", plugin.Name, err))
 		return nil, dir
@@ -113,6 +112,7 @@ func (r *reader) readManifests(plugin string, config []byte, dir string) {
 		r.manifests = make(map[string][]handlers.File)
 	}
 	for _, file := range read {
+		r.count(file.Content)
 		r.manifests[plugin] = append(r.manifests[plugin], handlers.File{Name: file.Name, Content: file.Content})
 	}
 }

@@ -4,8 +4,11 @@ package config
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"time"
@@ -151,6 +154,9 @@ type Loaded struct {
 	// Files are all files that were read, also those that could not be, and Folders
 	// those whose files are Manifests.
 	Files, Folders []string
+	// Digest identifies what was read: that of all files with the same contents, in
+	// the same order.
+	Digest string
 
 	places map[string]place // of Configs
 }
@@ -161,7 +167,7 @@ func Read(source Source) (*Loaded, error) {
 	if source.ReadFile == nil {
 		source.ReadFile = files.Read
 	}
-	r := &reader{source: &source}
+	r := &reader{source: &source, digest: sha256.New()}
 	loaded := new(Loaded)
 	if source.File != "" {
 		if document := r.read(source.File, Kind, &loaded.Configuration); document != nil {
@@ -173,6 +179,7 @@ func Read(source Source) (*Loaded, error) {
 	}
 	loaded.NeedsNamespaces, loaded.NeedsAccess, loaded.places = r.needsNamespaces, r.needsAccess, r.places
 	loaded.Files, loaded.Folders, loaded.Manifests = r.files, r.folders, r.manifests
+	loaded.Digest = hex.EncodeToString(r.digest.Sum(nil))
 	return loaded, errors.Join(r.errs...)
 }
 
@@ -184,15 +191,29 @@ type reader struct {
 	files, folders  []string
 	manifests       map[string][]handlers.File
 	places          map[string]place
+	digest          hash.Hash
 	errs            []error
 }
 
 func (r *reader) refuse(errs ...error) { r.errs = append(r.errs, errs...) }
 
+// readFile reads a file of the configuration.
+func (r *reader) readFile(name string) ([]byte, error) {
+	r.files = append(r.files, name)
+	content, err := r.source.ReadFile(name)
+	r.count(content)
+	return content, err
+}
+
+// count adds the contents of a file to the digest.
+func (r *reader) count(content []byte) {
+	sum := sha256.Sum256(content) // so that it matters where a file ends
+	r.digest.Write(sum[:])
+}
+
 // read decodes a file. The document is nil if there is no use in going on.
 func (r *reader) read(file, kind string, into any) *strictyaml.Document {
-	r.files = append(r.files, file)
-	content, err := r.source.ReadFile(file)
+	content, err := r.readFile(file)
 	if err != nil {
 		r.refuse(fmt.Errorf("cannot read configuration: %w", err))
 		return nil

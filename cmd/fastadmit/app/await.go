@@ -30,9 +30,10 @@ func newAwaitCommand(o *options) *cobra.Command {
 		Short: "Wait until kube-apiserver calls serve for the enabled plugins",
 		Long: "Waits until the webhook configurations that serve makes with --cert-secret-name are registered with\n" +
 			"the rules of the enabled plugins, their caBundle trusts what is served at their Service, and a call\n" +
-			"through that Service is answered. It takes the flags and files of serve, and changes nothing. The\n" +
-			"Helm chart runs it after an installation, so that what is installed is enforced. If that does not\n" +
-			"happen in time, the exit code is 1, and standard error says what is missing.",
+			"through that Service is answered by replicas that have read the same configuration. It takes the\n" +
+			"flags and files of serve, and changes nothing. The Helm chart runs it after an installation, so that\n" +
+			"what is installed is enforced. If that does not happen in time, the exit code is 1, and standard\n" +
+			"error says what is missing.",
 		Example: "  fastadmit await --config=fastadmit.yaml --cert-secret-name=fastadmit-certificate --timeout=1m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +64,7 @@ func (a *awaitOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	options.Log = newLog(stderr)
+	options.Log, options.Configuration = newLog(stderr), in.Digest
 	manager, err := certs.New(*options)
 	if err != nil {
 		return failed(err)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,12 @@ func TestAwait(t *testing.T) {
 	with := func(args ...string) []string { return append(args, managed...) }
 	f(0, "kube-apiserver calls fastadmit for AlwaysPullImages\n", with("--config="+config)...)
 	f(1, "is not there with the rules of the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=100ms")...)
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := writeTestFile(t, "changed.yaml", string(text)+"plugins: [{name: AlwaysPullImages, timeout: 2s}]\n")
+	f(1, "has not read the configuration yet", with("--config="+changed, "--timeout=2s")...)
 	if got := len(api.wrote("PATCH")); got != 2 {
 		t.Errorf("got %d writes of configurations, want those of the server", got)
 	}

@@ -77,7 +77,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	server.use(in.chain)
+	server.use(in.chain, in.Digest)
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}

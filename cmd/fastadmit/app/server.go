@@ -18,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/certs"
 )
 
 const (
@@ -63,6 +64,7 @@ type server struct {
 // serving is what a server serves until it is given something else.
 type serving struct {
 	chain     *handlers.Chain
+	digest    string // of the configuration
 	endpoints map[string]*endpoint
 }
 
@@ -75,20 +77,21 @@ func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *serve
 	s.metrics = newServerMetrics(&s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
 	s.metrics.set.NewGauge("fastadmit_review_memory_reserved_bytes", func() float64 { return float64(s.memory.reserved.Load()) })
-	s.use(chain)
+	s.use(chain, "")
 	return s
 }
 
 // use serves the chain's plugins from now on. Requests that have begun end with
-// those they began with. The chain must not be in use yet.
-func (s *server) use(chain *handlers.Chain) {
+// those they began with. The chain must not be in use yet. The digest is that of the
+// configuration.
+func (s *server) use(chain *handlers.Chain, digest string) {
 	plugins := chain.Plugins()
 	counted := s.metrics.plugins(plugins)
 	chain.Observe = func(run handlers.Run) {
 		counted[run.Plugin].observe(run)
 		s.logFailure(plugins[run.Plugin].Name, &run)
 	}
-	n := &serving{chain: chain, endpoints: make(map[string]*endpoint)}
+	n := &serving{chain: chain, digest: digest, endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
 		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
 		// In lower case as well: the path of a webhook's service must have no
@@ -253,6 +256,7 @@ func (s *server) accept(ctx *fasthttp.RequestCtx, e *endpoint) bool {
 		s.refuse(ctx, fasthttp.StatusNotFound, "NotFound", s.unknownPath(string(s.callers.withoutToken(ctx.Path()))))
 	case !ctx.IsPost():
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodPost)
+		ctx.Response.Header.Set(certs.ConfigurationHeader, s.serving.Load().digest)
 		s.refuse(ctx, fasthttp.StatusMethodNotAllowed, "MethodNotAllowed",
 			fmt.Sprintf("method: got %s, want POST", ctx.Method()))
 	case !isJSON(ctx.Request.Header.ContentType()):
