@@ -162,7 +162,7 @@ func TestListsInstead(t *testing.T) {
 		apierrors.NewTooManyRequests("later", 1):                               false,
 		apierrors.NewTimeoutError("slow", 1):                                   false,
 		apierrors.NewResourceExpired("old"):                                    false,
-		apierrors.NewGone("old"):                                               false, //nolint:staticcheck // which old API servers answer
+		apierrors.NewResourceExpired("old"):                                    false,
 		apierrors.NewForbidden(resource, "", errors.New("no role")):            true,
 		errors.New("connection refused"):                                       false,
 	} {

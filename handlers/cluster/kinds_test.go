@@ -42,11 +42,16 @@ func TestDefinitions(t *testing.T) {
 		"/v1, Resource=serviceaccounts":                          {kind: "ServiceAccount", namespaced: true},
 		"storage.k8s.io/v1, Resource=storageclasses":             {kind: "StorageClass"},
 		"authorization.k8s.io/v1, Resource=subjectaccessreviews": {kind: "SubjectAccessReview"},
+
+		"policies.fastadmit.io/v1, Resource=mutatingadmissionpolicies":         {kind: "MutatingAdmissionPolicy"},
+		"policies.fastadmit.io/v1, Resource=mutatingadmissionpolicybindings":   {kind: "MutatingAdmissionPolicyBinding"},
+		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicies":       {kind: "ValidatingAdmissionPolicy"},
+		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicybindings": {kind: "ValidatingAdmissionPolicyBinding"},
 	}
 	got := make(map[string]definition)
 	for _, kind := range Kinds() {
 		got[kind.GroupVersionResource().String()] = definition{kind.GroupVersionKind().Kind, kind.IsNamespaced(), kind.optional}
-		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || !kind.protobuf {
+		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == (kind.GroupVersionResource().Group == PolicyGroup) { // custom resources have no protobuf
 			t.Errorf("%s: got list %T, protobuf %v", kind, kind.list, kind.protobuf)
 		}
 	}
