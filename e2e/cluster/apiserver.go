@@ -177,8 +177,10 @@ func (s *APIServer) Restart() {
 	s.StartAgain()
 }
 
-// Stop ends it as Kubernetes does, and Kill at once.
+// Stop ends it as Kubernetes does.
 func (s *APIServer) Stop() { s.process.Stop(s.t) }
+
+// Kill ends it at once.
 func (s *APIServer) Kill() { s.process.Kill() }
 
 // StartAgain starts it after Stop or Kill.

@@ -147,10 +147,8 @@ func (n *realNode) startMachine() {
 }
 
 // start starts a process of the machine.
-func (n *realNode) start(name, command string, arguments ...string) *cluster.Process {
-	p := cluster.Start(n.t, name, nil, command, arguments...)
-	n.running = append(n.running, p)
-	return p
+func (n *realNode) start(name, command string, arguments ...string) {
+	n.running = append(n.running, cluster.Start(n.t, name, nil, command, arguments...))
 }
 
 // startContainerd starts containerd, which runs containers by runc, and gives pods

@@ -26,9 +26,10 @@ const (
 	// Tenant is the namespace from which there are calls.
 	Tenant = "tenant"
 
-	// A Stream sends PerBurst requests at once, so that the API server keeps
-	// connections to both replicas, and the next ones BurstEvery later.
-	PerBurst   = 10
+	// PerBurst is how many requests a Stream sends at once, so that the API server
+	// keeps connections to all replicas.
+	PerBurst = 10
+	// BurstEvery is the time between two bursts that makes 100 requests a second.
 	BurstEvery = 100 * time.Millisecond
 
 	// One in unwantedEvery requests is for a Pod that must be denied.
@@ -91,6 +92,7 @@ func (s *Stream) Stop() {
 	<-s.ended
 }
 
+// Count returns how many requests were sent.
 func (s *Stream) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
