@@ -144,6 +144,9 @@ func (p *path) closure() closure {
 // tested nor optional.
 func (p *path) resolve(f *frame) value {
 	v := p.root(f)
+	if v.kind == gaveUp {
+		return v
+	}
 	last := len(p.steps) - 1
 	for i := range p.steps {
 		s := &p.steps[i]

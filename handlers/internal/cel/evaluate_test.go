@@ -105,3 +105,22 @@ func TestVariableUsesItself(t *testing.T) {
 		t.Errorf("got %v, want an error", err)
 	}
 }
+
+// TestVariableFails has a variable that fails where a path begins: that is the
+// expression's error, and not something that is missing.
+func TestVariableFails(t *testing.T) {
+	c := NewCompiler(true)
+	c.AddVariable("v", "object.nope.nope", Declarations{})
+	in := newInput(t, t.Context())
+	for _, expression := range []string{
+		"variables.v[?0].hasValue()", "variables.v.?x.orValue(1) == 1", "has(variables.v.x)", "has((object.nope.x.?y.orValue([])).z)",
+	} {
+		x := c.Compile(expression, Declarations{}, Bool)
+		if x.Err != nil || x.closure == nil {
+			t.Fatalf("%s: got error %v, want a closure", expression, x.Err)
+		}
+		if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); err == nil || fatal != nil || !strings.Contains(err.Error(), "no such key: nope") {
+			t.Errorf("%s: got %v, %v, %v, want no such key: nope", expression, value, err, fatal)
+		}
+	}
+}
