@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/VictoriaMetrics/metrics"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestDynamic watches a kind that is named at run time, as long as somebody does.
+func TestDynamic(t *testing.T) {
+	a := newAPIServer(t)
+	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"a": "b"}})
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/api/v1" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[`+
+			`{"name":"configmaps/status","kind":"ConfigMap","namespaced":true,"verbs":[]},{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":[]}]}`)
+		return true
+	})
+	set := metrics.NewSet()
+	s := a.newState(Options{Metrics: set})
+	needs := []Need{Discovered(), Dynamic()}
+	if err := s.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	kinds := DynamicIn(s.View(needs...))
+	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Other"}); !meta.IsNoMatchError(err) {
+		t.Errorf("got %v for a kind that there is not", err)
+	}
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	first, err := kinds.Watch(t.Context(), gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := kinds.Watch(t.Context(), gvk)
+	if err != nil || first.store != second.store {
+		t.Fatalf("got another cache, %v", err)
+	}
+	<-first.Synced()
+	object, ok := first.Get("one", "c")
+	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" || object.Value().Get("data", "a").String() != "b" {
+		t.Errorf("got %v, %v", object, first.Err())
+	}
+	series := func() bool {
+		var text strings.Builder
+		set.WritePrometheus(&text)
+		return strings.Contains(text.String(), `fastadmit_cluster_objects{resource="configmaps"}`)
+	}
+	first.Stop()
+	first.Stop()
+	if !series() || len(s.dynamic.watched) != 1 {
+		t.Error("the kind is not watched, but somebody wants it")
+	}
+	second.Stop()
+	if series() || len(s.dynamic.watched) != 0 {
+		t.Error("the kind is watched, but nobody wants it")
+	}
+	for i := range dynamicKindsMax - 1 {
+		s.dynamic.watched[schema.GroupVersionKind{Kind: fmt.Sprint(i)}] = nil
+	}
+	last, err := kinds.Watch(t.Context(), gvk)
+	if err != nil {
+		t.Fatalf("the last that may be watched: %v", err)
+	}
+	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "One"}); err == nil || s.dynamicRefusals("kinds").Get() != 1 {
+		t.Errorf("got %v for one more", err)
+	}
+	last.Stop()
+}
+
+// TestDynamicBytes shows when there is too much of a kind.
+func TestDynamicBytes(t *testing.T) {
+	object := func(name string) *JSON {
+		j, err := NewJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n"}}`, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	f := func(bytesMax int64, full bool) {
+		t.Helper()
+		ended := 0
+		s := newStore(wholeTeams.Kind, nil)
+		s.bytesMax, s.full = bytesMax, func() { ended++ }
+		size := s.sizeOf(object("a"))
+		for _, name := range []string{"a", "b", "a"} { // what is replaced does not count twice
+			if err := s.Add(object(name)); err != nil && !full {
+				t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
+			}
+		}
+		if s.isFull() != full || (ended > 0) != full || full && s.size() > 1 {
+			t.Errorf("%d: got full %v with %d objects of %d bytes", bytesMax, s.isFull(), s.size(), size)
+		}
+	}
+	one := int64(len(object("a").text))
+	f(2*one-1, true)
+	f(2*one, false)
+	f(2*one+1, false)
+}
