@@ -140,8 +140,8 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 // proves nothing.
 func (s *suite) matters(t *testing.T, v *variant, did *done) {
 	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed, did.warned)
-	if least := did.cases / 50; s.denies && did.denied < least || s.changes && did.changed < least || s.warns && did.warned < least {
-		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/50)
+	if least := did.cases / 100; s.denies && did.denied < least || s.changes && did.changed < least || s.warns && did.warned < least {
+		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/100)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,6 +179,26 @@ func (g *generator) mutating(name string, anywhere bool) admissionregistrationv1
 	return p
 }
 
+// answersDiffer reports whether upstream's packages answer the same request differently
+// when they are asked again, so that nothing can be compared with them.
+func answersDiffer(t *testing.T, documents *MutatingDocuments, review *admissionv1.AdmissionReview, first *Answer) bool {
+	t.Helper()
+	for range 10 {
+		upstream, err := NewUpstreamMutating(documents, readOnly{}, namespaces()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := upstream.Answer(review.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(again, first) {
+			return true
+		}
+	}
+	return false
+}
+
 // TestGeneratedMutating has both sides evaluate generated MutatingAdmissionPolicies on
 // every recording of an object that is created or updated. What kube-apiserver refuses
 // to decode after a mutation must be what it refuses to decode of fastadmit's answer.
@@ -217,7 +238,12 @@ func TestGeneratedMutating(t *testing.T) {
 			}
 			got, gotObject := mutated(t, oursMutating(t, documents), body, review.Request.Object.Raw)
 			row.Cases++
-			if difference := compareMutated(got, want, gotObject, wantObject); difference != "" {
+			difference := compareMutated(got, want, gotObject, wantObject)
+			if difference != "" && answersDiffer(t, documents, &review, want) {
+				row.Skipped = append(row.Skipped, fmt.Sprintf("%s: upstream answers differently each time (seed %d)", name, seed))
+				continue
+			}
+			if difference != "" {
 				text, _ := yaml.Marshal(documents)
 				t.Errorf("%s\n%s\n%s", name, text, difference)
 				row.Different = append(row.Different, name)
