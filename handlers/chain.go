@@ -161,7 +161,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
 		return same.handler, same.beside, nil
 	}
-	if view == nil && len(plugin.Needs) > 0 {
+	if view == nil && len(plugin.AllNeeds(e.Config)) > 0 {
 		return Handler{}, nil, errors.New("it needs to know the cluster, and there is none")
 	}
 	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Params: e.Params, Cluster: view})

@@ -362,6 +362,11 @@ func TestCluster(t *testing.T) {
 	if err == nil || err.Error() != "cannot enable plugin Asks: it needs to know the cluster, and there is none" {
 		t.Errorf("without a cluster: got %v", err)
 	}
+	configured := plugin
+	configured.Needs, configured.NeedsOf = nil, func([]byte) []cluster.Need { return plugin.Needs }
+	if _, configuredErr := handlers.NewChain([]handlers.Plugin{configured}, enabled, nil, nil); fmt.Sprint(configuredErr) != fmt.Sprint(err) {
+		t.Errorf("without a cluster that the configuration needs: got %v", configuredErr)
+	}
 
 	// An API server that does not answer.
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
