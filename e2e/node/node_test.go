@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
@@ -178,17 +179,23 @@ func (s *test) names(t *testing.T) string {
 
 func (s *test) nothing(*testing.T) int { return 0 }
 
-// pluginsChanged switches a plugin on, which needs no other pods.
+// pluginsChanged switches a plugin on, which needs no other pods, and whose rules
+// those of the others cover. It only mutates: pods read the change at different
+// times, and what one has not changed another would deny.
 func (s *test) pluginsChanged(t *testing.T) int {
 	before := s.names(t)
-	s.Values(t, strings.Replace(enabled, "{DefaultToleration", "{AlwaysPullImages: {}, DefaultToleration", 1))
-	s.Does(t, "--reset-then-reuse-values")
-	pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", false),
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil || pod.Spec.Containers[0].ImagePullPolicy != corev1.PullAlways {
-		t.Errorf("when helm says that a plugin was added: got %v, %v, want Always", pod.Spec.Containers, err)
+	with := func(configured string) string {
+		return strings.Replace(enabled, "{DefaultToleration", "{ExtendedResourceToleration: "+configured+", DefaultToleration", 1)
 	}
-	s.Values(t, strings.Replace(enabled, "{DefaultToleration", "{AlwaysPullImages: null, DefaultToleration", 1))
+	s.Values(t, with("{}"))
+	s.Does(t, "--reset-then-reuse-values")
+	pod := stream.NewPod("p", false)
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "example.com/gpu" }) {
+		t.Errorf("when helm says that a plugin was added: got %v, %v, want its toleration", pod.Spec.Tolerations, err)
+	}
+	s.Values(t, with("null"))
 	s.Does(t, "--reset-then-reuse-values")
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s, want those there were, %s", after, before)
