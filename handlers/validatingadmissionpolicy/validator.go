@@ -9,11 +9,11 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
 )
 
 // A validator has the compiled expressions of a policy (upstream's validator.go).
@@ -41,29 +41,16 @@ type annotation struct {
 // newValidator compiles a policy. The error joins what is wrong with its expressions.
 func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
 	spec := &p.Spec
-	v := &validator{
-		compiler:      cel.NewCompiler(len(spec.Variables) > 0),
-		ignoresErrors: spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,
-	}
-	var errs []error
-	check := func(x *cel.Expression, format string, args ...any) *cel.Expression {
-		if x.Err != nil {
-			path := field.NewPath("spec", fmt.Sprintf(format, args...))
-			errs = append(errs, field.Invalid(path, x.Text, x.Err.Error()))
-		}
-		return x
-	}
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
-	for i, variable := range spec.Variables {
-		check(v.compiler.AddVariable(variable.Name, variable.Expression, all), "variables[%d].expression", i)
-	}
-	for i, condition := range spec.MatchConditions {
-		v.matchConditions = append(v.matchConditions,
-			check(v.compiler.Compile(condition.Expression, all, cel.Bool), "matchConditions[%d].expression", i))
+	c := policy.NewSpecCompiler(spec.Variables, all)
+	v := &validator{
+		compiler:        c.Compiler,
+		ignoresErrors:   spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,
+		matchConditions: c.Conditions(spec.MatchConditions, all),
 	}
 	for i, given := range spec.Validations {
 		compiled := validation{
-			Expression: check(v.compiler.Compile(given.Expression, all, cel.Bool), "validations[%d].expression", i),
+			Expression: c.Expression(given.Expression, all, cel.Bool, "validations[%d].expression", i),
 			message:    given.Message, reason: metav1.StatusReasonInvalid,
 		}
 		if given.Reason != nil {
@@ -71,17 +58,17 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*valida
 		}
 		if given.MessageExpression != "" {
 			v.hasMessages = true
-			compiled.messageExpression = check(v.compiler.Compile(given.MessageExpression, cel.Declarations{Params: all.Params}, cel.String),
+			compiled.messageExpression = c.Expression(given.MessageExpression, cel.Declarations{Params: all.Params}, cel.String,
 				"validations[%d].messageExpression", i)
 		}
 		v.validations = append(v.validations, compiled)
 	}
 	for i, given := range spec.AuditAnnotations {
 		v.annotations = append(v.annotations, annotation{
-			check(v.compiler.Compile(given.ValueExpression, all, cel.StringOrNull), "auditAnnotations[%d].valueExpression", i), given.Key,
+			c.Expression(given.ValueExpression, all, cel.StringOrNull, "auditAnnotations[%d].valueExpression", i), given.Key,
 		})
 	}
-	return v, errors.Join(errs...)
+	return v, c.Err()
 }
 
 // A decision is what an expression has against a request.
