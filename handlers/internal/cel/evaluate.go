@@ -135,6 +135,8 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 		return e.Authorizer, e.Authorizer != nil
 	case "authorizer.requestResource":
 		return e.RequestResource, e.RequestResource != nil
+	case evaluationName:
+		return e, true
 	case "#interrupted":
 		return true, e.isInterrupted()
 	}

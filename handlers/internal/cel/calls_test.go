@@ -1,0 +1,192 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestCallsUpstream has kube-apiserver's package and this one call the functions that are
+// bounded here.
+func TestCallsUpstream(t *testing.T) {
+	var p expressionsOf
+	add := func(format string, args ...any) {
+		p.conditions = append(p.conditions, named{text: fmt.Sprintf(format, args...), returns: Any})
+	}
+	texts := [...]string{"", "a", "aa", "aab", "abaaba", "aéaé", "😀a"}
+	for _, s := range texts {
+		for _, sub := range texts {
+			add("['%s'.indexOf('%s'), '%[1]s'.lastIndexOf('%[2]s')]", s, sub)
+			add("'%s'.matches(object.empty + '%s') ? '%[1]s'.find(object.empty + '%[2]s*') : ''", s, sub)
+			for _, name := range [...]string{"indexOf", "lastIndexOf"} {
+				add("[0, 1, 2, 3, 4, 6, 7].map(i, '%s'.%s('%s', i))", s, name, sub)
+			}
+			add("['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]", s, sub)
+		}
+	}
+	lists := [...]string{"[]", "[1]", "[2, 1]", "[1, 2, 1]", "['a', 'b', 'a']", "object.list", "object.same", "[object.text, 1.0, 1, 2u, null]", "[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']"}
+	for _, a := range lists {
+		add("dyn(%s).distinct()", a)
+		add("[dyn(%s).join(), dyn(%[1]s).join(', ')]", a)
+		for _, b := range lists {
+			for _, name := range [...]string{"contains", "equivalent", "intersects"} {
+				add("sets.%s(dyn(%s), dyn(%s))", name, a, b)
+			}
+		}
+	}
+	for _, n := range [...]string{"-1", "0", "1", "3", "object.int", "object.text", "object.nope"} {
+		add("lists.range(%s)", n)
+		add("'abc'.indexOf('c', %s)", n)
+		add("'abc'.lastIndexOf('c', %s)", n)
+		for _, call := range [...]string{"indexOf", "lastIndexOf", "matches", "find", "findAll", "distinct", "join"} {
+			add("dyn(%s).%s(object.text)", n, call)
+			add("dyn(object.text).%s(%s)", call, n)
+		}
+		add("object.text.replace(object.text, %s)", n)
+	}
+	for _, pattern := range [...]string{"a", "(", "[a-z]+", "^", "$", "é|a", "(a{99}){9}", "a{1001}", "\\xff"} {
+		add("matches(object.text, object.empty + r'%s')", pattern)
+		for _, call := range [...]string{"matches", "find", "findAll"} {
+			add("object.text.%s(object.empty + r'%s')", call, pattern)
+			add("object.long.%s(object.empty + r'%s')", call, pattern)
+		}
+	}
+	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q}`,
+		strings.Repeat("aé", 3000))
+	asked, values := newAsked(t, review("CREATE", object, "null")), 0
+	for c := range slices.Chunk(p.conditions, 8) {
+		values += (&expressionsOf{conditions: c}).compareWithUpstream(t, 1e12, asked)
+	}
+	if values < len(p.conditions)/2 {
+		t.Errorf("%d of %d had a value, want more", values, len(p.conditions))
+	}
+}
+
+// numbered returns an array of n texts.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%d"`, i)
+	}
+	return "[" + b.String()[1:] + "]"
+}
+
+// TestCallsLimit has calls that cost less than an expression may, as much, and more.
+func TestCallsLimit(t *testing.T) {
+	object := fmt.Sprintf(`{"kind":"X","n":%s,"numbers":%s,"few":["a","b","c"],"text":%q}`, numbered(1001),
+		"["+strings.Repeat("1,", 708)+"2]", strings.Repeat("a", 20_000))
+	asked := newAsked(t, review("CREATE", object, "null"))
+	for expression, sizes := range map[string][]int{
+		"size(object.n.slice(0, %d).distinct()) > 0":                                          {688, 689, 690, 691},
+		"size(object.numbers.slice(0, %d).distinct()) > 0":                                    {705, 706, 707, 708},
+		"sets.contains(object.n.slice(0, 1000), object.n.slice(0, %d))":                       {998, 999, 1000, 1001},
+		"sets.equivalent(object.n.slice(0, 500), object.n.slice(0, %d)) || true":              {996, 997, 999, 1000, 1001},
+		"sets.intersects(['x'].map(x, 'y'), lists.range(%d).map(x, 'z')) || true":             {900, 1000},
+		"size(lists.range(%d)) > 0":                                                           {celconfig.PerCallLimit - 12, celconfig.PerCallLimit - 11, celconfig.PerCallLimit - 10, celconfig.PerCallLimit, celconfig.PerCallLimit + 1},
+		"size(['a', 'b'].join(lists.range(%d).map(x, object.text).join())) > 0":               {10, 100, 248, 249, 250, 251, 260},
+		"lists.range(%d).map(x, 'a').join().matches('(' + object.text.substring(0, 5) + ')')": {1000},
+		"object.text.substring(0, 19999).matches(object.text.substring(0, %d))":               {1999, 2000, 2001},
+		"object.text.substring(0, 19999).find(object.text.substring(0, %d)) == ''":            {1999, 2000, 2001},
+		"object.text.substring(0, 19999).findAll(object.text.substring(0, %d)).size() > 0":    {1999, 2000, 2001},
+	} {
+		for _, n := range sizes {
+			p := expressionsOf{conditions: []named{{text: fmt.Sprintf(expression, n), returns: Any}}}
+			p.compareWithUpstream(t, celconfig.RuntimeCELCostBudget, asked)
+		}
+	}
+}
+
+// TestCallsEnd has calls with what a tenant may send that would take minutes or
+// gigabytes.
+func TestCallsEnd(t *testing.T) {
+	const limit = "actual cost limit exceeded"
+	long := strings.Repeat("a", 400_000)
+	text := fmt.Appendf(nil, `{"kind":"X","n":%s,"long":%q,"sub":%q,"pattern":%q,"replicas":2147483647,"words":%s}`, numbered(100_000), long,
+		long[:200_000]+"b", "("+strings.Repeat("(a?){500}", 10)+")", "["+strings.Repeat(`"a",`, 9999)+`"a"]`)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		expression, want string
+		ctx              context.Context
+	}{
+		{"object.n.distinct().size() > 0", limit, t.Context()},
+		{"sets.contains(object.n, object.n)", limit, t.Context()},
+		{"sets.equivalent(object.n, object.n)", limit, t.Context()},
+		{"sets.intersects(object.n, object.n)", limit, t.Context()},
+		{"lists.range(object.replicas).all(i, i >= 0)", limit, t.Context()},
+		{"lists.range(9223372036854775807).size() > 0", limit, t.Context()},
+		{"object.words.join(object.long) == ''", limit, t.Context()},
+		{"(object.words + dyn([1])).join(object.long) == ''", "join: invalid input: 1", t.Context()},
+		{"object.long.indexOf(object.sub) == -1 && object.long.lastIndexOf('b' + object.sub) == -1", "", t.Context()},
+		{"object.long.matches(object.long)", limit, t.Context()},
+		{"object.long.find(object.long) == ''", limit, t.Context()},
+		{"object.long.findAll(object.long) == []", limit, t.Context()},
+		{"object.long.matches(object.pattern)", "operation interrupted", canceled},
+		{"matches(object.long, object.pattern)", "operation interrupted", canceled},
+		{"object.long.find(object.pattern) == ''", "operation interrupted", canceled},
+		{"object.long.findAll(object.pattern) == []", "operation interrupted", canceled},
+		{"object.n.slice(0, 600).distinct() == []", "operation interrupted", canceled},
+		{"sets.contains(object.n.slice(0, 600), object.n.slice(0, 600))", "operation interrupted", canceled},
+		{"sets.equivalent(object.n.slice(0, 600), object.n.slice(0, 600))", "operation interrupted", canceled},
+		{"sets.intersects(object.n.slice(0, 600), object.n.slice(700, 900))", "operation interrupted", canceled},
+	} {
+		x := new(Compiler).Compile(test.expression, Declarations{}, Bool)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		allocated := allocatedBytes()
+		_, err, fatal := new(Compiler).Begin(NewInput(test.ctx, reviewOf(t, text)), 1<<62).Evaluate(x)
+		if test.want == limit && fatal != nil && errors.Is(fatal, errOutOfBudget) {
+			fatal = nil
+			err = errors.New(limit) // it costs more than the budget
+		}
+		if got := fmt.Sprint(err); fatal != nil || (err != nil) != (test.want != "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %.300v, %v, want %q", test.expression, err, fatal, test.want)
+		}
+		if took := allocatedBytes() - allocated; took > 100<<20 {
+			t.Errorf("%s: allocated %d MiB, want at most 100", test.expression, took>>20)
+		}
+	}
+}
+
+func allocatedBytes() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.TotalAlloc
+}
+
+// TestCallsMemory has calls that take more memory than a review may: the review is
+// refused.
+func TestCallsMemory(t *testing.T) {
+	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"by":%q,"pattern":%q}`, strings.Repeat("a", 1000), strings.Repeat("b", 70_000), strings.Repeat("(?:b{999})", 300))
+	for expression, refuses := range map[string]bool{
+		"object.long.replace('a', object.by) == ''":         true,
+		"object.long.replace('', object.by) == ''":          true,
+		"object.long.replace('a', object.by, 900) != ''":    false,
+		"object.long.replace('a', object.by, 1000) == ''":   true,
+		"object.long.matches(object.pattern)":               true,
+		"matches('a', object.pattern)":                      true,
+		"'a'.find(object.pattern) == ''":                    true,
+		"'a'.findAll(object.pattern) == []":                 true,
+		"object.long.matches(object.long + '{3}') == false": false,
+	} {
+		x := new(Compiler).Compile(expression, Declarations{}, Bool)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		review := reviewOf(t, text)
+		_, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
+		var tooLarge *codec.SizeError
+		if got := errors.As(review.Object.Err(), &tooLarge); got != refuses || fatal != nil || refuses && err == nil {
+			t.Errorf("%s: got %v, %v, the review's error %v, want it refused: %v", expression, err, fatal, review.Object.Err(), refuses)
+		}
+	}
+}
