@@ -6,7 +6,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
 	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificateapproval"
+	"github.com/fastadmit/fastadmit/handlers/certificatesigning"
 	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
+	"github.com/fastadmit/fastadmit/handlers/clustertrustbundleattest"
 	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
 	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
 	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
@@ -79,6 +82,9 @@ func InTree(options Options) []handlers.Plugin {
 		ownerreferencespermissionenforcement.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
 		runtimeclass.Plugin(),
+		certificateapproval.Plugin(),
+		certificatesigning.Plugin(),
+		clustertrustbundleattest.Plugin(),
 		certificatesubjectrestriction.Plugin(),
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),

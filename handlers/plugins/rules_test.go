@@ -54,6 +54,9 @@ StorageObjectInUseProtection         CREATE               storage.k8s.io/v1     
 OwnerReferencesPermissionEnforcement CREATE,UPDATE        */*                          */*
 PersistentVolumeClaimResize          UPDATE               /v1                          persistentvolumeclaims
 RuntimeClass                         CREATE               /v1                          pods
+CertificateApproval                  UPDATE               certificates.k8s.io/v1       certificatesigningrequests/approval
+CertificateSigning                   UPDATE               certificates.k8s.io/v1       certificatesigningrequests/status
+ClusterTrustBundleAttest             CREATE,UPDATE        certificates.k8s.io/v1beta1,v1alpha1 clustertrustbundles
 CertificateSubjectRestriction        CREATE               certificates.k8s.io/v1       certificatesigningrequests
 DefaultIngressClass                  CREATE               networking.k8s.io/v1         ingresses
 DenyServiceExternalIPs               CREATE,UPDATE        /v1                          services

@@ -1,0 +1,45 @@
+package twins
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/e2e/tables"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
+)
+
+const ownersPlugin = "OwnerReferencesPermissionEnforcement"
+
+// permissionPlugins are about permissions.
+var permissionPlugins = []string{ownersPlugin, "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest"}
+
+// TestPermissions is TestTwins for plugins that are about permissions: users have
+// those that rbac.yaml gives.
+func TestPermissions(t *testing.T) {
+	tw := startWith(t, map[string]string{
+		"authorization-mode": "RBAC", "feature-gates": "ClusterTrustBundle=true",
+		"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true,certificates.k8s.io/v1alpha1/clustertrustbundles=true",
+	})
+	rbac, err := tables.Read("../testdata/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range tw.off {
+		for _, c := range rbac {
+			if err := create(s, c.New()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		if !slices.Contains(permissionPlugins, p.Name) {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			row := tally.Row{Plugin: p.Name, Test: "twins"}
+			tw.tables(t, p, &row)
+			mustWrite(t, row)
+		})
+	}
+}

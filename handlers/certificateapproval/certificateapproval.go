@@ -1,0 +1,55 @@
+// Package certificateapproval is the admission plugin CertificateApproval.
+//
+// It lets only those approve or deny a CertificateSigningRequest who have the
+// permission to approve requests to its signer. Without it, whoever may update the
+// approval of one request may approve requests to every signer, those for
+// certificates of kube-apiserver's own clients included.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/approval v1.36.3.
+package certificateapproval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "CertificateApproval",
+		Summary:     "lets only those approve a request for a certificate who may approve for its signer",
+		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/approval", codec.Update)},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct{ access *cluster.Access }
+
+// validate looks at the signer of the stored object: whoever sends the update chooses
+// what the new one says. kube-apiserver keeps the stored signer anyway.
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	if !review.OldObject.Root().IsSet() {
+		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
+	}
+	signer := review.OldObject.Get("spec", "signerName").String()
+	may, err := accessreview.MayUseSigner(ctx, p.access, review, "approve", signer)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if !may {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
+	}
+	return handlers.Allowed()
+}

@@ -1,0 +1,149 @@
+package certificateapproval
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const requests = "certificates.k8s.io/v1/certificatesigningrequests"
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// approval returns the review of an approval by jane, with the signer in the old and in
+// the new object.
+func approval(old, signer string) []byte {
+	object := func(signer string) string { return `{"metadata":{"name":"jane"},"spec":{"signerName":` + signer + `}}` }
+	return of(handlertest.UpdateBody(requests, object(signer), object(old)), "approval")
+}
+
+func of(body []byte, subResource string) []byte {
+	return bytes.Replace(body, []byte(`"operation"`),
+		[]byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scope":["x"]}},"operation"`), 1)
+}
+
+// chain returns a chain of the plugin in a cluster in which everybody may approve for
+// the signers, and the names that it asks about.
+func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
+	asked := new([]string)
+	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+		name := r.Spec.ResourceAttributes.Name
+		*asked = append(*asked, name)
+		r.Status.Allowed = slices.Contains(signers, name)
+	}), asked
+}
+
+// TestValidate has Kubernetes' own cases and more.
+func TestValidate(t *testing.T) {
+	f := func(body []byte, allowed string, want handlers.Outcome, wantAsked ...string) {
+		t.Helper()
+		chain, asked := chain(t, allowed)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		if !slices.Equal(*asked, wantAsked) {
+			t.Errorf("%s, allowed %q: asked about %q, want %q", body, allowed, *asked, wantAsked)
+		}
+	}
+	const abc, denied = "abc.com/xyz", handlers.OutcomeDenied
+	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), abc, handlers.OutcomeAllowed, abc)
+	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), "", denied, abc, "abc.com/*")
+	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", handlers.OutcomeAllowed, abc, "abc.com/*")
+	f(approval(`"abc.com/xyz"`, `"def.com/xyz"`), "abc.com/*", handlers.OutcomeAllowed, abc, "abc.com/*")
+	f(approval(`"def.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", denied, "def.com/xyz", "def.com/*")
+
+	// Names that no signer can have.
+	f(approval(`"abc.com/x/y"`, `""`), "abc.com/*", handlers.OutcomeAllowed, "abc.com/x/y", "abc.com/*")
+	f(approval(`"abc.com"`, `""`), "abc.com/*", handlers.OutcomeAllowed, "abc.com", "abc.com/*")
+	f(approval(`""`, `"abc.com/xyz"`), abc, denied, "", "/*")
+	f(approval(`null`, `"abc.com/xyz"`), abc, denied, "", "/*")
+	f(approval(`7`, `"abc.com/xyz"`), abc, denied, "", "/*")
+	f(approval(`"/"`, `"abc.com/xyz"`), abc, denied, "/", "/*")
+
+	// A question that was answered is not asked again.
+	f(approval(`"abc.com/*"`, `"abc.com/xyz"`), abc, denied, "abc.com/*")
+
+	// What the plugin leaves alone.
+	signed := `{"spec":{"signerName":"abc.com/xyz"}}`
+	f(of(handlertest.UpdateBody(requests, signed, signed), ""), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody(requests, signed, signed), "status"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody("v1/certificatesigningrequests", signed, signed), "approval"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody("certificates.k8s.io/v1/others", signed, signed), "approval"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.Body(codec.Create, requests, signed), "approval"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody(requests, signed, "null"), "approval"), abc, denied)
+	f(of(handlertest.UpdateBody(requests, signed, "{}"), "approval"), abc, denied, "", "/*")
+}
+
+func TestMessage(t *testing.T) {
+	f := func(body []byte, want string) {
+		t.Helper()
+		chain, _ := chain(t)
+		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
+			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+		if got := handlertest.Answer(t, chain, handlers.Validate, body); !handlertest.EqualJSON(t, got, []byte(want)) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	f(approval(`"a.b/c"`, `"a.b/c"`), `user not permitted to approve requests with signerName \"a.b/c\"`)
+	f(approval(`"a\n\"\u00e9"`, `""`), `user not permitted to approve requests with signerName \"a\\n\\\"é\"`)
+	f(of(handlertest.UpdateBody(requests, "{}", "null"), "approval"), "expected type CertificateSigningRequest, got: <nil>")
+}
+
+// TestQuestion says what the API server is asked, and what comes of its answers.
+func TestQuestion(t *testing.T) {
+	f := func(status authorizationv1.SubjectAccessReviewStatus, want handlers.Outcome) {
+		t.Helper()
+		chain := handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+			got := *r.Spec.ResourceAttributes
+			if want := (authorizationv1.ResourceAttributes{Verb: "approve", Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: got.Name}); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			if r.Spec.User != "jane" || r.Spec.UID != "7" || !slices.Equal(r.Spec.Groups, []string{"g"}) || len(r.Spec.Extra["scope"]) != 1 {
+				t.Errorf("got the user %v", r.Spec)
+			}
+			r.Status = status
+		})
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
+	}
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, handlers.OutcomeAllowed)
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "lost"}, handlers.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}, handlers.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{Denied: true}, handlers.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "lost"}, handlers.OutcomeDenied)
+}
+
+// TestNobodyAnswers fails where nobody can be asked: no user can bring that about.
+func TestNobodyAnswers(t *testing.T) {
+	body := approval(`"a.b/c"`, `"a.b/c"`)
+	chain := handlertest.MustChain(t, Plugin(), "")
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, body)
+	strange := bytes.Replace(body, []byte(`["g"]`), []byte(`"g"`), 1)
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, strange)
+}
+
+// TestLongSigner does not ask about what is longer than any signer, and denies.
+func TestLongSigner(t *testing.T) {
+	chain, asked := chain(t, "a.b/*")
+	long := `"a.b/` + strings.Repeat("x", 1<<20) + `"`
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, approval(long, long))
+	if !slices.Equal(*asked, []string{"a.b/*"}) {
+		t.Errorf("asked %d questions, want that about the wildcard", len(*asked))
+	}
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, approval(strings.ReplaceAll(long, "a.b/", ""), long))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	f := func(name string, want handlers.Outcome, signers ...string) {
+		b.Run(name, func(b *testing.B) {
+			chain, _ := chain(b, signers...)
+			handlertest.Benchmark(b, chain, handlers.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
+		})
+	}
+	f("allowed", handlers.OutcomeAllowed, "a.b/c")
+	f("denied", handlers.OutcomeDenied)
+}

@@ -1,0 +1,60 @@
+// Package certificatesigning is the admission plugin CertificateSigning.
+//
+// It lets only those write the certificate of a CertificateSigningRequest who have
+// the permission to sign for its signer. Without it, a signer that may update the
+// status of requests could issue certificates in the name of every other signer.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/signing v1.36.3.
+package certificatesigning
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "CertificateSigning",
+		Summary:     "lets only those sign a request for a certificate who may sign for its signer",
+		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/status", codec.Update)},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
+			return handlers.Handler{Validate: handlers.ValidateTyped(p.validate)}, nil
+		},
+	}
+}
+
+type plugin struct{ access *cluster.Access }
+
+// validate looks at the signer of the stored object, as CertificateApproval does.
+func (p *plugin) validate(ctx context.Context, review *codec.Review, request, old *certificatesv1.CertificateSigningRequest) handlers.Result {
+	if request == nil || old == nil {
+		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
+	}
+	if bytes.Equal(request.Status.Certificate, old.Status.Certificate) &&
+		apiequality.Semantic.DeepEqual(request.Status.Conditions, old.Status.Conditions) {
+		return handlers.Allowed()
+	}
+	may, err := accessreview.MayUseSigner(ctx, p.access, review, "sign", old.Spec.SignerName)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if !may {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
+	}
+	return handlers.Allowed()
+}

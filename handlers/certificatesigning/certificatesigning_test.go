@@ -1,0 +1,126 @@
+package certificatesigning
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const requests = "certificates.k8s.io/v1/certificatesigningrequests"
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// signing returns the review of jane's update of the status of a request to a signer.
+func signing(oldSigner, signer, oldStatus, status string) []byte {
+	object := func(signer, status string) string {
+		return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `"},"status":` + status + `}`
+	}
+	return of(handlertest.UpdateBody(requests, object(signer, status), object(oldSigner, oldStatus)), "status")
+}
+
+func of(body []byte, subResource string) []byte {
+	return bytes.Replace(body, []byte(`"operation"`), []byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane"},"operation"`), 1)
+}
+
+// chain returns a chain of the plugin in a cluster in which everybody may sign for the
+// signers, and the names that it asks about.
+func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
+	asked := new([]string)
+	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+		attributes := r.Spec.ResourceAttributes
+		*asked = append(*asked, attributes.Verb+" "+attributes.Name)
+		r.Status.Allowed = attributes.Verb == "sign" && slices.Contains(signers, attributes.Name)
+	}), asked
+}
+
+const (
+	none, data = `{}`, `{"certificate":"ZGF0YQ=="}`
+	failed     = `{"conditions":[{"type":"Failed","status":"True","reason":"r","message":"m","lastUpdateTime":"2020-01-01T00:00:00Z","lastTransitionTime":null}]}`
+)
+
+// TestValidate has Kubernetes' own cases and more.
+func TestValidate(t *testing.T) {
+	f := func(body []byte, allowed string, want handlers.Outcome, wantAsked ...string) {
+		t.Helper()
+		chain, asked := chain(t, allowed)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		if !slices.Equal(*asked, wantAsked) {
+			t.Errorf("%s, allowed %q: asked about %q, want %q", body, allowed, *asked, wantAsked)
+		}
+	}
+	const abc, denied, named, wild = "abc.com/xyz", handlers.OutcomeDenied, "sign abc.com/xyz", "sign abc.com/*"
+	f(signing(abc, abc, data, data), "", handlers.OutcomeAllowed)
+	f(signing(abc, abc, none, data), "", denied, named, wild)
+	f(signing(abc, abc, none, failed), "", denied, named, wild)
+	f(signing(abc, abc, none, data), abc, handlers.OutcomeAllowed, named)
+	f(signing(abc, abc, none, data), "abc.com/*", handlers.OutcomeAllowed, named, wild)
+	f(signing(abc, abc, none, data), "notabc.com/xyz", denied, named, wild)
+	f(signing("notabc.com/xyz", abc, none, data), abc, denied, "sign notabc.com/xyz", "sign notabc.com/*")
+
+	f(signing(abc, abc, failed, none), "", denied, named, wild)
+	f(signing(abc, abc, data, none), "", denied, named, wild)
+	f(signing(abc, abc, data, `{"certificate":"ZGF0YQ==","conditions":[]}`), "", handlers.OutcomeAllowed)
+	f(signing(abc, abc, none, `{"certificate":null,"conditions":null}`), "", handlers.OutcomeAllowed)
+	f(signing(abc, abc, "null", `{"certificate":"","conditions":[]}`), "", handlers.OutcomeAllowed)
+
+	// What the plugin leaves alone.
+	signed := `{"spec":{"signerName":"abc.com/xyz"},"status":` + data + `}`
+	f(of(handlertest.UpdateBody(requests, signed, none), ""), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody(requests, signed, none), "approval"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody("v1/certificatesigningrequests", signed, none), "status"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.Body(codec.Create, requests, signed), "status"), "", handlers.OutcomeAllowed)
+	f(of(handlertest.UpdateBody(requests, signed, "null"), "status"), abc, denied)
+	f(of(handlertest.UpdateBody(requests, "null", signed), "status"), abc, denied)
+}
+
+// TestConditions changes one field of a condition after the other.
+func TestConditions(t *testing.T) {
+	f := func(old, changed string, want handlers.Outcome) {
+		t.Helper()
+		chain, _ := chain(t)
+		status := bytes.Replace([]byte(failed), []byte(old), []byte(changed), 1)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, signing("a.b/c", "a.b/c", failed, string(status)))
+	}
+	f("Failed", "Failed", handlers.OutcomeAllowed)
+	f(`"status":"True","reason":"r"`, `"reason":"r" , "status":"True"`, handlers.OutcomeAllowed)
+	f("2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00", handlers.OutcomeAllowed)
+	f("Failed", "Approved", handlers.OutcomeDenied)
+	f("True", "False", handlers.OutcomeDenied)
+	f(`"r"`, `"s"`, handlers.OutcomeDenied)
+	f(`"m"`, `"n"`, handlers.OutcomeDenied)
+	f("00:00:00Z", "00:00:01Z", handlers.OutcomeDenied)
+	f("null", `"2020-01-01T00:00:00Z"`, handlers.OutcomeDenied)
+}
+
+func TestMessage(t *testing.T) {
+	f := func(body []byte, want string) {
+		t.Helper()
+		chain, _ := chain(t)
+		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
+			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+		if got := handlertest.Answer(t, chain, handlers.Validate, body); !handlertest.EqualJSON(t, got, []byte(want)) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	f(signing("a.b/c", "d.e/f", none, data), `user not permitted to sign requests with signerName \"a.b/c\"`)
+	f(of(handlertest.UpdateBody(requests, data, "null"), "status"), "expected type CertificateSigningRequest, got: <nil>")
+}
+
+// TestNobodyAnswers fails where nobody can be asked, and nowhere else.
+func TestNobodyAnswers(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "")
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, signing("a.b/c", "a.b/c", none, data))
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, signing("a.b/c", "a.b/c", data, data))
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, signing("a.b/c", "a.b/c", none, `{"certificate":7}`))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	chain, _ := chain(b, "a.b/c")
+	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, signing("a.b/c", "a.b/c", none, data))
+}

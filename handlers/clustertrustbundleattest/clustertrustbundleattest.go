@@ -1,0 +1,84 @@
+// Package clustertrustbundleattest is the admission plugin ClusterTrustBundleAttest.
+//
+// It lets only those write a ClusterTrustBundle of a signer who have the permission to
+// attest for it. Workloads trust what is in a bundle. Without the plugin, whoever may
+// write one bundle could make them trust an authority of his own as any signer.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/ctbattest and
+// pkg/registry/rbac IsOnlyMutatingGCFields v1.36.3.
+package clustertrustbundleattest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "ClusterTrustBundleAttest",
+		Summary: "lets only those write a ClusterTrustBundle of a signer who may attest for it",
+		Rules: []handlers.Rule{{
+			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
+			Versions: []string{"v1beta1", "v1alpha1"}, Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone
+		}},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
+			return handlers.Handler{Validate: handlers.ValidateTyped(p.validate)}, nil
+		},
+	}
+}
+
+type plugin struct{ access *cluster.Access }
+
+// bundle is a ClusterTrustBundle, which is the same in both versions
+// (k8s.io/api/certificates/v1beta1).
+type bundle struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		SignerName  string `json:"signerName"`
+		TrustBundle string `json:"trustBundle"`
+	} `json:"spec"`
+}
+
+// validate looks at the signer of the new object: kube-apiserver refuses updates that
+// change it.
+func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old *bundle) handlers.Result {
+	if object == nil {
+		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type ClusterTrustBundle, got: <nil>")))
+	}
+	signer := object.Spec.SignerName
+	if signer == "" || old != nil && review.Operation() == codec.Update && isKept(object, old) {
+		return handlers.Allowed()
+	}
+	may, err := accessreview.MayUseSigner(ctx, p.access, review, "attest", signer)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if !may {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to attest for signerName %q", signer)))
+	}
+	return handlers.Allowed()
+}
+
+// isKept reports whether an update changes nothing but what garbage collection and
+// kube-apiserver's bookkeeping need. It writes to object.
+func isKept(object, old *bundle) bool {
+	object.OwnerReferences, object.Finalizers = old.OwnerReferences, old.Finalizers
+	object.SelfLink, object.ManagedFields = old.SelfLink, old.ManagedFields
+	return apiequality.Semantic.DeepEqual(object, old)
+}

@@ -1,0 +1,26 @@
+package handlertest
+
+import (
+	"context"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// AccessChain returns a chain of one plugin in a cluster that has the objects and whose
+// API server answers SubjectAccessReviews by setting their status.
+func AccessChain(t testing.TB, plugin handlers.Plugin, answer func(r *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *handlers.Chain {
+	t.Helper()
+	chain, err := newChain(plugin, handlers.Enabled{}, cluster.Options{
+		Objects:   append([]runtime.Object{}, objects...),
+		Authorize: func(_ context.Context, r *authorizationv1.SubjectAccessReview) { answer(r) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
