@@ -325,7 +325,7 @@ func TestWorstEnds(t *testing.T) {
 	}
 	// Others read no lists, or stop at the first thing that they deny.
 	want := []string{
-		"AlwaysPullImages", "DefaultTolerationSeconds", "ExtendedResourceToleration",
+		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
 		"LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
 		"PodSecurity", "PodTolerationRestriction", "ResourceQuota", "RuntimeClass", "SecurityContextDeny", "ServiceAccount",
 		"StorageObjectInUseProtection", "TaintNodesByCondition",

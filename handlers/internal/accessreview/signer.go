@@ -26,6 +26,9 @@ func MayUseSigner(ctx context.Context, access *cluster.Access, review *codec.Rev
 	}
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, attributes.Name = range [...]string{signer, domain + "/*"} {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		status, err := access.Review(ctx, spec)
 		if err != nil {
 			return false, err
