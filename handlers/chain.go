@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
+
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
@@ -89,13 +91,17 @@ type Enabled struct {
 	// Manifests are the files of the folder that Config names.
 	Manifests []File
 	// Params are objects that policies of Manifests may name as parameters.
-	Params   []ParamKind
+	Params []ParamKind
+	// Kubeconfig is the kubeconfig file that Config names, see Setup.
+	Kubeconfig []byte
+	// Metrics is where the plugin makes series of its own; nil for nowhere.
+	Metrics  *metrics.Set
 	Settings Settings
 }
 
 // isSame reports whether a handler made of one would do for the other.
 func (e *Enabled) isSame(other *Enabled) bool {
-	return bytes.Equal(e.Config, other.Config) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
 		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 	})
 }
@@ -109,7 +115,7 @@ const pluginsMax = 128
 // state follows what they need to know of the cluster; nil where none of them
 // needs anything.
 //
-// A plugin that runs in last with the same Config and Manifests keeps its handler, and what
+// A plugin that runs in last with the same Config, Manifests and Kubeconfig keeps its handler, and what
 // that remembers; last may be nil, and must be of the same state.
 func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, last *Chain) (*Chain, error) {
 	if len(table) > pluginsMax {
@@ -164,7 +170,13 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	if view == nil && len(plugin.AllNeeds(e.Config)) > 0 {
 		return Handler{}, nil, errors.New("it needs to know the cluster, and there is none")
 	}
-	handler, err := plugin.New(Setup{Config: e.Config, Manifests: e.Manifests, Params: e.Params, Cluster: view})
+	series := e.Metrics
+	if series == nil {
+		series = metrics.NewSet()
+	}
+	handler, err := plugin.New(Setup{
+		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig, Metrics: series, Cluster: view,
+	})
 	if err != nil {
 		return Handler{}, nil, err
 	}

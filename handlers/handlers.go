@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,12 @@ type Setup struct {
 	Manifests []File
 	// Params are objects that policies of Manifests may name as parameters.
 	Params []ParamKind
+	// Kubeconfig is the kubeconfig file that the configuration names as kubeConfigFile,
+	// with the contents of the files that it names in place of their names; nil if it
+	// names none.
+	Kubeconfig []byte
+	// Metrics is where the plugin makes series of its own. It is never nil.
+	Metrics *metrics.Set
 	// Cluster gives access to what the plugin's Needs name; nil if that is nothing.
 	Cluster *cluster.View
 }

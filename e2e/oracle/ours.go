@@ -59,6 +59,9 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if config != "" {
 		enabled.Config = []byte(config)
 	}
+	if enabled.Kubeconfig, err = kubeconfigOf(config); err != nil {
+		return nil, err
+	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		return nil, err

@@ -144,6 +144,7 @@ func suites() []suite {
 		{name: "EventRateLimit", generate: (*generator).event, pause: 50 * time.Millisecond, variants: limitVariants(), denies: true},
 		{name: "ExtendedResourceToleration", generate: (*generator).pod, variants: one, changes: true},
 		{name: "LimitPodHardAntiAffinityTopology", generate: (*generator).pod, variants: one, denies: true},
+		imagePolicySuite(),
 		nodeRestriction(),
 		ownerReferences(),
 		podSecurity(),

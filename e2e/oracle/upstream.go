@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -158,6 +159,9 @@ func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 	var answer Answer
 	var given warnings
 	ctx := audit.WithAuditContext(warning.WithWarningRecorder(context.Background(), &given))
+	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
+		return Answer{}, err
+	}
 	denial := u.ask(ctx, attributes, phase)
 	answer.Warnings = given.response.Warnings()
 	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
@@ -198,11 +202,9 @@ func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, pha
 	if !u.plugin.Handles(attributes.GetOperation()) {
 		return nil
 	}
-	if mutator, ok := u.plugin.(admission.MutationInterface); ok && phase == handlers.Mutate {
-		return mutator.Admit(ctx, attributes, objectInterfaces())
+	audited := admission.WithAudit(u.plugin) // which does nothing in a phase that the plugin is not for
+	if phase == handlers.Mutate {
+		return audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
 	}
-	if validator, ok := u.plugin.(admission.ValidationInterface); ok && phase == handlers.Validate {
-		return validator.Validate(ctx, attributes, objectInterfaces())
-	}
-	return nil
+	return audited.(admission.ValidationInterface).Validate(ctx, attributes, objectInterfaces())
 }

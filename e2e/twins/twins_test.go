@@ -25,6 +25,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/imagebackend"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -60,6 +61,7 @@ var resources = map[string]string{
 var configurations = map[string]string{
 	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
+	"ImagePolicyWebhook": fmt.Sprintf(`{"imagePolicy":{"kubeConfigFile":%q,"retryBackoff":1}}`, imagebackend.Shared().Kubeconfig),
 	"PodNodeSelector": `{"podNodeSelectorPluginConfig":{"clusterDefaultNodeSelector":"infra = false",` +
 		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
 	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +

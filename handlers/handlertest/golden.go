@@ -28,6 +28,8 @@ type Case struct {
 	Config string `json:"config,omitempty"`
 	// Manifests are the documents in the folder that Config names.
 	Manifests []json.RawMessage `json:"manifests,omitempty"`
+	// Kubeconfig is the kubeconfig file that Config names.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Cluster are the objects that there are, as one would create them.
 	Cluster []json.RawMessage `json:"cluster,omitempty"`
 	// Error is part of the error with which the configuration is refused. There
@@ -71,7 +73,8 @@ func runFile(t *testing.T, plugin handlers.Plugin, file string) {
 	if c.About == "" {
 		t.Fatalf("%s: about: got nothing, want what the case shows", file)
 	}
-	chain, err := newChain(plugin, handlers.Enabled{Config: []byte(c.Config), Manifests: c.manifests()}, c.cluster(t))
+	enabled := handlers.Enabled{Config: []byte(c.Config), Manifests: c.manifests(), Kubeconfig: []byte(c.Kubeconfig)}
+	chain, err := newChain(plugin, enabled, c.cluster(t))
 	if c.Error != "" {
 		if err == nil || !strings.Contains(err.Error(), c.Error) {
 			t.Fatalf("configuration: got error %v, want one with %q", err, c.Error)

@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
+	"github.com/fastadmit/fastadmit/handlers/imagepolicywebhook"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
@@ -68,6 +69,7 @@ func InTree(options Options) []handlers.Plugin {
 		noderestriction.Plugin(),
 		taintnodesbycondition.Plugin(),
 		alwayspullimages.Plugin(),
+		imagepolicywebhook.Plugin(),
 		podsecurity.Plugin(),
 		podnodeselector.Plugin(),
 		priority.Plugin(),

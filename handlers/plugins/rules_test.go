@@ -36,6 +36,7 @@ NodeRestriction                      CREATE,UPDATE,DELETE storage.k8s.io/v1     
 NodeRestriction                      CREATE,DELETE        resource.k8s.io/v1,v1beta2,v1beta1 resourceslices
 TaintNodesByCondition                CREATE               /v1                          nodes
 AlwaysPullImages                     CREATE,UPDATE        /v1                          pods
+ImagePolicyWebhook                   CREATE,UPDATE        /v1                          pods,pods/ephemeralcontainers
 PodSecurity                          CREATE,UPDATE        /v1                          namespaces,pods,pods/ephemeralcontainers,pods/resize,podtemplates,replicationcontrollers
 PodSecurity                          CREATE,UPDATE        apps/v1                      daemonsets,deployments,replicasets,statefulsets
 PodSecurity                          CREATE,UPDATE        batch/v1                     cronjobs,jobs

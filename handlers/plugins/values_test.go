@@ -92,8 +92,11 @@ func chainOf(t *testing.T, plugin handlers.Plugin) *handlers.Chain {
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := handlers.Enabled{}
-	if plugin.Name == "EventRateLimit" {
+	enabled := handlers.Enabled{Kubeconfig: []byte(nobody)}
+	switch plugin.Name {
+	case "ImagePolicyWebhook":
+		enabled.Config = configs[plugin.Name]
+	case "EventRateLimit":
 		enabled.Config = []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`)
 	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)

@@ -20,12 +20,17 @@ import (
 var configs = map[string][]byte{
 	"EventRateLimit": []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[
 		{"type":"SourceAndObject","qps":1000000,"burst":1000000},{"type":"User","qps":1000000,"burst":1000000}]}`),
-	"PodNodeSelector": []byte(`{"podNodeSelectorPluginConfig":{"namespace":"` + selectorOf(few) + `"}}`),
+	"ImagePolicyWebhook": []byte(`{"imagePolicy":{"kubeConfigFile":"k","defaultAllow":true}}`),
+	"PodNodeSelector":    []byte(`{"podNodeSelectorPluginConfig":{"namespace":"` + selectorOf(few) + `"}}`),
 	"PodTolerationRestriction": []byte(`{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",
 		"default":[{"key":"d","operator":"Exists"}]}`),
 	"ResourceQuota": []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[
 		{"resource":"pods","matchContains":["example.com"]},{"resource":"pods","matchScopes":[{"scopeName":"CrossNamespacePodAffinity","operator":"Exists"}]}]}`),
 }
+
+// nobody is a kubeconfig of a server that refuses connections.
+const nobody = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+	"contexts":[{"name":"x","context":{"cluster":"c","user":""}}],"current-context":"x"}`
 
 // few is how many things objects of the cluster have that a review is compared
 // with.

@@ -58,7 +58,8 @@ func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Objec
 	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Config: configs[plugin.Name]}}, state, nil)
+	enabled := handlers.Enabled{Config: configs[plugin.Name], Kubeconfig: []byte(nobody)}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

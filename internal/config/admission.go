@@ -49,6 +49,7 @@ func (r *reader) readAdmission(file string) map[string][]byte {
 			config, dir := r.readPlugin(document, path, &plugin, filepath.Dir(file))
 			configs[plugin.Name] = config
 			r.readManifests(plugin.Name, config, dir)
+			r.readKubeconfig(plugin.Name, config, dir)
 		}
 	}
 	return configs

@@ -147,6 +147,9 @@ type Loaded struct {
 	// Manifests are the files of the folders that configuration files of plugins
 	// name, by plugin.
 	Manifests map[string][]handlers.File
+	// Kubeconfigs are the kubeconfig files that configuration files of plugins name, by
+	// plugin, with the contents of the files that they name.
+	Kubeconfigs map[string][]byte
 	// NeedsNamespaces says that there are selectors of namespaces.
 	NeedsNamespaces bool
 	// NeedsAccess says that there are match conditions that ask about rights.
@@ -178,7 +181,7 @@ func Read(source Source) (*Loaded, error) {
 		loaded.Configs = r.readAdmission(source.AdmissionFile)
 	}
 	loaded.NeedsNamespaces, loaded.NeedsAccess, loaded.places = r.needsNamespaces, r.needsAccess, r.places
-	loaded.Files, loaded.Folders, loaded.Manifests = r.files, r.folders, r.manifests
+	loaded.Files, loaded.Folders, loaded.Manifests, loaded.Kubeconfigs = r.files, r.folders, r.manifests, r.kubeconfigs
 	loaded.Digest = hex.EncodeToString(r.digest.Sum(nil))
 	return loaded, errors.Join(r.errs...)
 }
@@ -190,6 +193,7 @@ type reader struct {
 	needsAccess     bool
 	files, folders  []string
 	manifests       map[string][]handlers.File
+	kubeconfigs     map[string][]byte
 	places          map[string]place
 	digest          hash.Hash
 	errs            []error

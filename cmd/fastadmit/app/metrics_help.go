@@ -41,6 +41,11 @@ var help = map[string]string{
 	"fastadmit_connections_max":        "How many connections a port may have open.",
 	"fastadmit_connections_shed_total": "Connections closed to make room for new ones (full: there were too many; address: too many of strangers at one address), and new ones closed because none could make room (refused).",
 
+	"fastadmit_image_policy_cache_hits_total":         "Pods that ImagePolicyWebhook decided about by an answer that it kept.",
+	"fastadmit_image_policy_failed_open_total":        "Pods that ImagePolicyWebhook allowed because its backend did not answer.",
+	"fastadmit_image_policy_request_duration_seconds": "How long requests to the backend of ImagePolicyWebhook took.",
+	"fastadmit_image_policy_requests_total":           "Requests to the backend of ImagePolicyWebhook, by what it said; those that are sent again count again.",
+
 	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by how they ended.",
 	"fastadmit_plugin_duration_seconds":   "How long a plugin's runs take.",
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",

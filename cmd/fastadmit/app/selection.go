@@ -124,6 +124,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		if !slices.Contains(s.disable, name) {
 			enabled[name] = handlers.Enabled{
 				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
+				Kubeconfig: loaded.Kubeconfigs[name], Metrics: s.cluster.metrics,
 			}
 		}
 	}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+// readKubeconfig reads the kubeconfig file that a plugin's configuration names as
+// kubeConfigFile, if it does. A path that is not absolute, which kube-apiserver would
+// look for in its working directory, begins at the folder of the file that names it.
+func (r *reader) readKubeconfig(plugin string, config []byte, dir string) {
+	var names struct {
+		KubeConfigFile string `json:"kubeConfigFile"`
+		ImagePolicy    struct {
+			KubeConfigFile string `json:"kubeConfigFile"`
+		} `json:"imagePolicy"`
+	}
+	if err := yaml.Unmarshal(config, &names); err != nil {
+		return // the plugin says what is wrong
+	}
+	name, path := names.KubeConfigFile, "kubeConfigFile"
+	if name == "" {
+		name, path = names.ImagePolicy.KubeConfigFile, "imagePolicy.kubeConfigFile"
+	}
+	if name == "" {
+		return
+	}
+	flat, err := Flatten(inFolder(dir, name), r.readFile)
+	if err != nil {
+		at := r.places[plugin]
+		r.refuse(at.document.Errorf(strings.TrimPrefix(at.path+"."+path, "."), "cannot read the kubeconfig of %s: %v", plugin, err))
+		return
+	}
+	if r.kubeconfigs == nil {
+		r.kubeconfigs = make(map[string][]byte)
+	}
+	r.kubeconfigs[plugin] = flat
+}
+
+// inFolder returns the path of a file that a file in dir names.
+func inFolder(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}
+
+// Flatten reads a kubeconfig file and puts the contents of the files that it names in
+// place of their names: those of the current context, or of all clusters and users if
+// there is none. Who reads the result needs no other file, and sees any change.
+func Flatten(name string, read func(name string) ([]byte, error)) ([]byte, error) {
+	content, err := read(name)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := clientcmd.Load(content)
+	if err != nil {
+		return nil, err
+	}
+	inline := func(file *string, data *[]byte) {
+		if *file == "" || len(*data) > 0 || err != nil { // both are for the plugin to refuse
+			return
+		}
+		if *data, err = read(inFolder(filepath.Dir(name), *file)); err == nil {
+			*file = ""
+		}
+	}
+	current := kubeconfig.Contexts[kubeconfig.CurrentContext]
+	for _, name := range slices.Sorted(maps.Keys(kubeconfig.Clusters)) {
+		if cluster := kubeconfig.Clusters[name]; current == nil || current.Cluster == name {
+			inline(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(kubeconfig.AuthInfos)) {
+		if user := kubeconfig.AuthInfos[name]; current == nil || current.AuthInfo == name {
+			inline(&user.ClientCertificate, &user.ClientCertificateData)
+			inline(&user.ClientKey, &user.ClientKeyData)
+			var token []byte
+			if inline(&user.TokenFile, &token); token != nil { // which goes before user.Token
+				user.Token = strings.TrimSpace(string(token))
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.Write(*kubeconfig)
+}
