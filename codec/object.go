@@ -84,7 +84,7 @@ func (o *Object) reset(text string) {
 // ok is false.
 func (o *Object) open(rest string) (text string, ok bool) {
 	o.reset("")
-	if rest == "" || rest[0] != '{' {
+	if !strings.HasPrefix(rest, "{") {
 		return "", false
 	}
 	o.text = rest

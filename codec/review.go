@@ -283,7 +283,7 @@ func (r *Review) predictedValue(f field, rest string) (value string, ok bool) {
 	case fieldRequestResource:
 		value = r.fields[fieldResource]
 	}
-	return value, len(value) > 0 && value[0] == '{' && strings.HasPrefix(rest, value)
+	return value, value != "" && strings.HasPrefix(rest, value) // an object, which no value that goes on begins with
 }
 
 // fieldNamed returns the field of that name, as it is written, or fieldCount
