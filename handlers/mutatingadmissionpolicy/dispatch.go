@@ -126,7 +126,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *han
 		if !matches || !wanted(invocation) || d.Object.Root().Kind() != codec.KindObject {
 			continue
 		}
-		d.Input.Namespace = d.NamespaceObject
+		d.Input.HidesNamespace = false
 		for m := range p.Evaluator.mutations {
 			switch err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m]); {
 			case d.Err() != nil:

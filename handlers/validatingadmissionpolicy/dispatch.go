@@ -57,7 +57,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	defer func() { p.CountCost(d.Input.Spent - before) }()
 	for _, param := range params {
 		d.SetParam(param)
-		o := p.Evaluator.validate(d.Input, d.Namespaced)
+		o := p.Evaluator.validate(d.Input)
 		for i := range o.decisions {
 			switch found := &o.decisions[i]; {
 			case found.denies:

@@ -94,21 +94,20 @@ func (v *validator) failed(err error) outcome {
 
 // validate does as upstream's Validate. Nothing in the outcome is a view of the
 // review.
-func (v *validator) validate(in *cel.Input, namespace func() ref.Val) outcome {
-	authorizer, requestResource := in.Authorizer, in.RequestResource
-	defer func() { in.Authorizer, in.RequestResource = authorizer, requestResource }()
+func (v *validator) validate(in *cel.Input) outcome {
+	defer func() { in.HidesAuthorizer = false }()
 	if matches, err := v.compiler.Matches(v.matchConditions, in, v.ignoresErrors); err != nil {
 		return v.failed(err)
 	} else if !matches {
 		return outcome{}
 	}
-	in.Namespace = namespace
+	in.HidesNamespace = false
 	var few [8]evaluated // more are on the heap
 	values, remaining, err := v.evaluateValidations(in, few[:0])
 	if err != nil {
 		return v.failed(err)
 	}
-	in.Authorizer, in.RequestResource = nil, nil
+	in.HidesAuthorizer = true
 	messages, messagesErr := v.evaluateMessages(in, remaining)
 	var o outcome
 	for i := range v.validations {

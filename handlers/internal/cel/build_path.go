@@ -261,10 +261,7 @@ func (b *builder) ident(e ast.Expr) closure {
 	case "params":
 		return func(f *frame) value { return unboxed(orNull(f.Params)) }
 	case "namespaceObject":
-		return func(f *frame) value {
-			v, _ := f.ResolveName("namespaceObject")
-			return unboxed(v.(ref.Val))
-		}
+		return func(f *frame) value { return unboxed(f.namespaceObject()) }
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // pkg/admission/plugin/webhook/matchconditions). The error joins those of the
 // conditions; with ignoresErrors there is none, and they do not hold.
 //
-// The variable namespaceObject is null in them. in.Namespace is nil afterwards.
+// The variable namespaceObject is null in them. in.HidesNamespace is true afterwards.
 func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bool) (bool, error) {
 	if len(conditions) == 0 {
 		return true, nil
@@ -22,7 +22,7 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 		}
 		return err
 	}
-	in.Namespace = nil
+	in.HidesNamespace = true
 	evaluation := c.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
 	defer evaluation.End()
 	var errs []error

@@ -30,14 +30,23 @@ type Input struct {
 
 	// Params is the variable of that name; nil for null.
 	Params ref.Val
-	// Namespace returns namespaceObject when an expression asks for it; nil for null.
-	Namespace func() ref.Val
+	// Cluster makes what expressions see of the cluster. Nil is for expressions that see
+	// nothing of it: namespaceObject is null then, and what asks for authorizer fails.
+	Cluster Cluster
+	// HidesNamespace makes namespaceObject null, HidesAuthorizer has expressions that ask
+	// for authorizer or authorizer.requestResource fail.
+	HidesNamespace, HidesAuthorizer bool
 	// Spent is what all evaluations cost together, those left out that were stopped
 	// because they cost too much.
 	Spent int64
-	// Authorizer and RequestResource are the variables authorizer and
-	// authorizer.requestResource. An expression that asks for one that is nil fails.
-	Authorizer, RequestResource ref.Val
+}
+
+// Cluster makes variables when an expression asks for them, as often as one does.
+type Cluster interface {
+	// NamespaceObject returns the variable of that name.
+	NamespaceObject() ref.Val
+	// Authorizer returns the variables authorizer and authorizer.requestResource.
+	Authorizer() (authorizer, requestResource ref.Val)
 }
 
 // NewInput returns what expressions see of the review. Evaluation ends with ctx.
@@ -127,20 +136,29 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 	case "params":
 		return orNull(e.Params), true
 	case "namespaceObject":
-		if e.Namespace == nil {
-			return types.NullValue, true
+		return e.namespaceObject(), true
+	case "authorizer", "authorizer.requestResource":
+		if e.Cluster == nil || e.HidesAuthorizer {
+			return nil, false
 		}
-		return orNull(e.Namespace()), true
-	case "authorizer":
-		return e.Authorizer, e.Authorizer != nil
-	case "authorizer.requestResource":
-		return e.RequestResource, e.RequestResource != nil
+		authorizer, requestResource := e.Cluster.Authorizer()
+		if name == "authorizer" {
+			return authorizer, true
+		}
+		return requestResource, true
 	case evaluationName:
 		return e, true
 	case "#interrupted":
 		return true, e.isInterrupted()
 	}
 	return nil, false
+}
+
+func (in *Input) namespaceObject() ref.Val {
+	if in.Cluster == nil || in.HidesNamespace {
+		return types.NullValue
+	}
+	return orNull(in.Cluster.NamespaceObject())
 }
 
 // orNull returns the object, or null where the request has none.

@@ -40,6 +40,21 @@ func (n named) GetExpression() string      { return n.text }
 func (n named) GetName() string            { return n.name }
 func (n named) ReturnTypes() []*celgo.Type { return n.returns }
 
+// someCluster is that of a review, with the content of its namespace.
+type someCluster struct {
+	*asked
+	namespace map[string]any
+}
+
+func (c someCluster) NamespaceObject() ref.Val {
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, c.namespace)
+}
+
+func (c someCluster) Authorizer() (authorizer, requestResource ref.Val) {
+	who := c.attributes.GetUserInfo()
+	return library.NewAuthorizerVal(who, someAuthorizer{}), library.NewResourceAuthorizerVal(who, someAuthorizer{}, c.attributes)
+}
+
 // someAuthorizer answers by the question.
 type someAuthorizer struct{}
 
@@ -216,11 +231,8 @@ func (p *expressionsOf) ours(t testing.TB, budget int64) func(a *asked) evaluate
 			t.Fatal(err)
 		}
 		in := NewInput(t.Context(), review)
-		who := a.attributes.GetUserInfo()
-		in.Authorizer = library.NewAuthorizerVal(who, someAuthorizer{})
-		in.RequestResource = library.NewResourceAuthorizerVal(who, someAuthorizer{}, a.attributes)
+		in.Cluster = someCluster{a, namespace}
 		in.Params = types.NewStringInterfaceMap(types.DefaultTypeAdapter, params)
-		in.Namespace = func() ref.Val { return types.NewStringInterfaceMap(types.DefaultTypeAdapter, namespace) }
 		evaluation := compiler.Begin(in, budget)
 		for _, x := range compiled {
 			value, err, fatal := evaluation.Evaluate(x)

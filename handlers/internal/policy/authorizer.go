@@ -17,11 +17,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// newAuthorizer returns the variables authorizer and authorizer.requestResource,
-// which are asked nothing before an expression uses them.
-func newAuthorizer(d *Dispatch) (authorizerVal, requestResource ref.Val) {
-	a := &asker{Dispatch: d}
-	return library.NewAuthorizerVal(a, a), library.NewResourceAuthorizerVal(a, a, resource{d})
+// Authorizer implements cel.Cluster.
+func (d *Dispatch) Authorizer() (authorizerVal, requestResource ref.Val) {
+	if d.authorizer == nil {
+		a := &asker{Dispatch: d}
+		d.authorizer, d.requestResource = library.NewAuthorizerVal(a, a), library.NewResourceAuthorizerVal(a, a, resource{d})
+	}
+	return d.authorizer, d.requestResource
 }
 
 // An asker answers who may do what with SubjectAccessReviews. It is also the user

@@ -32,10 +32,10 @@ type Dispatch struct {
 	Ctx context.Context
 	// Input is what expressions see of the review; nil before Prepare.
 	Input *cel.Input
-	// Namespaced is NamespaceObject, made once.
-	Namespaced func() ref.Val
 
-	namespace *corev1.Namespace // of the object, nil for none
+	namespace                   *corev1.Namespace // of the object, nil for none
+	namespaceObject             ref.Val           // nil until an expression asks for it, as those below
+	authorizer, requestResource ref.Val
 }
 
 // Begin begins the dispatch of a review.
@@ -57,7 +57,7 @@ func NewInput(ctx context.Context, review *codec.Review, access *cluster.Access)
 
 func (d *Dispatch) newInput() *cel.Input {
 	input := cel.NewInput(d.Ctx, d.Review)
-	input.Authorizer, input.RequestResource = newAuthorizer(d)
+	input.Cluster = d
 	return input
 }
 
@@ -79,22 +79,35 @@ func (d *Dispatch) Prepare() *handlers.Result {
 	kind := d.RequestKind()
 	if name := d.Namespace(); name != "" && kind != (codec.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
 		namespace, err := d.Namespaces.Get(d.Ctx, "", name)
-		switch {
-		case apierrors.IsNotFound(err):
-			return new(handlers.Denied(err))
-		case cluster.IsInvalidName(err):
-			return new(handlers.Denied(apierrors.NewInternalError(err)))
-		case err != nil:
-			return new(handlers.Errored(err))
+		if err != nil {
+			return withoutNamespace(err)
 		}
 		d.namespace = namespace
 	}
-	d.Input, d.Namespaced = input, d.NamespaceObject
+	d.Input = input
 	return nil
 }
 
-// NamespaceObject returns the variable of that name.
+// withoutNamespace is the result of a review whose namespace cannot be read.
+func withoutNamespace(err error) *handlers.Result {
+	switch {
+	case apierrors.IsNotFound(err):
+		return new(handlers.Denied(err))
+	case cluster.IsInvalidName(err):
+		return new(handlers.Denied(apierrors.NewInternalError(err)))
+	}
+	return new(handlers.Errored(err))
+}
+
+// NamespaceObject implements cel.Cluster.
 func (d *Dispatch) NamespaceObject() ref.Val {
+	if d.namespaceObject == nil {
+		d.namespaceObject = d.newNamespaceObject()
+	}
+	return d.namespaceObject
+}
+
+func (d *Dispatch) newNamespaceObject() ref.Val {
 	if d.namespace == nil {
 		return types.NullValue
 	}
