@@ -21,3 +21,22 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestShipped has closures for all that the policies of the chart evaluate.
+func TestShipped(t *testing.T) {
+	for _, expression := range []string{
+		"object.spec.containers + object.spec.?initContainers.orValue([]) + object.spec.?ephemeralContainers.orValue([])",
+		"object.spec.containers.filter(c, !has(c.resources) || !('cpu' in c.resources.requests)).map(c, c.name)",
+		"object.spec.containers.filter(c, !['a/', 'b/'].exists(r, c.image.startsWith(r))).map(c, c.name + ' (' + c.image + ')').join(', ')",
+		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : object.spec.template.?metadata.?labels.orValue({})",
+		"['hostNetwork', 'hostPID'].filter(f, f == 'hostPID' ? object.spec.?hostPID.orValue(false) : object.spec.?hostNetwork.orValue(false))",
+		"'images of ' + object.kind + '/' + object.metadata.name",
+		"object.metadata.labels.map(l, l.lowerAscii().split('/')[0]).size() > 0",
+		"quantity(string(object.spec.containers[0].resources.limits.cpu)).compareTo(quantity('1')) != 1",
+		"object.spec.containers.exists_one(c, c.image.find(':[a-z]+$') == ':latest')",
+	} {
+		if x := NewCompiler(false).Compile(expression, Declarations{}, Any); x.Err != nil || x.closure == nil {
+			t.Errorf("%s: got no closure: %v", expression, x.Err)
+		}
+	}
+}

@@ -2,9 +2,13 @@ package cel
 
 import (
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
 
 // A builder makes the closure of a checked expression. Its methods return nil for
@@ -13,20 +17,23 @@ import (
 // it counts in runtimecost.go.
 type builder struct {
 	*ast.AST
-	compiler *Compiler
-	slots    []string // the variables of the loops around the expression, by their slot
+	compiler  *Compiler
+	functions map[string]*decls.FunctionDecl
+	slots     []string // the variables of the loops around the expression, by their slot
 }
 
 // build returns the closure of an expression.
-func (c *Compiler) build(checked *cel.Ast) closure {
-	b := &builder{AST: checked.NativeRep(), compiler: c}
+func (c *Compiler) build(env *cel.Env, checked *cel.Ast) closure {
+	b := &builder{AST: checked.NativeRep(), compiler: c, functions: env.Functions()}
 	return b.expr(b.Expr())
 }
 
 func (b *builder) expr(e ast.Expr) closure {
+	if known := b.constant(e); known != nil {
+		v := unboxed(known)
+		return func(*frame) value { return v }
+	}
 	switch e.Kind() {
-	case ast.LiteralKind:
-		return constant(e)
 	case ast.ListKind:
 		return b.list(e)
 	case ast.ComprehensionKind:
@@ -42,24 +49,86 @@ func (b *builder) expr(e ast.Expr) closure {
 	return nil
 }
 
-// constant is a literal, which costs nothing.
-func constant(e ast.Expr) closure {
-	v := unboxed(e.AsLiteral())
-	return func(*frame) value { return v }
+// constant returns what the interpreter evaluates once, when it plans an expression,
+// and does not count: literals, lists, maps and conversions of such. It returns nil for
+// anything else.
+func (b *builder) constant(e ast.Expr) ref.Val {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return e.AsLiteral()
+	case ast.ListKind:
+		if all := b.constants(e.AsList().Elements()); all != nil && len(e.AsList().OptionalIndices()) == 0 {
+			return listValue(all).val
+		}
+	case ast.MapKind:
+		return b.constantMap(e.AsMap())
+	case ast.CallKind:
+		c := e.AsCall()
+		if !overloads.IsTypeConversionFunction(c.FunctionName()) {
+			return nil
+		}
+		if fn, args := b.function(e, c), b.constants(operands(c)); fn != nil && len(args) == 1 {
+			return fn.call(args)
+		}
+	}
+	return nil
 }
 
-// list is a list of literals, which the interpreter makes once: it costs nothing.
-func (b *builder) list(e ast.Expr) closure {
-	for _, element := range e.AsList().Elements() {
-		if element.Kind() != ast.LiteralKind {
+// constants returns nil if one of them is none.
+func (b *builder) constants(exprs []ast.Expr) []ref.Val {
+	all := make([]ref.Val, len(exprs))
+	for i, e := range exprs {
+		if all[i] = b.constant(e); all[i] == nil {
 			return nil
 		}
 	}
+	return all
+}
+
+func (b *builder) constantMap(m ast.MapExpr) ref.Val {
+	all := make(map[ref.Val]ref.Val)
+	for _, entry := range m.Entries() {
+		e := entry.AsMapEntry()
+		key, val := b.constant(e.Key()), b.constant(e.Value())
+		if e.IsOptional() || key == nil || val == nil {
+			return nil
+		}
+		all[key] = val
+	}
+	return types.NewRefValMap(types.DefaultTypeAdapter, all)
+}
+
+// list is a list whose elements are not all constants.
+func (b *builder) list(e ast.Expr) closure {
 	if len(e.AsList().OptionalIndices()) > 0 {
 		return nil
 	}
-	v := value{kind: kindOther, val: types.NewRefValList(types.DefaultTypeAdapter, literals(e))}
-	return func(*frame) value { return v }
+	var elements []closure
+	for _, element := range e.AsList().Elements() {
+		c := b.expr(element)
+		if c == nil {
+			return nil
+		}
+		elements = append(elements, c)
+	}
+	return func(f *frame) value {
+		all := make([]ref.Val, len(elements))
+		for i, element := range elements {
+			v := element(f)
+			if v.kind == gaveUp {
+				return value{}
+			}
+			all[i] = f.box(&v)
+		}
+		if !f.call(common.ListCreateBaseCost) {
+			return value{}
+		}
+		return listValue(all)
+	}
+}
+
+func listValue(all []ref.Val) value {
+	return value{kind: kindOther, val: types.NewRefValList(types.DefaultTypeAdapter, all)}
 }
 
 // call is a function or an operator.
@@ -83,12 +152,16 @@ func (b *builder) call(e ast.Expr, c ast.CallExpr) closure {
 		return b.in(e, c)
 	case "orValue", "hasValue":
 		return b.optional(e, c)
+	case operators.Add:
+		return b.add(e, c)
 	case "size":
-		return b.size(c)
+		return b.size(e, c)
 	case "startsWith", "endsWith", "contains", "matches":
-		return b.stringFunction(e, c)
+		if does := b.stringFunction(e, c); does != nil {
+			return does
+		}
 	}
-	return nil
+	return b.anyCall(e, c)
 }
 
 // args returns the closures of the arguments of a call, the target first; nil if one

@@ -23,7 +23,13 @@ var (
 // fold is a macro that goes over the elements of an array or the names of an object.
 func (b *builder) fold(e ast.Expr) closure {
 	c := e.AsComprehension()
-	if c.HasIterVar2() || len(b.slots) == slotsMax || !isIdent(c.Result(), c.AccuVar()) || c.AccuInit().Kind() != ast.LiteralKind {
+	if c.HasIterVar2() || len(b.slots) == slotsMax {
+		return nil
+	}
+	if isTrue(c.LoopCondition()) {
+		return b.collect(c)
+	}
+	if !isIdent(c.Result(), c.AccuVar()) || c.AccuInit().Kind() != ast.LiteralKind {
 		return nil
 	}
 	var q quantifier
@@ -39,15 +45,20 @@ func (b *builder) fold(e ast.Expr) closure {
 	if c.AccuInit().AsLiteral() != q.init || len(terms) != 2 || !isIdent(terms[0], c.AccuVar()) {
 		return nil
 	}
-	over := b.expr(c.IterRange())
-	slot := len(b.slots)
-	b.slots = append(b.slots, c.IterVar())
-	holds := b.expr(terms[1])
-	b.slots = b.slots[:slot]
+	over, slot := b.expr(c.IterRange()), len(b.slots)
+	holds := b.within(c, terms[1])
 	if over == nil || holds == nil {
 		return nil
 	}
 	return q.closure(over, holds, slot)
+}
+
+// within is an expression in a loop.
+func (b *builder) within(c ast.ComprehensionExpr, e ast.Expr) closure {
+	slot := len(b.slots)
+	b.slots = append(b.slots, c.IterVar())
+	defer func() { b.slots = b.slots[:slot] }()
+	return b.expr(e)
 }
 
 func (q quantifier) closure(over, holds closure, slot int) closure {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 )
 
@@ -130,7 +129,7 @@ func (f *frame) equal(x, y *value) (same, known bool) {
 	return bool(v), known
 }
 
-// compare is <, <=, > or >= of two numbers or two strings. For strings that were
+// compare is <, <=, > or >=. For strings that were
 // checked to be strings it costs what going through the smaller takes, otherwise 1.
 func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 	args := b.args(c, 2)
@@ -138,7 +137,7 @@ func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 		return nil
 	}
 	first, second := args[0], args[1]
-	holds := comparisons[c.FunctionName()]
+	holds, fn := comparisons[c.FunctionName()], b.function(e, c)
 	areStrings := false
 	switch b.overload(e) {
 	case overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString:
@@ -152,7 +151,7 @@ func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 		y := second(f)
 		order, known := order(&x, &y)
 		if !known {
-			return value{}
+			return fn.of2(f, &x, &y)
 		}
 		cost := uint64(1)
 		if areStrings {
@@ -192,21 +191,24 @@ func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
 	if len(c.Args()) != 2 {
 		return nil
 	}
-	if list := c.Args()[1]; list.Kind() == ast.ListKind {
-		return b.inLiterals(c.Args()[0], list)
+	if list, ok := b.constant(c.Args()[1]).(traits.Lister); ok && b.overload(e) == overloads.InList {
+		return b.inConstant(c.Args()[0], list)
 	}
 	args := b.args(c, 2)
 	if args == nil {
 		return nil
 	}
 	first, second := args[0], args[1]
-	isList := b.overload(e) == overloads.InList
+	isList, fn := b.overload(e) == overloads.InList, b.function(e, c)
 	return func(f *frame) value {
 		x := first(f)
-		if x.kind == gaveUp || x.kind == kindOther {
+		if x.kind == gaveUp {
 			return value{}
 		}
 		y := second(f)
+		if x.kind == kindOther || y.kind == kindOther {
+			return fn.of2(f, &x, &y)
+		}
 		found, known := f.contains(&y, &x)
 		if !known {
 			return value{}
@@ -245,21 +247,13 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 			}
 		}
 		return false, true
-	case kindOther:
-		if container, ok := in.val.(traits.Container); ok {
-			v, known := container.Contains(f.box(x)).(types.Bool)
-			return bool(v), known
-		}
 	}
 	return false, false
 }
 
-func (b *builder) inLiterals(x, list ast.Expr) closure {
-	values := literals(list)
-	if values == nil {
-		return nil
-	}
-	if len(values) == 0 {
+// inConstant is in for a list of strings.
+func (b *builder) inConstant(x ast.Expr, list traits.Lister) closure {
+	if list.Size() == types.IntZero {
 		return func(*frame) value { return boolValue(false) }
 	}
 	arg := b.expr(x)
@@ -267,8 +261,8 @@ func (b *builder) inLiterals(x, list ast.Expr) closure {
 		return nil
 	}
 	set := make(map[string]bool)
-	for _, v := range values {
-		s, ok := v.(types.String)
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		s, ok := it.Next().(types.String)
 		if !ok {
 			return nil
 		}
@@ -281,19 +275,4 @@ func (b *builder) inLiterals(x, list ast.Expr) closure {
 		}
 		return boolValue(v.kind == kindText && set[v.text])
 	}
-}
-
-// literals returns the elements of a list of literals, nil if there are others.
-func literals(list ast.Expr) []ref.Val {
-	if len(list.AsList().OptionalIndices()) > 0 {
-		return nil
-	}
-	all := []ref.Val{}
-	for _, element := range list.AsList().Elements() {
-		if element.Kind() != ast.LiteralKind {
-			return nil
-		}
-		all = append(all, element.AsLiteral())
-	}
-	return all
 }

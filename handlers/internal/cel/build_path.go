@@ -101,12 +101,8 @@ func (p *path) isOptional() bool {
 // index returns the step of an index. What the index is costs what it does otherwise,
 // but for the 1 of a path.
 func (b *builder) index(e ast.Expr) (s step, ok bool) {
-	if e.Kind() == ast.LiteralKind {
-		if name, ok := e.AsLiteral().(types.String); ok {
-			return newStep(string(name)), true
-		}
-		s.index = constant(e)
-		return s, true
+	if name, ok := b.constant(e).(types.String); ok {
+		return newStep(string(name)), true
 	}
 	s.index = b.branch(e)
 	return s, s.index != nil
@@ -236,6 +232,15 @@ func (s *step) of(f *frame, v *value) (next value, found bool) {
 		}
 		found, ok := mapper.Find(name)
 		return unboxed(found), ok
+	case v.kind == kindOther && key.kind == kindInt:
+		l, ok := v.val.(traits.Lister)
+		if !ok {
+			return value{}, true
+		}
+		if i, n := int64(key.bits), l.Size().(types.Int); i < 0 || i >= int64(n) {
+			return value{}, false
+		}
+		return unboxed(l.Get(types.Int(key.bits))), true
 	case v.kind == kindOther || v.kind == kindArray:
 		return value{}, true
 	}
@@ -258,6 +263,10 @@ func (b *builder) ident(e ast.Expr) closure {
 		return func(f *frame) value { return objectValue(f.object.v) }
 	case "oldObject":
 		return func(f *frame) value { return objectValue(f.oldObject.v) }
+	case "request":
+		return func(f *frame) value { return value{kind: kindOther, val: &f.request} }
+	case "variables":
+		return func(f *frame) value { return value{kind: kindOther, val: &f.variables} }
 	case "params":
 		return func(f *frame) value { return unboxed(orNull(f.Params)) }
 	case "namespaceObject":

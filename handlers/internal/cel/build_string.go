@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"math"
 	"regexp"
 	"strings"
 
@@ -8,13 +9,14 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
-	"math"
+	"github.com/google/cel-go/common/types/ref"
 )
 
-// size is size() of a string, an object or an array. It costs 1.
-func (b *builder) size(c ast.CallExpr) closure {
+// size is size() of anything. It costs 1.
+func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
+	fn := b.function(e, c)
 	args := b.args(c, 1)
-	if args == nil {
+	if fn == nil || args == nil {
 		return nil
 	}
 	arg := args[0]
@@ -25,6 +27,8 @@ func (b *builder) size(c ast.CallExpr) closure {
 			if f.steps(1) {
 				return value{kind: kindInt, bits: f.size(&v)}
 			}
+		case kindOther:
+			return fn.apply(f, []ref.Val{v.val})
 		}
 		return value{}
 	}
@@ -50,7 +54,7 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	case overloads.ContainsString:
 		does, costs = strings.Contains, costOfContains
 	case overloads.MatchesString:
-		does, costs = matchesConstant(c.Args()[0]), costOfMatches
+		does, costs = matchesConstant(b.constant(c.Args()[0])), costOfMatches
 	}
 	if does == nil {
 		return nil
@@ -73,11 +77,8 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 
 // matchesConstant returns what matches a regular expression that is a literal, nil
 // for another one. cel-go has refused one that does not compile.
-func matchesConstant(e ast.Expr) func(x, _ string) bool {
-	if e.Kind() != ast.LiteralKind {
-		return nil
-	}
-	pattern, ok := e.AsLiteral().(types.String)
+func matchesConstant(literal ref.Val) func(x, _ string) bool {
+	pattern, ok := literal.(types.String)
 	if !ok {
 		return nil
 	}

@@ -72,7 +72,11 @@ func (g *generator) test(depth int, element string) string {
 		}
 	}
 	literal := g.pick("'a'", "''", "'app'", "1", "0", "true", "false", "null", "1.5", "['a', 'b']", "[]", "[1, 'a']", "'registry.example.com/a/long/name:latest'")
-	switch g.IntN(13) {
+	switch g.IntN(16) {
+	case 13, 14:
+		return g.collection(path)
+	case 15:
+		return g.function(path)
 	case 0:
 		return fmt.Sprintf("has(%s.%s)", path(), g.pick("name", "labels", "spec", "nope", "image"))
 	case 1:
@@ -99,6 +103,68 @@ func (g *generator) test(depth int, element string) string {
 		return fmt.Sprintf("%s %s %s", path(), g.pick("<", "<=", ">", ">="), g.pick(path(), "1", "'b'", "'a'"))
 	}
 	return fmt.Sprintf("%s.matches('%s')", path(), g.pick("^[a-z]+$", "latest$", "a*b", ".*", "x|y"))
+}
+
+// collection makes an expression about what macros collect.
+func (g *generator) collection(path func() string) string {
+	list := func() string {
+		if len(g.lists) > 0 && g.IntN(3) > 0 {
+			return g.lists[g.IntN(len(g.lists))]
+		}
+		return g.pick("[]", "['a', 'b', 'a']", "[1, 2.0, 'a']", "["+path()+", 1]", path())
+	}
+	of := func(element string) string {
+		return g.pick(element+" == 'a'", "has("+element+".name)", element+".name != "+path(), element+" in ['a', 'Pod']", "true", element+".?name.hasValue()", element)
+	}
+	made := g.pick("c", "c.name", "c.name + '/' + "+path(), "[c, c]", "size(c.name)", "c == "+path()+" ? 'a' : c", "1")
+	collected := g.pick(
+		fmt.Sprintf("%s.filter(c, %s)", list(), of("c")),
+		fmt.Sprintf("%s.map(c, %s)", list(), made),
+		fmt.Sprintf("%s.map(c, %s, %s)", list(), of("c"), made),
+		fmt.Sprintf("(%s + %s).filter(c, %s).map(c, %s)", list(), list(), of("c"), made),
+		fmt.Sprintf("(%s + %s)", list(), list()),
+		fmt.Sprintf("(%s ? %s : %s)", of(path()), list(), list()),
+		fmt.Sprintf("%s.?name.orValue(%s)", path(), g.pick("[]", "{}", "{'a': 1}")))
+	switch g.IntN(6) {
+	case 0:
+		return fmt.Sprintf("%s.exists_one(c, %s)", list(), of("c"))
+	case 1:
+		return fmt.Sprintf("size(%s) %s %s", collected, g.pick("==", ">", "<="), g.pick("0", "1", "size("+list()+")"))
+	case 2:
+		return fmt.Sprintf("%s[%s] == %s", collected, g.pick("0", "1", "-1", "'a'"), path())
+	case 3:
+		return fmt.Sprintf("%s in %s", path(), collected)
+	case 4:
+		return fmt.Sprintf("%s.all(d, %s)", collected, of("d"))
+	}
+	return fmt.Sprintf("%s == %s", collected, list())
+}
+
+// function makes an expression that calls functions.
+func (g *generator) function(path func() string) string {
+	text := func() string {
+		return g.pick("'a,b'", "'100m'", "'v1.2.3'", "''", "'"+g.pick("ä", "a", "1")+"' + "+path(), path(), path(), "string("+path()+")")
+	}
+	return g.pick(
+		fmt.Sprintf("%s + %s == %s", text(), text(), text()),
+		fmt.Sprintf("%s %s %s %s %s", path(), g.pick("+", "-", "*", "/", "%"), g.pick("1", "2.0", "0", path()), g.pick("==", "<", ">="), g.pick("1", "0", "1.5", path())),
+		fmt.Sprintf("-%s < 1", path()),
+		fmt.Sprintf("(%s).split('%s')[%d].%s('a')", text(), g.pick(",", ".", "/"), g.IntN(2), g.pick("contains", "startsWith")),
+		fmt.Sprintf("(%s).split(',').join('-') == %s", text(), path()),
+		fmt.Sprintf("(%s).%s() == %s", text(), g.pick("lowerAscii", "upperAscii", "trim"), path()),
+		fmt.Sprintf("(%s).replace('a', %s) != %s", text(), g.pick("'b'", path()), path()),
+		fmt.Sprintf("(%s).substring(%s) == 'a'", text(), g.pick("0", "1", "1, 2", "0, "+path())),
+		fmt.Sprintf("(%s).indexOf('a') >= 0", text()),
+		fmt.Sprintf("(%s).find%s.size() > 0", text(), g.pick("('[a-z]+')", "All('[a-z]')", "All('[a-z]', 1)", "All("+path()+")")),
+		fmt.Sprintf("(%s).matches(%s)", text(), path()),
+		fmt.Sprintf("int(%s) %s 1", g.pick("'12'", path()), g.pick("==", "<")),
+		fmt.Sprintf("'%%s-%%d'.format([%s, %s]) == 'a'", path(), g.pick("1", path())),
+		fmt.Sprintf("quantity(%s).compareTo(quantity('100m')) %s 0", text(), g.pick("==", "<", "!=")),
+		fmt.Sprintf("isQuantity(%s) && quantity(%s).isGreaterThan(quantity('1'))", text(), text()),
+		fmt.Sprintf("type(%s) == %s", path(), g.pick("string", "map", "list")),
+		fmt.Sprintf("isIP(%s) || isURL(%s)", text(), text()),
+		fmt.Sprintf("duration('1h') > duration('%s')", g.pick("1m", "2h")),
+	)
 }
 
 // TestClosuresGenerated compares closures with the interpreter, with generated

@@ -114,7 +114,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env)); err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
-	e.closure = c.build(ast)
+	e.closure = c.build(env, ast)
 	e.returns = ast.OutputType()
 	return nil
 }

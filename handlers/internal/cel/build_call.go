@@ -1,0 +1,258 @@
+package cel
+
+import (
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// A function is one of cel-go or of a library, as a call was checked to mean it. It is
+// what closures have for what they do not do themselves: the same Go code as in the
+// interpreter, with the same cost, on values that are on the heap then.
+type function struct {
+	name, overload string
+	n              int // arguments
+	unary          functions.UnaryOp
+	binary         functions.BinaryOp
+	any            functions.FunctionOp
+	trait          int // that the first argument must have, 0 for none
+}
+
+// function returns what the interpreter calls (planner.go planCall), nil for what it
+// does not call with values alone.
+func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
+	fn := &function{name: c.FunctionName(), overload: b.overload(e), n: len(operands(c))}
+	found := b.implementation(fn)
+	if !countable[fn.name] || found == nil || found.NonStrict || fn.n == 0 {
+		return nil
+	}
+	fn.trait = found.OperandTrait
+	switch {
+	case fn.n == 1 && found.Unary != nil:
+		fn.unary = found.Unary
+	case fn.n == 2 && found.Binary != nil:
+		fn.binary = found.Binary
+	default:
+		fn.any = found.Function
+	}
+	if regexFunctions[fn.name] != nil && fn.n > 1 {
+		fn.compileRegex(b.constant(operands(c)[1]))
+	}
+	if fn.unary == nil && fn.binary == nil && fn.any == nil {
+		return nil
+	}
+	return fn
+}
+
+// countable are the functions whose cost is in runtimecost.go or Kubernetes' library:
+// those of policies that other libraries do not count otherwise, as sets and lists do.
+var countable = setOf(
+	operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+	operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In,
+	"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint",
+	"size", "contains", "endsWith", "matches", "startsWith",
+	"charAt", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "replace", "split", "substring", "trim", "upperAscii",
+	"find", "findAll", "isSorted", "max", "min", "sum",
+	"quantity", "isQuantity", "add", "sub", "asApproximateFloat", "asInteger", "isInteger", "sign",
+	"compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch",
+	"cidr", "containsCIDR", "containsIP", "family", "ip", "isCIDR", "isIP", "masked", "prefixLength",
+	"url", "isURL", "getEscapedPath", "getHost", "getHostname", "getPort", "getQuery", "getScheme",
+)
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// implementation returns that of the overload, or else of the name.
+func (b *builder) implementation(fn *function) (found *functions.Overload) {
+	bindings, err := b.functions[fn.name].Bindings()
+	if err != nil {
+		return nil
+	}
+	for _, o := range bindings {
+		if fn.overload != "" && o.Operator == fn.overload {
+			return o
+		}
+		if o.Operator == fn.name {
+			found = o
+		}
+	}
+	return found
+}
+
+// regexFunctions are those of Kubernetes' library whose regular expression is compiled
+// once if it is a literal.
+var regexFunctions = map[string]*interpreter.RegexOptimization{
+	"find": library.FindRegexOptimization, "findAll": library.FindAllRegexOptimization,
+}
+
+func (fn *function) compileRegex(literal ref.Val) {
+	pattern, ok := literal.(types.String)
+	if !ok {
+		return
+	}
+	args := make([]interpreter.Interpretable, fn.n)
+	for i := range args {
+		args[i] = argument(i)
+	}
+	call, err := regexFunctions[fn.name].Factory(interpreter.NewCall(0, fn.name, fn.overload, args, nil), string(pattern))
+	if err != nil {
+		return // cel-go has refused it
+	}
+	fn.unary, fn.binary = nil, nil
+	fn.any = func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }
+}
+
+// An argument is the one of that index in arguments.
+type argument int
+
+// ID implements interpreter.Interpretable.
+func (i argument) ID() int64 { return 0 }
+
+// Eval implements interpreter.Interpretable.
+func (i argument) Eval(all interpreter.Activation) ref.Val { return all.(arguments)[i] }
+
+// arguments is the activation of a function that is called with values.
+type arguments []ref.Val
+
+// ResolveName implements interpreter.Activation.
+func (arguments) ResolveName(string) (any, bool) { return nil, false }
+
+// Parent implements interpreter.Activation.
+func (arguments) Parent() interpreter.Activation { return nil }
+
+// closure is a call of the function.
+func (fn *function) closure(args []closure) closure {
+	return func(f *frame) value {
+		vals := make([]ref.Val, len(args))
+		for i, arg := range args {
+			v := arg(f)
+			if v.kind == gaveUp {
+				return value{}
+			}
+			vals[i] = f.box(&v)
+		}
+		return fn.apply(f, vals)
+	}
+}
+
+// of2 is a call of a function that may be nil, with two values.
+func (fn *function) of2(f *frame, x, y *value) value {
+	if fn == nil || x.kind == gaveUp || y.kind == gaveUp {
+		return value{}
+	}
+	return fn.apply(f, []ref.Val{f.box(x), f.box(y)})
+}
+
+// apply calls the function and counts what that costs. It gives up where there is an
+// error.
+func (fn *function) apply(f *frame, args []ref.Val) value {
+	if fn.trait != 0 && !args[0].Type().HasTrait(fn.trait) {
+		return value{} // which has a method instead, or is an error
+	}
+	result := fn.call(args)
+	v := unboxed(result)
+	if v.kind == gaveUp || !f.call(fn.cost(args, result)) {
+		return value{}
+	}
+	return v
+}
+
+// call returns nil where the function panics, which the interpreter makes an error of.
+func (fn *function) call(args []ref.Val) (result ref.Val) {
+	defer func() {
+		if recover() != nil {
+			result = nil
+		}
+	}()
+	switch {
+	case fn.unary != nil:
+		return fn.unary(args[0])
+	case fn.binary != nil:
+		return fn.binary(args[0], args[1])
+	}
+	return fn.any(args...)
+}
+
+// cost does as CostTracker.costCall in runtimecost.go.
+func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
+	if known := estimator.CallCost(fn.name, fn.overload, args, result); known != nil {
+		return *known
+	}
+	first := actualSize(args[0])
+	second := uint64(0)
+	if len(args) > 1 {
+		second = actualSize(args[1])
+	}
+	switch fn.overload {
+	case overloads.StartsWithString, overloads.EndsWithString, overloads.StringToBytes, overloads.BytesToString,
+		overloads.ExtQuoteString, overloads.ExtFormatString:
+		return costOfFirst(first, 0)
+	case overloads.InList:
+		return second
+	case overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString,
+		overloads.LessBytes, overloads.LessEqualsBytes, overloads.GreaterBytes, overloads.GreaterEqualsBytes:
+		return traversal(min(first, second))
+	case overloads.AddString, overloads.AddBytes:
+		return traversal(first + second)
+	case overloads.MatchesString:
+		return costOfMatches(first, second)
+	case overloads.ContainsString:
+		return costOfContains(first, second)
+	}
+	return 1
+}
+
+var estimator library.CostEstimator
+
+// anyCall is a call of a function that closures do not do themselves.
+func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
+	fn := b.function(e, c)
+	if fn == nil {
+		return nil
+	}
+	args := b.args(c, fn.n)
+	if args == nil {
+		return nil
+	}
+	return fn.closure(args)
+}
+
+// add is the operator +. Two strings that were checked to be strings cost what going
+// through both takes, anything else costs 1.
+func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
+	fn := b.function(e, c)
+	args := b.args(c, 2)
+	if fn == nil || args == nil {
+		return nil
+	}
+	first, second := args[0], args[1]
+	areStrings := fn.overload == overloads.AddString
+	return func(f *frame) value {
+		x := first(f)
+		if x.kind == gaveUp {
+			return value{}
+		}
+		y := second(f)
+		if x.kind != kindText || y.kind != kindText {
+			return fn.of2(f, &x, &y)
+		}
+		cost := uint64(1)
+		if areStrings {
+			cost = traversal(f.size(&x) + f.size(&y))
+		}
+		if !f.call(cost) {
+			return value{}
+		}
+		return value{kind: kindText, text: x.text + y.text}
+	}
+}

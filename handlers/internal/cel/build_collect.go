@@ -1,0 +1,121 @@
+package cel
+
+import (
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// A collection is one of the macros map, filter and exists_one: it goes over all
+// elements, and adds to what it has for those that it is for (cel-go parser/macro.go).
+type collection struct {
+	over  closure
+	picks closure // whether it is for an element; nil for all
+	makes closure // the element of the list; nil for exists_one, which counts
+	slot  int
+}
+
+// collect is a macro that goes over all elements.
+func (b *builder) collect(c ast.ComprehensionExpr) closure {
+	m := collection{over: b.expr(c.IterRange()), slot: len(b.slots)}
+	step := c.LoopStep()
+	if isCall(step, operators.Conditional) {
+		args := step.AsCall().Args()
+		if !isIdent(args[2], c.AccuVar()) {
+			return nil
+		}
+		if m.picks = b.within(c, args[0]); m.picks == nil {
+			return nil
+		}
+		step = args[1]
+	}
+	if m.over == nil || !isCall(step, operators.Add) || !isIdent(step.AsCall().Args()[0], c.AccuVar()) {
+		return nil
+	}
+	switch added := step.AsCall().Args()[1]; {
+	case added.Kind() == ast.ListKind && isEmptyList(c.AccuInit()) && isIdent(c.Result(), c.AccuVar()):
+		list := added.AsList()
+		if len(list.Elements()) != 1 || len(list.OptionalIndices()) > 0 || b.constant(added) != nil {
+			return nil // a list of a constant is made once
+		}
+		if m.makes = b.within(c, list.Elements()[0]); m.makes == nil {
+			return nil
+		}
+		return m.list
+	case isInt(c.AccuInit(), 0) && isInt(added, 1) && isEqualToOne(c.Result(), c.AccuVar()) && m.picks != nil:
+		return m.isOne
+	}
+	return nil
+}
+
+func isTrue(e ast.Expr) bool { return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.True }
+
+func isInt(e ast.Expr, n types.Int) bool { return e.Kind() == ast.LiteralKind && e.AsLiteral() == n }
+
+func isEmptyList(e ast.Expr) bool {
+	return e.Kind() == ast.ListKind && len(e.AsList().Elements()) == 0
+}
+
+func isEqualToOne(e ast.Expr, variable string) bool {
+	return isCall(e, operators.Equals) && isIdent(e.AsCall().Args()[0], variable) && isInt(e.AsCall().Args()[1], 1)
+}
+
+// each calls do for each element that m is for. It reports false if it gave up.
+func (m *collection) each(f *frame, do func() bool) bool {
+	v := m.over(f)
+	it := f.elements(&v)
+	if it.kind == gaveUp {
+		return false
+	}
+	for it.next(&f.slots[m.slot]) {
+		picked := true
+		if m.picks != nil {
+			v := m.picks(f)
+			if v.kind != kindBool {
+				return false
+			}
+			picked = v.isTrue()
+		}
+		if picked && !do() || f.isInterrupted() {
+			return false
+		}
+	}
+	return true
+}
+
+// list is map or filter. Besides its expressions, an element costs the list before, a
+// list of the element, and adding that.
+func (m *collection) list(f *frame) value {
+	var all []ref.Val
+	done := m.each(f, func() bool {
+		if !f.steps(1) {
+			return false
+		}
+		v := m.makes(f)
+		if v.kind == gaveUp || !f.call(common.ListCreateBaseCost) || !f.steps(1) {
+			return false
+		}
+		all = append(all, f.box(&v))
+		return true
+	})
+	if !done || !f.steps(1) { // the result
+		return value{}
+	}
+	return listValue(all)
+}
+
+// isOne is exists_one. Besides its expression, an element costs the count before, and
+// adding one; the result costs the count and comparing it.
+func (m *collection) isOne(f *frame) value {
+	n := 0
+	done := m.each(f, func() bool {
+		n++
+		return f.steps(2)
+	})
+	if !done || !f.steps(2) {
+		return value{}
+	}
+	return boolValue(n == 1)
+}
