@@ -21,6 +21,7 @@ type function struct {
 	binary         functions.BinaryOp
 	any            functions.FunctionOp
 	trait          int // that the first argument must have, 0 for none
+	bounded        func(*Evaluation, []ref.Val) ref.Val
 }
 
 // function returns what the interpreter calls (planner.go planCall), nil for what it
@@ -39,6 +40,9 @@ func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 		fn.binary = found.Binary
 	default:
 		fn.any = found.Function
+	}
+	if fn.bounded = boundedFunctions[fn.name]; fn.overload == overloads.Matches {
+		fn.bounded = matchesUncharged
 	}
 	if regexFunctions[fn.name] != nil && fn.n > 1 {
 		fn.compileRegex(b.constant(operands(c)[1]))
@@ -108,7 +112,7 @@ func (fn *function) compileRegex(literal ref.Val) {
 	if err != nil {
 		return // cel-go has refused it
 	}
-	fn.unary, fn.binary = nil, nil
+	fn.unary, fn.binary, fn.bounded = nil, nil, nil
 	fn.any = func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }
 }
 
@@ -159,12 +163,27 @@ func (fn *function) apply(f *frame, args []ref.Val) value {
 	if fn.trait != 0 && !args[0].Type().HasTrait(fn.trait) {
 		return value{} // which has a method instead, or is an error
 	}
-	result := fn.call(args)
+	result := fn.bound(f, args)
 	v := unboxed(result)
 	if v.kind == gaveUp || !f.call(fn.cost(args, result)) {
 		return value{}
 	}
 	return v
+}
+
+// bound is call, but for what a bounded function does itself. It returns nil for a call
+// that is not made, which the interpreter ends the expression at.
+func (fn *function) bound(f *frame, args []ref.Val) ref.Val {
+	if fn.bounded != nil {
+		switch v := fn.bounded(f.Evaluation, args).(type) {
+		case nil:
+		case oversized:
+			return nil
+		default:
+			return v
+		}
+	}
+	return fn.call(args)
 }
 
 // call returns nil where the function panics, which the interpreter makes an error of.
