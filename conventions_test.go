@@ -29,6 +29,14 @@ const (
 	fileLinesMax     = 500
 )
 
+// TestMain leaves all of it out of the short runs, with the race detector and with
+// poison: they change nothing about it.
+func TestMain(m *testing.M) {
+	if flag.Parse(); !testing.Short() {
+		m.Run()
+	}
+}
+
 var update = flag.Bool("update", false, "rewrite what is generated: blocks in documents and testdata/linked_modules.txt")
 
 // files returns the names of all files in the repository, those of nested

@@ -23,7 +23,7 @@ func TestAwait(t *testing.T) {
 	managed := []string{"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"}
 	with := func(args ...string) []string { return append(args, managed...) }
 	f(0, "kube-apiserver calls fastadmit for AlwaysPullImages\n", with("--config="+config)...)
-	f(1, "is not there with the rules of the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=100ms")...)
+	f(1, "is not there with the rules of the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=1s")...)
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestAwait(t *testing.T) {
 	})
 
 	kubeconfig = (&registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}).start(t)
-	f(1, "after 100ms, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none", with("--config="+config, "--timeout=100ms")...)
+	f(1, "after 1s, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none", with("--config="+config, "--timeout=1s")...)
 	f(2, "await goes with --cert-secret-name", "--config="+config)
 	f(2, "await goes with --cert-secret-name", with("--config="+config, "--webhook-configurations=mutating/a")...)
 	f(2, "no admission plugin is enabled", managed...)

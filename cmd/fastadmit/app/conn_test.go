@@ -169,8 +169,7 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 // TestHandshakeErrors counts handshakes that fail, and leaves out connections
 // that end before one.
 func TestHandshakeErrors(t *testing.T) {
-	p := servePatiently(t, timeouts{handshake: 2 * time.Second})
-	f := func(what, log string, counted uint64, talk func(net.Conn)) {
+	f := func(p *patient, what, log string, counted uint64, talk func(net.Conn)) {
 		t.Helper()
 		before := p.server.metrics.handshakeErrors.Get()
 		conn, err := net.Dial("tcp", p.address)
@@ -188,12 +187,13 @@ func TestHandshakeErrors(t *testing.T) {
 			t.Errorf("%s: counted %d, want %d; log %q, want %q in it", what, got, counted, p.log.String(), log)
 		}
 	}
-	f("a probe", "", 0, func(conn net.Conn) { conn.(*net.TCPConn).CloseWrite() })
-	f("silence", "i/o timeout", 1, func(net.Conn) {})
-	f("plain HTTP", "first record does not look like a TLS handshake", 1, func(conn net.Conn) {
+	f(servePatiently(t, timeouts{handshake: 2 * time.Second}), "silence", "i/o timeout", 1, func(net.Conn) {})
+	p := servePatiently(t, timeouts{})
+	f(p, "a probe", "", 0, func(conn net.Conn) { conn.(*net.TCPConn).CloseWrite() })
+	f(p, "plain HTTP", "first record does not look like a TLS handshake", 1, func(conn net.Conn) {
 		io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: a\r\n\r\n")
 	})
-	f("a certificate that is not trusted", "bad certificate", 1, func(conn net.Conn) {
+	f(p, "a certificate that is not trusted", "bad certificate", 1, func(conn net.Conn) {
 		if err := tls.Client(conn, &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("the client trusts it")
 		}
