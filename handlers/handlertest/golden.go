@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -61,20 +62,68 @@ func Run(t *testing.T, plugin handlers.Plugin) {
 	}
 }
 
-func runFile(t *testing.T, plugin handlers.Plugin, file string) {
+// Concurrently has the plugin answer each of the golden files in the folder in several
+// goroutines at once, as a server does. It is for the race detector; what the
+// plugin answers is not looked at, for a plugin may count requests.
+func Concurrently(t *testing.T, plugin handlers.Plugin, folder string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files in %s: %v", folder, err)
+	}
+	for _, file := range files {
+		c := readCase(t, file)
+		if c.Error != "" {
+			continue // it has no request
+		}
+		chain, err := c.chain(t, plugin)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		phase, body := c.phase(t), c.body(t)
+		var asked sync.WaitGroup
+		for range 4 {
+			asked.Go(func() {
+				review := codec.Acquire()
+				defer review.Release()
+				for range 3 {
+					if err := review.Decode(body); err != nil {
+						t.Errorf("%s: %v", file, err)
+						return
+					}
+					_, _ = chain.Review(t.Context(), review, phase) // a failure is an answer, too
+					review.AppendResponse(nil)
+				}
+			})
+		}
+		asked.Wait()
+	}
+}
+
+func readCase(t *testing.T, file string) (c Case) {
+	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c Case
 	if err := yaml.UnmarshalStrict(content, &c); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	if c.About == "" {
 		t.Fatalf("%s: about: got nothing, want what the case shows", file)
 	}
+	return c
+}
+
+// chain returns the chain of the plugin with what the case configures.
+func (c *Case) chain(t *testing.T, plugin handlers.Plugin) (*handlers.Chain, error) {
 	enabled := handlers.Enabled{Config: []byte(c.Config), Manifests: c.manifests(), Kubeconfig: []byte(c.Kubeconfig)}
-	chain, err := newChain(plugin, enabled, c.cluster(t))
+	return newChain(plugin, enabled, c.cluster(t))
+}
+
+func runFile(t *testing.T, plugin handlers.Plugin, file string) {
+	c := readCase(t, file)
+	chain, err := c.chain(t, plugin)
 	if c.Error != "" {
 		if err == nil || !strings.Contains(err.Error(), c.Error) {
 			t.Fatalf("configuration: got error %v, want one with %q", err, c.Error)
