@@ -1,11 +1,15 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,17 +17,30 @@ import (
 )
 
 // Removed is a plugin of an older release of Kubernetes, in a process of its
-// own: a command of ../removed. All of them only validate.
+// own: a command of ../removed.
 type Removed struct {
 	command *exec.Cmd
 	reviews io.WriteCloser
 	answers *json.Decoder
+	mutates bool
+}
+
+// A removedAnswer is what the command of a plugin that mutates writes for a review: the
+// object before and after as that release knows it. The command of one that only
+// validates writes the status alone.
+type removedAnswer struct {
+	Status        *metav1.Status
+	Before, After json.RawMessage
+	Warnings      []string
+	Annotations   map[string]string
 }
 
 // StartRemoved starts the command for a plugin, in a world that has objects of
-// the kinds that the plugin asks for.
-func StartRemoved(command, plugin string, world World) (*Removed, error) {
-	r := &Removed{command: exec.Command(command, plugin)}
+// the kinds that the plugin asks for. A plugin that mutates is asked in both phases,
+// which a review has as its member "phase": "mutate" or "validate". Config is given to
+// those that are told the configuration of fastadmit's plugin.
+func StartRemoved(command, plugin string, mutates bool, world World, config ...string) (*Removed, error) {
+	r := &Removed{command: exec.Command(command, append([]string{plugin}, config...)...), mutates: mutates}
 	r.command.Stderr = os.Stderr
 	var err error
 	if r.reviews, err = r.command.StdinPipe(); err != nil {
@@ -58,15 +75,76 @@ func (r *Removed) Stop() error {
 }
 
 func (r *Removed) answer(request *request, phase handlers.Phase) (Answer, error) {
-	if phase == handlers.Mutate {
+	if phase == handlers.Mutate && !r.mutates {
 		return Answer{Object: request.object}, nil
 	}
-	if _, err := r.reviews.Write(request.body); err != nil {
+	body := fmt.Appendf(nil, `{"phase":%q,%s`, phase, bytes.TrimPrefix(request.body, []byte("{")))
+	if _, err := r.reviews.Write(body); err != nil {
 		return Answer{}, fmt.Errorf("cannot ask %s: %w", r.command.Path, err)
 	}
-	var status *metav1.Status
-	if err := r.answers.Decode(&status); err != nil {
+	var got removedAnswer
+	var into any = &got
+	if !r.mutates {
+		into = &got.Status
+	}
+	if err := r.answers.Decode(into); err != nil {
 		return Answer{}, fmt.Errorf("no answer from %s: %w", r.command.Path, err)
 	}
-	return Answer{Status: status}, nil
+	answer := Answer{Status: got.Status, Warnings: got.Warnings}
+	for key, value := range got.Annotations {
+		answer.annotate(key, value)
+	}
+	if phase == handlers.Validate || got.Status != nil {
+		return answer, nil
+	}
+	if answer.Object = request.object; !equalJSON(got.Before, got.After) {
+		changed, err := json.Marshal(overlay(decode(request.object), decode(got.Before), decode(got.After)))
+		answer.Object = changed
+		return answer, err
+	}
+	return answer, nil
+}
+
+// overlay returns object with what is other in after than it was before. Both have but
+// what an older release knows of object; elements of lists stay where they are.
+func overlay(object, before, after any) any {
+	if reflect.DeepEqual(before, after) {
+		return object
+	}
+	switch after := after.(type) {
+	case map[string]any:
+		before, ok := before.(map[string]any)
+		of, isMap := object.(map[string]any)
+		if !ok || !isMap {
+			return after
+		}
+		changed := maps.Clone(of)
+		for key, value := range after {
+			was, ok := before[key]
+			switch {
+			case !ok:
+				changed[key] = value
+			case !reflect.DeepEqual(was, value):
+				changed[key] = overlay(of[key], was, value)
+			}
+		}
+		for key := range before {
+			if _, stays := after[key]; !stays {
+				delete(changed, key)
+			}
+		}
+		return changed
+	case []any:
+		before, ok := before.([]any)
+		of, isList := object.([]any)
+		if !ok || !isList || len(of) != len(before) || len(after) < len(before) {
+			return after
+		}
+		changed := slices.Clone(after)
+		for i := range before {
+			changed[i] = overlay(of[i], before[i], after[i])
+		}
+		return changed
+	}
+	return after
 }

@@ -41,6 +41,8 @@ type suite struct {
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
+	// toldConfig says that the command is told the variant's configuration.
+	toldConfig bool
 }
 
 // A variant is a way to configure the plugin.
@@ -71,7 +73,11 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		removed, err := oracle.StartRemoved(s.removed, s.name, world)
+		var told []string
+		if s.toldConfig {
+			told = []string{v.config}
+		}
+		removed, err := oracle.StartRemoved(s.removed, s.name, s.changes, world, told...)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}
@@ -153,6 +159,7 @@ func suites() []suite {
 		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		persistentVolumeClaimResize(),
+		persistentVolumeLabel(),
 		{name: "PodNodeSelector", generate: (*generator).selectsNodes, variants: selectorVariants(), denies: true, changes: true},
 		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
 		podTopologyLabelsSuite(),

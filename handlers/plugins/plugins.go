@@ -28,6 +28,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/noderestriction"
 	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
 	"github.com/fastadmit/fastadmit/handlers/podsecurity"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
@@ -79,6 +80,7 @@ func InTree(options Options) []handlers.Plugin {
 		denyexeconprivileged.Plugin(),
 		eventratelimit.Plugin(),
 		extendedresourcetoleration.Plugin(),
+		persistentvolumelabel.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
 		ownerreferencespermissionenforcement.Plugin(),

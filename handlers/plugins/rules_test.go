@@ -49,6 +49,7 @@ DenyEscalatingExec                   CONNECT              /v1                   
 DenyExecOnPrivileged                 CONNECT              /v1                          pods/exec,pods/attach
 EventRateLimit                       CREATE,UPDATE        /v1                          events
 ExtendedResourceToleration           CREATE,UPDATE        /v1                          pods
+PersistentVolumeLabel                CREATE               /v1                          persistentvolumes
 DefaultStorageClass                  CREATE               /v1                          persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               /v1                          persistentvolumes,persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               storage.k8s.io/v1            volumeattributesclasses

@@ -99,6 +99,9 @@ func chainOf(t *testing.T, plugin handlers.Plugin) *handlers.Chain {
 	case "EventRateLimit":
 		enabled.Config = []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`)
 	}
+	if config, ok := pastConfigs[plugin.Name]; ok {
+		enabled.Config = config
+	}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Objec
 	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := handlers.Enabled{Config: configs[plugin.Name], Kubeconfig: []byte(nobody)}
+	enabled := handlers.Enabled{Config: configOf(plugin.Name), Kubeconfig: []byte(nobody)}
 	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		t.Fatal(err)

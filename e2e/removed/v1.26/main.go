@@ -1,0 +1,181 @@
+// The command v1.26 answers AdmissionReviews as the admission plugin
+// PersistentVolumeLabel of Kubernetes v1.26 would, the last release that had it for AWS,
+// GCE, Azure and vSphere. Arguments are its name and the configuration of fastadmit's
+// plugin, JSON with a table of volumes, which is the cloud. It reads reviews from standard
+// input. It writes a line for each: an answer as package oracle reads it.
+//
+// It is a process of its own because no two releases of Kubernetes can be
+// linked into one.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"os"
+	"sort"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corescheme "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/storage/persistentvolume/label"
+)
+
+func main() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	if len(os.Args) != 3 || os.Args[1] != label.PluginName {
+		log.Fatalf("got arguments %q, want %s and a configuration", os.Args[1:], label.PluginName)
+	}
+	if err := run(os.Args[2], os.Stdin, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A cloud knows the volumes of a provider.
+type cloud struct {
+	cloudprovider.Interface
+	id     func(spec *corev1.PersistentVolumeSpec) string
+	labels map[string]map[string]string // by id
+}
+
+// GetLabelsForVolume is what the plugin asks.
+func (c *cloud) GetLabelsForVolume(_ context.Context, pv *corev1.PersistentVolume) (map[string]string, error) {
+	labels, ok := c.labels[c.id(&pv.Spec)]
+	if !ok {
+		return nil, errors.New("the volume is not known")
+	}
+	return labels, nil
+}
+
+func register(config string) error {
+	var table struct {
+		Volumes []struct {
+			Provider, ID string
+			Labels       map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(config), &table); err != nil {
+		return err
+	}
+	for name, id := range map[string]func(*corev1.PersistentVolumeSpec) string{
+		"aws":     func(s *corev1.PersistentVolumeSpec) string { return s.AWSElasticBlockStore.VolumeID },
+		"gce":     func(s *corev1.PersistentVolumeSpec) string { return s.GCEPersistentDisk.PDName },
+		"azure":   func(s *corev1.PersistentVolumeSpec) string { return s.AzureDisk.DataDiskURI },
+		"vsphere": func(s *corev1.PersistentVolumeSpec) string { return s.VsphereVolume.VolumePath },
+	} {
+		c := &cloud{id: id, labels: map[string]map[string]string{}}
+		for _, v := range table.Volumes {
+			if v.Provider == name {
+				c.labels[v.ID] = v.Labels
+			}
+		}
+		cloudprovider.RegisterCloudProvider(name, func(io.Reader) (cloudprovider.Interface, error) { return c, nil })
+	}
+	return nil
+}
+
+// An answer is what comes of a review: the object before and after as this release
+// knows it.
+type answer struct {
+	Status        *metav1.Status
+	Before, After *corev1.PersistentVolume
+}
+
+func run(config string, in io.Reader, out io.Writer) error {
+	if err := register(config); err != nil {
+		return err
+	}
+	plugins := admission.NewPlugins()
+	label.Register(plugins)
+	plugin, err := plugins.InitPlugin(label.PluginName, nil, admission.PluginInitializers{})
+	if err != nil {
+		return err
+	}
+	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	for {
+		var review struct {
+			admissionv1.AdmissionReview
+			Phase string `json:"phase"`
+		}
+		if err := objects.Decode(&review); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if review.Request == nil {
+			continue // an object of the world, at which the plugin does not look
+		}
+		a, err := ask(plugin, review.Request, review.Phase)
+		if err != nil {
+			return err
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func ask(plugin admission.Interface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
+	if !plugin.Handles(admission.Operation(r.Operation)) || r.RequestKind.Kind != "PersistentVolume" || len(r.Object.Raw) == 0 || phase != "mutate" {
+		return &answer{}, nil
+	}
+	volume, internal, a := new(corev1.PersistentVolume), new(core.PersistentVolume), new(answer)
+	if err := json.Unmarshal(r.Object.Raw, volume); err != nil {
+		return nil, err
+	}
+	if err := corescheme.Convert_v1_PersistentVolume_To_core_PersistentVolume(volume, internal, nil); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.Before, err = external(internal); err != nil {
+		return nil, err
+	}
+	attributes := admission.NewAttributesRecord(internal, nil, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+		schema.GroupVersionResource(*r.RequestResource), r.RequestSubResource, admission.Operation(r.Operation), nil, *r.DryRun, nil)
+	if r.RequestSubResource != "" {
+		return &answer{}, nil // of which there is none that is created
+	}
+	if err := plugin.(admission.MutationInterface).Admit(context.Background(), attributes, nil); err != nil {
+		a.Status = responsewriters.ErrorToAPIStatus(err)
+		return a, nil
+	}
+	if a.After, err = external(internal); err == nil {
+		order(a.Before, a.After)
+	}
+	return a, err
+}
+
+func external(internal *core.PersistentVolume) (*corev1.PersistentVolume, error) {
+	volume := new(corev1.PersistentVolume)
+	return volume, corescheme.Convert_core_PersistentVolume_To_v1_PersistentVolume(internal.DeepCopy(), volume, nil)
+}
+
+// order sorts by key the expressions that the plugin added to each term: it adds them in
+// the order of a Go map.
+func order(before, after *corev1.PersistentVolume) {
+	terms := func(v *corev1.PersistentVolume) []corev1.NodeSelectorTerm {
+		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			return nil
+		}
+		return v.Spec.NodeAffinity.Required.NodeSelectorTerms
+	}
+	was := terms(before)
+	for i, term := range terms(after) {
+		added := term.MatchExpressions
+		if i < len(was) {
+			added = added[len(was[i].MatchExpressions):]
+		}
+		sort.Slice(added, func(i, j int) bool { return added[i].Key < added[j].Key })
+	}
+}

@@ -1,0 +1,110 @@
+// Package endpoint is an HTTP server that a plugin asks: its fields in the configuration,
+// and the request.
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+)
+
+// answerMax is how many bytes of an answer are read. The largest is a list of a few
+// labels, or a sample: less than 1 KB each.
+const answerMax = 64 << 10
+
+// ErrNotFound says that the server answered with code 404.
+var ErrNotFound = errors.New("not found")
+
+// Config says where the server is, and who asks. Files are read again when they change.
+type Config struct {
+	URL string `json:"url"`
+	// CAFile has the certificates that that of the server is checked with, those of the
+	// system if empty.
+	CAFile string `json:"caFile"`
+	// CertFile and KeyFile are the client's certificate, empty for none.
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
+	// BearerTokenFile has the token to send, empty for none.
+	BearerTokenFile string `json:"bearerTokenFile"`
+}
+
+// Validate says what is wrong with the fields.
+func (c *Config) Validate(at *field.Path) (errs field.ErrorList) {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		errs = append(errs, field.Invalid(at.Child("url"), c.URL, "must be a URL with http or https and a host, and without a query"))
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		errs = append(errs, field.Invalid(at.Child("keyFile"), c.KeyFile, "certFile and keyFile must be given together"))
+	}
+	for _, f := range []struct{ name, value string }{
+		{"caFile", c.CAFile}, {"certFile", c.CertFile}, {"keyFile", c.KeyFile}, {"bearerTokenFile", c.BearerTokenFile},
+	} {
+		if f.value != "" && !filepath.IsAbs(f.value) {
+			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be an absolute path"))
+		}
+	}
+	return errs
+}
+
+// A Client asks the server. It is used by many goroutines at once.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// New makes a client of a Config that is valid.
+func New(c *Config) (*Client, error) {
+	client, err := rest.HTTPClientFor(&rest.Config{
+		Host:            c.URL,
+		BearerTokenFile: c.BearerTokenFile,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for %s: %w", c.URL, err)
+	}
+	// What a redirect names is nobody's to choose but the operator's.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{c.URL, client}, nil
+}
+
+// Get asks for path with the query and decodes the answer, JSON, into what into points
+// to. The error is ErrNotFound for code 404.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	return c.do(request, into)
+}
+
+func (c *Client) do(request *http.Request, into any) error {
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: cannot read the answer: %w", c.url, err)
+	case response.StatusCode == http.StatusNotFound:
+		return ErrNotFound
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s: got code %d and %.200q, want 200", c.url, response.StatusCode, body)
+	case len(body) > answerMax:
+		return fmt.Errorf("%s: got an answer of more than %d bytes, want fewer", c.url, answerMax)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s: got %.200q, want JSON: %w", c.url, body, err)
+	}
+	return nil
+}

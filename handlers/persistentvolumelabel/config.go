@@ -1,0 +1,158 @@
+package persistentvolumelabel
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+)
+
+const (
+	configAPIVersion = "fastadmit.io/v1alpha1"
+	configKind       = "PersistentVolumeLabelConfiguration"
+)
+
+// configuration is the plugin's configuration file. Upstream's was that of the cloud.
+type configuration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Volumes are disks whose labels are known.
+	Volumes []volume `json:"volumes"`
+	// Endpoint is asked for disks that are not among Volumes.
+	Endpoint *endpoint.Config `json:"endpoint"`
+}
+
+type volume struct {
+	Provider string `json:"provider"` // aws, gce, azure or vsphere
+	// ID is the volumeID, pdName, diskURI or volumePath of a PersistentVolume.
+	ID     string            `json:"id"`
+	Labels map[string]string `json:"labels"`
+}
+
+func (v *volume) validate(at *field.Path) (errs field.ErrorList) {
+	if findProvider(v.Provider) == nil {
+		errs = append(errs, field.NotSupported(at.Child("provider"), v.Provider, names()))
+	}
+	if v.ID == "" || len(v.ID) > idMax {
+		errs = append(errs, field.Invalid(at.Child("id"), v.ID, "must have from 1 to 1024 bytes"))
+	}
+	if len(v.Labels) == 0 {
+		errs = append(errs, field.Required(at.Child("labels"), "the zone and region of the volume"))
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.Labels)) {
+		if err := checkLabel(key, v.Labels[key]); err != nil {
+			errs = append(errs, field.Invalid(at.Child("labels").Key(key), v.Labels[key], err.Error()))
+		}
+	}
+	return errs
+}
+
+// checkLabel says why nothing can have the label.
+func checkLabel(key, value string) error {
+	for _, fault := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)) {
+		return errors.New(fault)
+	}
+	return nil
+}
+
+func findProvider(name string) *provider {
+	for _, p := range providers {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func names() (names []string) {
+	for _, p := range providers {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// sources are the labelers of a configuration.
+type sources struct {
+	table  map[key]map[string]string
+	server *endpoint.Client // nil for none
+}
+
+type key struct{ provider, id string }
+
+func newLabelers(config []byte) (labeler, error) {
+	s, c := &sources{table: make(map[key]map[string]string)}, new(configuration)
+	if err := handlers.DecodeConfig(config, c, func() field.ErrorList { return s.load(c) }); err != nil {
+		return nil, err
+	}
+	if c.Endpoint != nil {
+		var err error
+		if s.server, err = endpoint.New(c.Endpoint); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *sources) load(c *configuration) field.ErrorList {
+	errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+	if len(c.Volumes) == 0 && c.Endpoint == nil {
+		errs = append(errs, field.Required(field.NewPath("volumes"), "or an endpoint: who knows the labels of volumes"))
+	}
+	for i := range c.Volumes {
+		v, at := &c.Volumes[i], field.NewPath("volumes").Index(i)
+		errs = append(errs, v.validate(at)...)
+		k := key{v.Provider, v.ID}
+		if s.table[k] != nil {
+			errs = append(errs, field.Duplicate(at.Child("id"), v.ID))
+		}
+		s.table[k] = v.Labels
+	}
+	if c.Endpoint != nil {
+		errs = append(errs, c.Endpoint.Validate(field.NewPath("endpoint"))...)
+	}
+	return errs
+}
+
+func (s *sources) labels(ctx context.Context, d disk) (map[string]string, error) {
+	if labels, ok := s.table[key{d.provider.name, d.id}]; ok {
+		return labels, nil
+	}
+	if s.server == nil {
+		return nil, errUnknown
+	}
+	var answer struct {
+		Labels map[string]string `json:"labels"`
+	}
+	err := s.server.Get(ctx, "", url.Values{"provider": {d.provider.name}, "id": {d.id}}, &answer)
+	if errors.Is(err, endpoint.ErrNotFound) {
+		return nil, errUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(answer.Labels)) {
+		if err := checkLabel(k, answer.Labels[k]); err != nil {
+			return nil, &labelError{k, answer.Labels[k], err}
+		}
+	}
+	return answer.Labels, nil
+}
+
+// labelError says that the endpoint gave a label that nothing can have.
+type labelError struct {
+	key, value string
+	err        error
+}
+
+func (e *labelError) Error() string {
+	return "the endpoint gave label " + e.key + "=" + e.value + ": " + e.err.Error()
+}
+
+func (e *labelError) Unwrap() error { return e.err }

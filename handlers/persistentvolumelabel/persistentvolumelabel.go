@@ -1,0 +1,249 @@
+// Package persistentvolumelabel is the admission plugin PersistentVolumeLabel.
+//
+// It labels new PersistentVolumes with the zone and region of the disk behind them, and
+// limits them to nodes there. A pod that is put into another zone than its disk never
+// starts; whoever writes such volumes by hand forgets it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/label, of
+// each provider as in the last release that had it: v1.30.14 GCE, v1.29.15 Azure and
+// vSphere, v1.26.15 AWS.
+package persistentvolumelabel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const (
+	// provisionedBy is the annotation of volumes that a provisioner made
+	// (k8s.io/component-helpers storage/volume AnnDynamicallyProvisioned).
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	// placeholder is the name of a disk that is being made (k8s.io/cloud-provider
+	// volume ProvisionedVolumeName).
+	placeholder = "placeholder-for-provisioning"
+	// zoneDelimiter is between the zones of a disk that is in several (k8s.io/cloud-provider
+	// volume LabelMultiZoneDelimiter).
+	zoneDelimiter = "__"
+	// idMax is how many bytes the name of a disk may have. The longest is a resource ID
+	// of Azure: less than 1,000 with the limits of its parts (subscription 36, resource
+	// group 90, name 80).
+	idMax = 1024
+	// termsCheck is how many terms are worked on between two looks at the context.
+	termsCheck = 1024
+)
+
+// errUnknown says that nobody knows the disk.
+var errUnknown = errors.New("the volume is not known")
+
+// A disk is what a PersistentVolume says of the disk behind it.
+type disk struct {
+	provider *provider
+	id       string // by which it is known
+	name     string // by which upstream's messages call it
+}
+
+// A labeler knows the labels of disks. The error is errUnknown if there is no such disk;
+// another one says that it cannot be told now.
+type labeler interface {
+	labels(ctx context.Context, d disk) (map[string]string, error)
+}
+
+// A provider is a cloud whose disks PersistentVolumes name.
+type provider struct {
+	name   string // as upstream's cloud providers are called
+	source string // the field of a PersistentVolume's spec
+	id     string // the field of the source by which the disk is known
+	called string // the field of the source that upstream's messages show
+	title  string // what upstream's messages call a disk
+	// provisions says that disks with the placeholder's name are left alone.
+	provisions bool
+}
+
+// providers are in the order in which upstream looks for them.
+var providers = []*provider{
+	{"aws", "awsElasticBlockStore", "volumeID", "volumeID", "AWS EBS volume", true},
+	{"gce", "gcePersistentDisk", "pdName", "pdName", "GCE PD volume", true},
+	{"azure", "azureDisk", "diskURI", "diskName", "AzureDisk volume", true},
+	{"vsphere", "vsphereVolume", "volumePath", "volumePath", "vSphere Volume", false},
+}
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:           "PersistentVolumeLabel",
+		Summary:        "labels volumes with the zone and region of their disk, and limits them to nodes there",
+		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumes", codec.Create)},
+		Mutates:        true,
+		RequiresConfig: true,
+		LastRelease:    "1.30",
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			known, err := newLabelers(setup.Config)
+			if err != nil {
+				return handlers.Handler{}, err
+			}
+			return handlers.Handler{Admit: (&plugin{known}).admit}, nil
+		},
+	}
+}
+
+type plugin struct{ known labeler }
+
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Object.Root().Kind() != codec.KindObject {
+		return handlers.Allowed()
+	}
+	labels, ok := provisioned(review)
+	if !ok {
+		var result handlers.Result
+		if labels, result = p.ask(ctx, review); len(labels) == 0 {
+			return result
+		}
+	}
+	return label(ctx, review, labels)
+}
+
+// provisioned returns the labels that a provisioner gave the volume. They are trusted.
+func provisioned(review *codec.Review) (labels map[string]string, ok bool) {
+	metadata := review.Object.Get("metadata")
+	if !metadata.Get("annotations", provisionedBy).Exists() {
+		return nil, false
+	}
+	has := metadata.Get("labels")
+	for _, keys := range [][2]string{
+		{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}, {corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion},
+	} {
+		zone, region := has.Get(keys[0]), has.Get(keys[1])
+		if zone.Exists() && region.Exists() {
+			return map[string]string{keys[0]: zone.String(), keys[1]: region.String()}, true
+		}
+	}
+	return nil, false
+}
+
+// ask returns the labels of the volume's disk. Without any, the result is the answer.
+func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]string, handlers.Result) {
+	d, ok := diskOf(review)
+	if !ok {
+		return nil, handlers.Allowed()
+	}
+	labels, err := map[string]string(nil), errUnknown
+	if len(d.id) <= idMax {
+		labels, err = p.known.labels(ctx, d)
+	}
+	switch {
+	case errors.Is(err, errUnknown):
+		return nil, handlers.Denied(handlers.Forbidden(review, fmt.Errorf("error querying %s %.*s: %w", d.provider.title, idMax, d.name, err)))
+	case err != nil:
+		return nil, handlers.Errored(fmt.Errorf("cannot tell the labels of %s %s: %w", d.provider.title, d.id, err))
+	}
+	return labels, handlers.Allowed()
+}
+
+// diskOf returns the disk of the volume, if it is of a provider that is known and if it
+// is there already.
+func diskOf(review *codec.Review) (disk, bool) {
+	spec := review.Object.Get("spec")
+	for _, p := range providers {
+		source := spec.Get(p.source)
+		if source.Kind() != codec.KindObject {
+			continue
+		}
+		d := disk{p, source.Get(p.id).String(), source.Get(p.called).String()}
+		return d, !p.provisions || d.name != placeholder
+	}
+	return disk{}, false
+}
+
+// label sets the labels, in place of those that the user gave, and adds them to each
+// term of the node affinity, unless one of them has such a key already.
+func label(ctx context.Context, review *codec.Review, labels map[string]string) handlers.Result {
+	keys := slices.Sorted(maps.Keys(labels))
+	expressions := make([]string, len(keys))
+	for i, key := range keys {
+		value := labels[key]
+		if len(value) > validation.LabelValueMaxLength {
+			return handlers.Allowed() // only the user's: kube-apiserver takes no such label
+		}
+		values := []string{value}
+		if key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone {
+			var ok bool
+			if values, ok = zonesOf(value); !ok {
+				return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("failed to convert label string for Zone: %s to a Set", value)))
+			}
+		}
+		expressions[i] = requirement(key, values)
+	}
+	for _, key := range keys {
+		review.Object.SetString(labels[key], "metadata", "labels", key)
+	}
+	terms := review.Object.Get("spec", "nodeAffinity", "required", "nodeSelectorTerms")
+	if terms.Len() == 0 {
+		review.Object.Set(`[{"matchExpressions":[`+strings.Join(expressions, ",")+`]}]`, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+		return handlers.Allowed()
+	}
+	if has, err := hasKeys(ctx, terms, labels); err != nil || has {
+		return handlers.Result{Err: err}
+	}
+	for i, term := range terms.Elements() {
+		if i%termsCheck == termsCheck-1 && ctx.Err() != nil {
+			return handlers.Errored(ctx.Err())
+		}
+		for _, expression := range expressions {
+			term.Append(expression, "matchExpressions")
+		}
+	}
+	return handlers.Allowed()
+}
+
+// hasKeys reports whether a term of a node affinity selects by one of the labels.
+func hasKeys(ctx context.Context, terms codec.Value, labels map[string]string) (bool, error) {
+	n := 0
+	for _, term := range terms.Elements() {
+		for _, expression := range term.Get("matchExpressions").Elements() {
+			if _, ok := labels[expression.Get("key").String()]; ok {
+				return true, nil
+			}
+			n++
+			if n%termsCheck == 0 && ctx.Err() != nil {
+				return false, ctx.Err()
+			}
+		}
+	}
+	return false, nil
+}
+
+// zonesOf returns the zones in the value of a label, sorted (k8s.io/cloud-provider
+// volume/helpers LabelZonesToSet).
+func zonesOf(value string) (zones []string, ok bool) {
+	for zone := range strings.SplitSeq(value, zoneDelimiter) {
+		zone = strings.TrimSpace(zone)
+		if zone == "" {
+			return nil, false
+		}
+		zones = append(zones, zone)
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones), true
+}
+
+// requirement returns a NodeSelectorRequirement.
+func requirement(key string, values []string) string {
+	json := append(codec.AppendString([]byte(`{"key":`), key), `,"operator":"In","values":[`...)
+	for i, value := range values {
+		if i > 0 {
+			json = append(json, ',')
+		}
+		json = codec.AppendString(json, value)
+	}
+	return string(append(json, "]}"...))
+}
