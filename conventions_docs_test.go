@@ -211,7 +211,7 @@ func withoutFences(document string) string { return fence.ReplaceAllString(docum
 var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
 
 // TestConventionsGenerated makes the generated blocks of all documents anew:
-// "plugins" is the table of plugins, "file NAME" a file beside the document,
+// "plugins" is the table of plugins, "not here" that of those that are not in it, "file NAME" a file beside the document,
 // "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
 // binary with the plugin of handlers/README.md does.
 func TestConventionsGenerated(t *testing.T) {
@@ -236,6 +236,9 @@ func TestConventionsGenerated(t *testing.T) {
 
 func generate(t *testing.T, document, what string) string {
 	verb, rest, _ := strings.Cut(what, " ")
+	if what == "not here" {
+		return notHereTable()
+	}
 	switch verb {
 	case "plugins":
 		return pluginTable(t)
@@ -249,8 +252,16 @@ func generate(t *testing.T, document, what string) string {
 		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
 		return "```console\n$ go run ./handlers/example " + rest + "\n" + stdout + stderr + "```\n"
 	}
-	t.Fatalf("%s: got a generated block of %q, want plugins, file, run or example", document, what)
+	t.Fatalf("%s: got a generated block of %q, want plugins, not here, file, run or example", document, what)
 	return ""
+}
+
+func notHereTable() string {
+	table := "| plugin | in Kubernetes | why it is not here |\n|---|---|---|\n"
+	for _, p := range plugins.NotHere() {
+		table += fmt.Sprintf("| %s | v%s to v%s | It %s. |\n", p.Name, p.First, p.Last, p.Reason)
+	}
+	return table
 }
 
 // pluginTable makes what "fastadmit plugins" prints a Markdown table.

@@ -205,4 +205,3 @@ func TestConfigurationErrors(t *testing.T) {
 	f(head+"endpoint: {url: 'https://a', caFile: /nowhere/ca.crt}", `cannot make a client for https://a`)
 	f(head+"volume: []", `unknown field "volume"`)
 }
-

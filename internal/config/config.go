@@ -121,6 +121,8 @@ type Source struct {
 	AdmissionFile string // an AdmissionConfiguration, "" for none
 	// Known are the names of all plugins.
 	Known []string
+	// NotHere says of other names that plugins once had why there is no such plugin.
+	NotHere map[string]string
 	// Namespaces is asked by selectors, from the first review on.
 	Namespaces match.Namespaces
 	// Compile compiles the match conditions at a path of a plugin with that failure
@@ -255,6 +257,10 @@ func (r *reader) checkType(document *strictyaml.Document, apiVersion, kind, want
 // those before.
 func (r *reader) checkName(document *strictyaml.Document, path, name string, configured map[string][]byte) bool {
 	if !slices.Contains(r.source.Known, name) {
+		if reason, ok := r.source.NotHere[name]; ok {
+			r.refuse(document.Errorf(path, "fastadmit has no plugin %s: it %s", name, reason))
+			return false
+		}
 		r.refuse(document.Errorf(path, "unknown plugin %q%s (fastadmit plugins lists all)", name, alike.Hint(name, r.source.Known)))
 		return false
 	}

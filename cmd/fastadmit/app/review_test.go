@@ -110,6 +110,7 @@ func TestWrongUse(t *testing.T) {
 	f(2, "unknown flag: --bogus", "", "serve", "--bogus")
 	f(2, "no admission plugin is enabled", "", "serve")
 	f(2, `unknown admission plugin "Nothing"`, "", "serve", "--enable-admission-plugins=Nothing")
+	f(2, `fastadmit has no admission plugin PVCProtection: it was renamed: enable StorageObjectInUseProtection`, "", "serve", "--enable-admission-plugins=PVCProtection")
 	f(2, `unknown admission plugin "Nothing"`, "", "serve", images, "--disable-admission-plugins=Nothing")
 	f(2, "AlwaysPullImages is both enabled and disabled", "", "serve", images, "--disable-admission-plugins=AlwaysPullImages")
 	f(2, "--secure-port: got 65536, want 0 to 65535", "", "serve", images, "--secure-port=65536")
@@ -137,6 +138,7 @@ func TestWrongUse(t *testing.T) {
 	f(1, `kind: got "Other"`, "", "serve", images, config("apiVersion: apiserver.config.k8s.io/v1\nkind: Other\n"))
 	f(1, `apiVersion: got "v9"`, "", "serve", images, config("apiVersion: v9\nkind: AdmissionConfiguration\n"))
 	f(1, `plugins[0].name: unknown plugin "Nothing"`, "", "serve", images, config(head+"plugins: [{name: Nothing}]\n"))
+	f(1, `plugins[0].name: fastadmit has no plugin GenericAdmissionWebhook: it was renamed`, "", "serve", images, config(head+"plugins: [{name: GenericAdmissionWebhook}]\n"))
 	f(1, "plugins[1].name: AlwaysDeny is configured twice", "", "serve", images, config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
 	f(1, "admission.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit",
 		config(head+"plugins: [{name: EventRateLimit, path: missing.yaml}]\n"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/plugins"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/policies"
@@ -109,7 +110,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		return selected{Loaded: new(config.Loaded)}, err
 	}
 	source := config.Source{
-		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, Namespaces: &s.cluster.namespaces,
+		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, NotHere: notHere(), Namespaces: &s.cluster.namespaces,
 		Compile: s.cluster.compileConditions,
 	}
 	if s.cluster.imagined {
@@ -202,9 +203,22 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 	return needs, who
 }
 
+// notHere returns why there is no plugin of names that plugins of Kubernetes had.
+func notHere() map[string]string {
+	reasons := make(map[string]string)
+	for _, p := range plugins.NotHere() {
+		reasons[p.Name] = p.Reason
+	}
+	return reasons
+}
+
 func (s *selection) checkFlags(known []string) error {
 	var unknown []string
+	reasons := notHere()
 	for _, name := range slices.Concat(s.enable, s.disable) {
+		if reason, ok := reasons[name]; ok && !slices.Contains(known, name) {
+			return fmt.Errorf("fastadmit has no admission plugin %s: it %s", name, reason)
+		}
 		if !slices.Contains(known, name) {
 			unknown = append(unknown, fmt.Sprintf("unknown admission plugin %q%s", name, alike.Hint(name, known)))
 		}
