@@ -139,7 +139,8 @@ func requirements(t *testing.T, s *metav1.LabelSelector) string {
 
 // configurations are those of plugins that need one, as values of the chart.
 var configurations = map[string]string{
-	"EventRateLimit": "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
+	"EventRateLimit":        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
+	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}",
 }
 
 // A handled is what the chart knows of a plugin.
