@@ -96,7 +96,7 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 
 // TestConventionsPluginExamples runs every "fastadmit review" in the README of
 // a plugin: with the plugin's testdata, of which the folder cluster is for
-// --cluster-state-dir and policies for staticManifestsDir, with the manifests in testdata here, and with the
+// --cluster-state-dir, and policies and webhooks for staticManifestsDir, with the manifests in testdata here, and with the
 // configuration that the README shows.
 func TestConventionsPluginExamples(t *testing.T) {
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
@@ -117,7 +117,7 @@ func TestConventionsPluginExamples(t *testing.T) {
 			dir := t.TempDir()
 			copyManifests(t, dir, "testdata")
 			copyManifests(t, dir, path.Join(folder, "testdata"))
-			for _, sub := range [...]string{"cluster", "policies"} {
+			for _, sub := range [...]string{"cluster", "policies", "webhooks"} {
 				copyManifests(t, path.Join(dir, sub), path.Join(folder, "testdata", sub))
 			}
 			writeConfigurations(t, dir, readme)

@@ -88,6 +88,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 		if seen[i] < 0 || seen[i] == review.Object.Changes() || !e.Settings.reinvokes() {
 			continue
 		}
+		r.ctx = context.WithValue(ctx, reinvocationKey{}, true)
 		if outcome, _, err := r.run(e); err != nil || outcome == OutcomeDenied {
 			return outcome, err
 		}
@@ -113,6 +114,12 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 	}
 	return OutcomeAllowed, nil
 }
+
+type reinvocationKey struct{}
+
+// IsReinvocation reports whether a plugin is called again, with this context, because
+// another one changed the object after its first call.
+func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
 
 // run runs a plugin if the review is for it, and does what the plugin's
 // settings make of its answer. The error is one of Review's.

@@ -21,6 +21,7 @@ func Kinds() []*Kind {
 		LimitRanges.Kind,
 		MutatingAdmissionPolicies.Kind,
 		MutatingAdmissionPolicyBindings.Kind,
+		MutatingWebhookConfigurations.Kind,
 		Namespaces.Kind,
 		Nodes.Kind,
 		PersistentVolumeClaims.Kind,
@@ -31,10 +32,12 @@ func Kinds() []*Kind {
 		ResourceQuotas.Kind,
 		RuntimeClasses.Kind,
 		ServiceAccounts.Kind,
+		Services.Kind,
 		StorageClasses.Kind,
 		SubjectAccessReviews.Kind,
 		ValidatingAdmissionPolicies.Kind,
 		ValidatingAdmissionPolicyBindings.Kind,
+		ValidatingWebhookConfigurations.Kind,
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func TestDefinitions(t *testing.T) {
 		"/v1, Resource=resourcequotas":                           {kind: "ResourceQuota", namespaced: true},
 		"node.k8s.io/v1, Resource=runtimeclasses":                {kind: "RuntimeClass"},
 		"/v1, Resource=serviceaccounts":                          {kind: "ServiceAccount", namespaced: true},
+		"/v1, Resource=services":                                 {kind: "Service", namespaced: true},
 		"storage.k8s.io/v1, Resource=storageclasses":             {kind: "StorageClass"},
 		"authorization.k8s.io/v1, Resource=subjectaccessreviews": {kind: "SubjectAccessReview"},
 
@@ -47,11 +49,14 @@ func TestDefinitions(t *testing.T) {
 		"policies.fastadmit.io/v1, Resource=mutatingadmissionpolicybindings":   {kind: "MutatingAdmissionPolicyBinding"},
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicies":       {kind: "ValidatingAdmissionPolicy"},
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicybindings": {kind: "ValidatingAdmissionPolicyBinding"},
+
+		"webhooks.fastadmit.io/v1, Resource=mutatingwebhookconfigurations":   {kind: "MutatingWebhookConfiguration"},
+		"webhooks.fastadmit.io/v1, Resource=validatingwebhookconfigurations": {kind: "ValidatingWebhookConfiguration"},
 	}
 	got := make(map[string]definition)
 	for _, kind := range Kinds() {
 		got[kind.GroupVersionResource().String()] = definition{kind.GroupVersionKind().Kind, kind.IsNamespaced(), kind.optional}
-		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == (kind.GroupVersionResource().Group == PolicyGroup) { // custom resources have no protobuf
+		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") { // custom resources have no protobuf
 			t.Errorf("%s: got list %T, protobuf %v", kind, kind.list, kind.protobuf)
 		}
 	}

@@ -2,7 +2,6 @@ package mutatingadmissionpolicy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
@@ -60,47 +58,8 @@ func TestOperationsMax(t *testing.T) {
 	f(2, text(diff.PatchBytesMax/2+1), false)
 }
 
-// TestCopiesMax copies as much as may be copied, and more.
-func TestCopiesMax(t *testing.T) {
-	limitCopies()
-	f := func(copied int, want bool) {
-		t.Helper()
-		p := &patch{ctx: t.Context(), before: fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", copied-len(`""`)))}
-		list := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{&cel.JSONPatch{Op: "copy", From: "/a", Path: "/b"}})
-		err := applyJSONPatch(p, list)
-		_, tooMuch := errors.AsType[*jsonpatch.AccumulatedCopySizeError](err)
-		if err != nil && !tooMuch || tooMuch == want {
-			t.Errorf("%d bytes: got %v, want success %v", copied, err, want)
-		}
-	}
-	f(copiesBytesMax-1, true)
-	f(copiesBytesMax, true)
-	f(copiesBytesMax+1, false)
-}
-
-// TestTogether has operations at indexes of arrays applied a few at a time if the
-// document is long, and ends with the context.
-func TestTogether(t *testing.T) {
-	operations := func(n int, path string) (all jsonpatch.Patch) {
-		for range n {
-			all = append(all, jsonpatch.Operation{"op": quoted("add"), "path": quoted(path), "value": new(json.RawMessage("1"))})
-		}
-		return all
-	}
-	f := func(path string, size, want int) {
-		t.Helper()
-		if got := together(operations(100, path), size); got != want {
-			t.Errorf("%s, %d bytes: got %d, want %d", path, size, got, want)
-		}
-	}
-	f("/a/b", movedBytesMax, 100)
-	f("/a/-", movedBytesMax, 100)
-	f("/a/0", 1, 100)
-	f("/a/0", movedBytesMax/100, 100)
-	f("/a/0", movedBytesMax/50, 50)
-	f("/a/0", movedBytesMax, 1)
-	f("/a/0", movedBytesMax+1, 1)
-
+// TestContextEnds applies nothing once the context has ended.
+func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p := &patch{ctx: ctx, before: []byte("{}")}

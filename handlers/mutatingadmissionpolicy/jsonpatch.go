@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"reflect"
 	"strconv"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/handlers/internal/patching"
 )
 
 // applyJSONPatch does as upstream's patch/json_patch.go: it applies a list of
@@ -26,52 +26,15 @@ func applyJSONPatch(p *patch, value ref.Val) error {
 	if err != nil {
 		return err
 	}
-	after := p.before
-	for len(operations) > 0 {
-		if err := p.ctx.Err(); err != nil {
-			return err
-		}
-		n := together(operations, len(after))
-		after, err = operations[:n].Apply(after)
-		if errors.Is(err, jsonpatch.ErrTestFailed) {
-			return nil // a patch whose test fails is not applied
-		}
-		if err != nil {
-			return fmt.Errorf("JSON Patch: %w", err)
-		}
-		operations = operations[n:]
+	after, err := patching.Apply(p.ctx, operations, p.before)
+	if errors.Is(err, jsonpatch.ErrTestFailed) {
+		return nil // a patch whose test fails is not applied
+	}
+	if err != nil && p.ctx.Err() == nil {
+		err = fmt.Errorf("JSON Patch: %w", err)
 	}
 	p.after = after
-	return nil
-}
-
-// movedBytesMax is for how many bytes of a document operations may move elements of
-// arrays before the context is looked at again. To move the elements of an array of
-// 1 MB takes up to 0.5 ms, so 64 MB take 30 ms, which is little beside the seconds
-// that an answer may take.
-const movedBytesMax = 64 << 20
-
-// together returns how many operations to apply to a document of that many bytes
-// before the context is looked at. An operation at an index of an array moves what is
-// behind it; all others take the same time whatever the document is.
-func together(operations jsonpatch.Patch, size int) int {
-	moved := 0
-	for i, o := range operations {
-		at, err := o.Path()
-		if err != nil {
-			continue
-		}
-		from, err := o.From()
-		_, notIndex := strconv.Atoi(path.Base(at))
-		_, fromNoIndex := strconv.Atoi(path.Base(from))
-		if notIndex != nil && (err != nil || fromNoIndex != nil) {
-			continue
-		}
-		if moved += size; moved > movedBytesMax && i > 0 {
-			return i
-		}
-	}
-	return len(operations)
+	return err
 }
 
 // operationsOf returns a list of JSONPatch values as a JSON Patch. It has no more

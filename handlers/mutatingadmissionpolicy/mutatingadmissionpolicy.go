@@ -11,9 +11,7 @@ package mutatingadmissionpolicy
 
 import (
 	"context"
-	"sync"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -43,16 +41,7 @@ type source = policy.Source[*admissionregistrationv1.MutatingAdmissionPolicy, *a
 
 type plugin struct{ *source }
 
-// copiesBytesMax is how much the operations "copy" of a JSON Patch may add to an
-// object: kube-apiserver's default (k8s.io/apiserver pkg/server/config.go
-// JSONPatchMaxCopyBytes).
-const copiesBytesMax = 3 << 20
-
-// limitCopies sets a variable of package jsonpatch, as kube-apiserver does.
-var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = copiesBytesMax })
-
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
-	limitCopies()
 	source, err := policy.NewSource(policy.MutatingKind, setup, newMutator)
 	if err != nil {
 		return handlers.Handler{}, err

@@ -22,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
+	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
 	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
 	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
 	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
@@ -41,6 +42,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
 	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionpolicy"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
 // Options are what kube-apiserver has flags for, apart from the plugins'
@@ -94,7 +96,9 @@ func InTree(options Options) []handlers.Plugin {
 		denyserviceexternalips.Plugin(),
 		podtopologylabels.Plugin(),
 		mutatingadmissionpolicy.Plugin(),
+		mutatingadmissionwebhook.Plugin(),
 		validatingadmissionpolicy.Plugin(),
+		validatingadmissionwebhook.Plugin(),
 		resourcequota.Plugin(),
 		alwaysdeny.Plugin(), // at the end, as there
 	}

@@ -64,10 +64,12 @@ DefaultIngressClass                  CREATE               networking.k8s.io/v1  
 DenyServiceExternalIPs               CREATE,UPDATE        /v1                          services
 PodTopologyLabels                    CREATE               /v1                          pods,pods/binding
 MutatingAdmissionPolicy              CREATE,UPDATE        */*                          */*
+MutatingAdmissionWebhook             *                    */*                          */*
 ResourceQuota                        CREATE               */*                          *    Namespaced
 ResourceQuota                        UPDATE               /v1                          pods,pods/resize,services,persistentvolumeclaims,persistentvolumeclaims/status Namespaced
 ResourceQuota                        UPDATE               resource.k8s.io/*            resourceclaims Namespaced
 ValidatingAdmissionPolicy            *                    */*                          */*
+ValidatingAdmissionWebhook           *                    */*                          */*
 AlwaysDeny                           *                    */*                          */*
 `
 

@@ -1,8 +1,6 @@
 package validatingadmissionpolicy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -184,22 +182,8 @@ func (a *annotations) add(found audited) {
 	}
 }
 
-func (a *annotations) publish(policy string, review *codec.Review) {
+func (a *annotations) publish(name string, review *codec.Review) {
 	for _, key := range a.keys {
-		_ = review.Response.Annotate(annotationKey(policy, key), strings.Join(a.values[key], ", ")) // the key is valid
+		_ = review.Response.Annotate(policy.AnnotationKey(name, key), strings.Join(a.values[key], ", ")) // the key is valid
 	}
-}
-
-// annotationKey returns the key of a policy's audit annotation: in-tree that is the
-// policy's name, a slash and the key. Behind the name of a webhook there may be no
-// second slash, and no more than 63 characters. A key that is too long ends with a
-// digest of all of it.
-func annotationKey(policy, key string) string {
-	name := policy + "." + key
-	if codec.IsAnnotationKey(name) {
-		return name
-	}
-	const shown, digest = 52, 5 // 63 characters with a dash
-	sum := sha256.Sum256([]byte(name))
-	return name[:min(len(name), shown)] + "-" + hex.EncodeToString(sum[:digest])
 }

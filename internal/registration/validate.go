@@ -59,7 +59,7 @@ func (o *Options) Validate(path *field.Path) error {
 		errs = append(errs, field.NotSupported(path.Child("matchPolicy"), *filled.MatchPolicy, knownMatchPolicies))
 	}
 	errs = append(errs, match.ValidateConditions(o.MatchConditions, path.Child("matchConditions"))...)
-	errs = append(errs, validateReviewVersions(filled.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
+	errs = append(errs, ValidateReviewVersions(filled.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
 	_, err := match.New(&match.Criteria{NamespaceSelector: o.NamespaceSelector, ObjectSelector: o.ObjectSelector}, path)
 	return join(errs.ToAggregate(), err)
 }
@@ -113,9 +113,9 @@ func (o *Options) validateClientConfig(path *field.Path) (errs field.ErrorList) 
 	case c.URL != nil && c.Service != nil:
 		errs = append(errs, field.Required(path, "exactly one of url or service is required"))
 	case c.URL != nil:
-		errs = append(errs, validateURL(*c.URL, path.Child("url"))...)
+		errs = append(errs, ValidateURL(*c.URL, path.Child("url"))...)
 	default:
-		errs = append(errs, validateService(c.Service, path.Child("service"))...)
+		errs = append(errs, ValidateService(c.Service, path.Child("service"))...)
 		if c.Service.Namespace != o.Namespace {
 			errs = append(errs, validateNamespace(c.Service.Namespace, path.Child("service", "namespace"))...)
 		}
@@ -126,9 +126,9 @@ func (o *Options) validateClientConfig(path *field.Path) (errs field.ErrorList) 
 	return errs
 }
 
-// validateURL refuses what ValidateWebhookURL does (k8s.io/apiserver
+// ValidateURL refuses what ValidateWebhookURL does (k8s.io/apiserver
 // pkg/util/webhook/validation.go).
-func validateURL(text string, path *field.Path) (errs field.ErrorList) {
+func ValidateURL(text string, path *field.Path) (errs field.ErrorList) {
 	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(text)
 	if err != nil {
@@ -152,8 +152,8 @@ func validateURL(text string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateService refuses what ValidateWebhookService does, there too.
-func validateService(s *admissionregistrationv1.ServiceReference, path *field.Path) (errs field.ErrorList) {
+// ValidateService refuses what ValidateWebhookService does, there too.
+func ValidateService(s *admissionregistrationv1.ServiceReference, path *field.Path) (errs field.ErrorList) {
 	if s.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
@@ -209,7 +209,8 @@ func validateCABundle(bundle []byte, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateReviewVersions(versions []string, path *field.Path) (errs field.ErrorList) {
+// ValidateReviewVersions refuses admissionReviewVersions that kube-apiserver refuses.
+func ValidateReviewVersions(versions []string, path *field.Path) (errs field.ErrorList) {
 	known := strings.Join(knownReviewVersions, ", ")
 	if len(versions) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of "+known)}

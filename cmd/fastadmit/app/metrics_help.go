@@ -55,6 +55,16 @@ var help = map[string]string{
 	"fastadmit_policy_checks_total": "Violations of a policy and errors of its expressions, by what becomes of the request.",
 	"fastadmit_policy_cost":         "What the expressions of a policy cost for a binding and a request, in units of CEL.",
 
+	"fastadmit_webhook_admission_duration_seconds":       "How long calls of the webhooks of others took.",
+	"fastadmit_webhook_calls_inflight":                   "Calls of a webhook that are not answered yet.",
+	"fastadmit_webhook_circuit_open":                     "1 while a webhook whose calls have failed is left alone.",
+	"fastadmit_webhook_configurations_invalid":           "Custom resources for webhooks that are not valid, which nobody checked when they were written.",
+	"fastadmit_webhook_fail_open_total":                  "Failures of a webhook that were ignored.",
+	"fastadmit_webhook_limited_total":                    "Calls of a webhook that failed because too many were in flight.",
+	"fastadmit_webhook_match_condition_exclusions_total": "Requests that the match conditions of a webhook left out.",
+	"fastadmit_webhook_rejection_total":                  "Requests that were denied by a webhook or because its call failed.",
+	"fastadmit_webhook_request_total":                    "Calls of a webhook, by what they came to.",
+
 	"fastadmit_refused_requests_total":   "HTTP requests answered with an error, by its code.",
 	"fastadmit_request_bytes_in_flight":  "Bytes of the bodies of requests, from when there is memory for one to its answer, without those that fit into a read buffer.",
 	"fastadmit_request_bytes_total":      "Bytes of all reviews.",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // check denies to write a custom resource that is no valid policy or binding, or has
@@ -78,5 +79,5 @@ func decodeReviewed(review *codec.Review, into any) error {
 	if err := review.Err(); err != nil {
 		return err
 	}
-	return errors.Join(decode([]byte(`{"metadata":`+object.metadata+`,"spec":`+object.spec+`}`), into)...)
+	return errors.Join(documents.Decode([]byte(`{"metadata":`+object.metadata+`,"spec":`+object.spec+`}`), into)...)
 }

@@ -5,12 +5,7 @@
 package policy
 
 import (
-	"bufio"
-	"bytes"
-	stdjson "encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -18,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // Documents are policies of a kind and their bindings, each sorted by name, with the
@@ -143,9 +136,10 @@ func ReadMutating(manifests []handlers.File) (*Mutating, error) { return Mutatin
 func (r *reader[P, B]) readAll(manifests []handlers.File) error {
 	var errs []error
 	r.from = make(map[metav1.Object]*handlers.File)
+	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
 	for i := range manifests {
 		r.file = &manifests[i]
-		for _, err := range r.read(r.file) {
+		for _, err := range read.Read(r.file.Content) {
 			errs = append(errs, &handlers.FileError{File: r.file.Name, Err: err})
 		}
 	}
@@ -179,58 +173,17 @@ func (r *reader[P, B]) checkNames() (errs []error) {
 	return errs
 }
 
-// read reads the documents of a file.
-func (r *reader[P, B]) read(manifest *handlers.File) (errs []error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest.Content)))
-	for {
-		document, err := documents.Read()
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				errs = append(errs, err)
-			}
-			return errs
-		}
-		content, err := yaml.YAMLToJSONStrict(document)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case string(content) != "null":
-			errs = append(errs, r.add(content, metav1.TypeMeta{})...)
-		}
-	}
-}
-
-// add adds what is in a document, which is what otherwise says unless it says what
-// it is.
-func (r *reader[P, B]) add(content []byte, otherwise metav1.TypeMeta) []error {
-	var kind metav1.TypeMeta
-	if err := json.UnmarshalCaseSensitivePreserveInts(content, &kind); err != nil {
-		return []error{err}
-	}
-	if kind.Kind == "" && kind.APIVersion == "" {
-		kind = otherwise
-	}
-	single, isList := strings.CutSuffix(kind.Kind, "List")
-	if kind.APIVersion != "v1" || kind.Kind != "List" {
-		if !slices.Contains(apiVersions, kind.APIVersion) {
-			return []error{fmt.Errorf("apiVersion: got %q, want one of %q", kind.APIVersion, apiVersions)}
-		}
-	}
-	if isList {
-		return r.addList(content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
-	}
-	switch kind.Kind {
-	case r.Name:
+// add adds a document.
+func (r *reader[P, B]) add(kind string, content []byte) []error {
+	if kind == r.Name {
 		return r.addPolicy(content)
-	case r.Name + bindingSuffix:
-		return r.addBinding(content)
 	}
-	return []error{fmt.Errorf("kind: got %q, want %s, %s%s or a list of them", kind.Kind, r.Name, r.Name, bindingSuffix)}
+	return r.addBinding(content)
 }
 
 func (r *reader[P, B]) addPolicy(content []byte) []error {
 	policy := r.newPolicy()
-	if errs := decode(content, policy); errs != nil {
+	if errs := documents.Decode(content, policy); errs != nil {
 		return errs
 	}
 	r.Policies, r.from[policy] = append(r.Policies, policy), r.file
@@ -243,7 +196,7 @@ func (r *reader[P, B]) addPolicy(content []byte) []error {
 
 func (r *reader[P, B]) addBinding(content []byte) []error {
 	binding := r.newBinding()
-	if errs := decode(content, binding); errs != nil {
+	if errs := documents.Decode(content, binding); errs != nil {
 		return errs
 	}
 	r.Bindings, r.from[binding] = append(r.Bindings, binding), r.file
@@ -261,31 +214,4 @@ func named(kind, name string, errs field.ErrorList) (all []error) {
 		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
 	}
 	return all
-}
-
-// addList adds the items of a list, which need not say what they are if the list
-// does.
-func (r *reader[P, B]) addList(content []byte, of metav1.TypeMeta) (errs []error) {
-	var list struct {
-		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata"`
-		Items           []stdjson.RawMessage `json:"items"`
-	}
-	if errs := decode(content, &list); errs != nil {
-		return errs
-	}
-	for i, item := range list.Items {
-		for _, err := range r.add(item, of) {
-			errs = append(errs, fmt.Errorf("items[%d]: %w", i, err))
-		}
-	}
-	return errs
-}
-
-func decode(content []byte, into any) []error {
-	strict, err := json.UnmarshalStrict(content, into)
-	if err != nil {
-		return []error{err}
-	}
-	return strict
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/match"
 )
+
+// ErrVersion is why nobody can tell whether a review matches: the object is of another
+// version.
+var ErrVersion = errors.New("failed to convert object version")
 
 // A Matcher says which reviews a policy or a binding is for. It may be used by many
 // goroutines at once.
@@ -101,8 +106,8 @@ func (m *Matcher) matchesRules(r *Request) (bool, error) {
 	if !asks {
 		return false, nil
 	}
-	return false, fmt.Errorf("failed to convert object version: got %s, want a version that the policy names; "+
-		"let the rules of the webhook name the versions that policies do", resourceName(r.sent.Resource))
+	return false, fmt.Errorf("%w: got %s, want a version that the policy names; "+
+		"let the rules of the webhook name the versions that policies do", ErrVersion, resourceName(r.sent.Resource))
 }
 
 func resourceName(r codec.GroupVersionResource) string {

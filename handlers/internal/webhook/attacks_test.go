@@ -1,0 +1,385 @@
+package webhook_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+var pod = handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+
+// TestSent sends the reviews of kube-apiserver on, and compares what a webhook gets with
+// them: all but the uid is the same.
+func TestSent(t *testing.T) {
+	var got []byte
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		var a asked
+		a, got = readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	sent := 0
+	for _, name := range corpus.Names() {
+		body := corpus.MustRead(name)
+		got = nil
+		if r := ask(t, chain, handlers.Validate, body); got == nil {
+			if r.message != "" && !strings.Contains(r.message, "not found") {
+				t.Errorf("%s: got %s", name, r.message)
+			}
+			continue
+		}
+		sent++
+		want, uid := decoded(t, body)
+		have, other := decoded(t, got)
+		if strings.Contains(name, "v1beta1") {
+			want["apiVersion"] = "admission.k8s.io/v1" // which is what the webhook takes
+		}
+		if !jsonEqual(have, want) || uid == other {
+			t.Errorf("%s: got  %s\nwant %s", name, got, body)
+		}
+	}
+	if sent < 100 {
+		t.Errorf("got %d reviews sent, want most of the recordings", sent)
+	}
+}
+
+// decoded returns a review without its uid, and that.
+func decoded(t *testing.T, body []byte) (review map[string]any, uid string) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&review); err != nil {
+		t.Fatal(err)
+	}
+	request := review["request"].(map[string]any)
+	uid, _ = request["uid"].(string)
+	delete(request, "uid")
+	return review, uid
+}
+
+func jsonEqual(a, b any) bool {
+	x, err := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// TestHostile has webhooks answer what no webhook should.
+func TestHostile(t *testing.T) {
+	elsewhere := newBackend(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		switch r.URL.Path {
+		case "/endless":
+			for {
+				if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<16)); err != nil {
+					return
+				}
+			}
+		case "/large":
+			answer(w, a.Request.UID, `"allowed":true,"warnings":["`+strings.Repeat("x", 20<<20)+`"]`)
+		case "/bomb":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = io.Copy(z, io.LimitReader(zeros{}, 20<<20))
+			_ = z.Close()
+		case "/header":
+			w.Header().Set("X", strings.Repeat("x", 100<<10))
+			answer(w, a.Request.UID, `"allowed":true`)
+		case "/redirect":
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		case "/nothing":
+		case "/text":
+			http.Error(w, "no\nsuch\x00thing", http.StatusTeapot)
+		case "/uid":
+			answer(w, "other", `"allowed":true`)
+		case "/operations":
+			answer(w, a.Request.UID, patched(t, "["+strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/metadata/labels","value":null},`, 100_000), ",")+"]"))
+		case "/braces":
+			answer(w, a.Request.UID, patched(t, "["+strings.TrimSuffix(strings.Repeat(`{},`, 200_000), ",")+"]"))
+		case "/patch":
+			answer(w, a.Request.UID, patched(t, `[{"op":"remove","path":"/nothing"}]`))
+		case "/array":
+			answer(w, a.Request.UID, patched(t, `[{"op":"replace","path":"","value":[]}]`))
+		case "/panics":
+			answer(w, a.Request.UID, patched(t, `[{"op":"replace","path":""}]`))
+		case "/code":
+			answer(w, a.Request.UID, `"allowed":false,"status":{"code":600}`)
+		}
+	})
+	f := func(path, message string, code int32, ignorable bool) {
+		t.Helper()
+		for _, policy := range []string{"Fail", "Ignore"} {
+			chain := b.chain(handlers.Mutate, upstreamConfig, hook{name: "a.example.com", path: path, more: `"failurePolicy":"` + policy + `"`})
+			r := ask(t, chain, handlers.Mutate, pod)
+			switch {
+			case ignorable && policy == "Ignore":
+				if r.message != "" || !strings.Contains(r.answer, `"failed-open.mutation.round_0_index_0":"a.example.com"`) {
+					t.Errorf("%s: got %+v, want it ignored", path, r)
+				}
+			case !strings.Contains(r.message, message) || r.code != code:
+				t.Errorf("%s: got %d %s, want %d %s", path, r.code, r.message, code, message)
+			}
+		}
+	}
+	f("/endless", "the answer has more than 8388608 bytes", 500, true)
+	f("/large", "the answer has more than 8388608 bytes", 500, true)
+	f("/bomb", "the answer has more than 8388608 bytes", 500, true)
+	f("/header", "failed to call webhook", 500, true)
+	f("/redirect", "it redirects, which is not followed", 500, true)
+	f("/nothing", "0-length response", 500, true)
+	f("/text", "failed to call webhook: ", 500, true)
+	f("/uid", `received invalid webhook response: expected response.uid="`, 500, true)
+	f("/operations", "", 0, false)
+	f("/braces", "", 413, false)
+	f("/patch", "Internal error occurred: ", 500, false)
+	f("/array", "the patched object is no JSON object", 500, false)
+	f("/panics", "Internal error occurred: ", 500, false)
+	f("/code", `admission webhook "a.example.com" denied the request without explanation`, 500, false)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestOutlived has a webhook answer before it reads what it is asked, and the review be
+// released meanwhile. In the poison build its bytes are overwritten then.
+func TestOutlived(t *testing.T) {
+	var reading sync.WaitGroup
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		controller := http.NewResponseController(w)
+		_ = controller.EnableFullDuplex()
+		reading.Add(1)
+		defer reading.Done()
+		http.Error(w, "later", http.StatusBadRequest)
+		_ = controller.Flush()
+		time.Sleep(50 * time.Millisecond)
+		body, err := io.ReadAll(r.Body)
+		if err == nil && bytes.ContainsRune(body, 0xdb) || bytes.Contains(body, []byte{0xdb, 0xdb}) {
+			t.Error("the webhook got bytes of a review that was released")
+		}
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":1`})
+	large := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}}}`)
+	if r := ask(t, chain, handlers.Validate, bytes.Clone(large)); r.code != 500 {
+		t.Errorf("got %+v", r)
+	}
+	reading.Wait()
+}
+
+// TestTimes has webhooks hang: the call ends with timeoutSeconds, or before the review
+// does, with time for an answer.
+func TestTimes(t *testing.T) {
+	ended := make(chan struct{})
+	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	})
+	before := runtime.NumGoroutine()
+	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore","timeoutSeconds":30`})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		review := codec.Acquire()
+		if err := review.Decode(pod); err != nil {
+			t.Fatal(err)
+		}
+		outcome, err := chain.Review(ctx, review, phase)
+		if err != nil || outcome != handlers.OutcomeAllowed {
+			t.Errorf("%v: got %v, %v, want the failure ignored in time", phase, outcome, err)
+		}
+		review.Release()
+		cancel()
+	}
+	close(ended)
+	b.CloseClientConnections() // and with them, all goroutines
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("got %d goroutines, before there were %d", runtime.NumGoroutine(), before)
+}
+
+// TestInflight has more reviews in flight than a webhook gets calls.
+func TestInflight(t *testing.T) {
+	const callsMax = 200
+	var now, most atomic.Int64
+	release := make(chan struct{})
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		a, _ := readAsked(t, r)
+		<-release
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":30`})
+	var all sync.WaitGroup
+	for range callsMax + 1 {
+		all.Go(func() {
+			if r := ask(t, chain, handlers.Validate, pod); r.message != "" {
+				t.Error(r.message)
+			}
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); now.Load() < callsMax && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // in which one more would come
+	close(release)
+	all.Wait()
+	if most.Load() != callsMax {
+		t.Errorf("got %d calls at once, want %d", most.Load(), callsMax)
+	}
+}
+
+// TestCircuit leaves a webhook alone that fails, and comes back.
+func TestCircuit(t *testing.T) {
+	var calls atomic.Int64
+	var good atomic.Bool
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if a, _ := readAsked(t, r); good.Load() {
+			answer(w, a.Request.UID, `"allowed":true`)
+		}
+	})
+	const config = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":3,"pause":"300ms"}}`
+	f := func(policy string, want int64) {
+		t.Helper()
+		calls.Store(0)
+		good.Store(false)
+		chain := b.chain(handlers.Validate, config, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"` + policy + `"`})
+		for range 10 {
+			ask(t, chain, handlers.Validate, pod)
+		}
+		if got := calls.Load(); got != want {
+			t.Errorf("%s: got %d calls, want %d", policy, got, want)
+		}
+		good.Store(true)
+		time.Sleep(350 * time.Millisecond)
+		calls.Store(0)
+		for range 10 {
+			ask(t, chain, handlers.Validate, pod)
+		}
+		if got := calls.Load(); got != 10 {
+			t.Errorf("%s: got %d calls after the pause, want 10", policy, got)
+		}
+	}
+	f("Ignore", 3)
+	f("Fail", 10)
+}
+
+// TestCredentials presents what the kubeconfig file has for a host, and says nothing of it.
+func TestCredentials(t *testing.T) {
+	const secret = "s3cr3t-t0k3n"
+	var got atomic.Value
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		got.Store(r.Header.Get("Authorization"))
+		a, _ := readAsked(t, r)
+		if r.URL.Path == "/bad" {
+			http.Error(w, "unauthorized", http.StatusUnauthorized)
+			return
+		}
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	host := strings.TrimPrefix(b.URL, "https://")
+	_, rest, _ := strings.Cut(host, ".")
+	for name, want := range map[string]string{
+		host: "Bearer " + secret, "*." + rest: "Bearer " + secret, "*": "Bearer " + secret, "other": "", "127.0.0.1": "", "*.0.0.1": "",
+	} {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","users":[{"name":%q,"user":{"token":%q}}]}`, name, secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration","kubeConfigFile":%q}`, file)
+		chain := b.chain(handlers.Validate, config, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
+		r := ask(t, chain, handlers.Validate, pod)
+		if got.Load() != want || r.message == "" || strings.Contains(r.answer, secret) {
+			t.Errorf("user %s: got %q and %s, want %q and nothing secret", name, got.Load(), r.answer, want)
+		}
+	}
+}
+
+// TestReinvocation calls webhooks again as kube-apiserver does.
+func TestReinvocation(t *testing.T) {
+	var calls []string
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		calls = append(calls, r.URL.Path[1:])
+		switch r.URL.Path {
+		case "/b":
+			answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`))
+		case "/d":
+			answer(w, a.Request.UID, patched(t, `[{"op":"test","path":"/metadata/name","value":"name"}]`))
+		default:
+			answer(w, a.Request.UID, `"allowed":true`)
+		}
+	})
+	const ifNeeded = `"reinvocationPolicy":"IfNeeded"`
+	chain := b.chain(handlers.Mutate, upstreamConfig,
+		hook{name: "a.example.com", path: "/a", more: ifNeeded}, hook{name: "b.example.com", path: "/b", more: ifNeeded},
+		hook{name: "c.example.com", path: "/c"}, hook{name: "d.example.com", path: "/d", more: ifNeeded})
+	r := ask(t, chain, handlers.Mutate, pod)
+	if got := strings.Join(calls, " "); got != "a b c d a" || r.patch != `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]` {
+		t.Errorf("got calls %s and patch %s", got, r.patch)
+	}
+}
+
+// TestLoop has a webhook of fastadmit be fastadmit.
+func TestLoop(t *testing.T) {
+	var chain *handlers.Chain
+	var inner result
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, body := readAsked(t, r)
+		inner = ask(t, chain, handlers.Validate, body)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain = b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	if r := ask(t, chain, handlers.Validate, pod); r.message != "" || inner.code != 500 || !strings.Contains(inner.message, "leads back to fastadmit") {
+		t.Errorf("got %+v within %+v", inner, r)
+	}
+}
+
+// TestCanceled has the review end while a webhook is asked.
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		cancel()
+		<-r.Context().Done()
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chain.Review(ctx, review, handlers.Validate); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,223 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// CallError is the failure of a call, which the webhook's failurePolicy decides about
+// (k8s.io/apiserver pkg/util/webhook ErrCallingWebhook).
+type CallError struct {
+	Webhook string
+	Reason  error
+	Code    int32 // for metrics
+}
+
+func (e *CallError) Error() string {
+	return fmt.Sprintf("failed calling webhook %q: %v", e.Webhook, e.Reason)
+}
+
+func (e *CallError) Unwrap() error { return e.Reason }
+
+// Unusable returns the failure of a call whose answer is of no use.
+func (w *Webhook) Unusable(reason error) error {
+	return &CallError{w.Name, reason, http.StatusServiceUnavailable}
+}
+
+// DenialError is the webhook's denial (ErrWebhookRejection there).
+type DenialError struct{ Status *apierrors.StatusError }
+
+func (e *DenialError) Error() string { return e.Status.Error() }
+
+// An Answer is what a webhook says. It owns its bytes.
+type Answer struct {
+	Patch       []byte // nil for none
+	PatchType   admissionv1.PatchType
+	Annotations map[string]string
+	Warnings    []string
+}
+
+// A call is what is needed to call a webhook, without anything of the review.
+type call struct {
+	*Webhook
+	message  *message
+	uid      string
+	deadline time.Time // of the review, less what answering takes; none if it is zero
+	mutating bool
+}
+
+// do calls the webhook. The error is a CallError or a DenialError, or ends the review;
+// with a DenialError there is an Answer too.
+func (c *call) do(ctx context.Context) (answer *Answer, err error) {
+	start := time.Now()
+	defer func() { c.metrics.observe(start, err) }()
+	if !c.circuit.allows(start) {
+		return nil, c.failed(errCircuitOpen, http.StatusServiceUnavailable)
+	}
+	ctx, cancel := detached(ctx, c.deadlineFrom(start))
+	defer cancel()
+	answer, err = c.send(ctx)
+	_, failed := errors.AsType[*CallError](err)
+	c.circuit.ended(failed, time.Now())
+	return answer, err
+}
+
+// detached returns a context that ends with ctx, or at a deadline, and has nothing of
+// ctx: what package net/http does may go on after the review.
+func detached(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithDeadline(context.Background(), deadline)
+	stop := context.AfterFunc(ctx, cancel)
+	return own, func() {
+		stop()
+		cancel()
+	}
+}
+
+// deadlineFrom returns when a call that begins now has failed.
+func (c *call) deadlineFrom(now time.Time) time.Time {
+	deadline := now.Add(c.timeout)
+	if !c.deadline.IsZero() && c.deadline.Before(deadline) {
+		return c.deadline
+	}
+	return deadline
+}
+
+func (c *call) failed(reason error, code int32) error { return &CallError{c.Name, reason, code} }
+
+var errBusy = fmt.Errorf("%d calls of it are in flight, and none has ended in time", callsMax)
+
+func (c *call) send(ctx context.Context) (*Answer, error) {
+	select {
+	case c.calls <- struct{}{}:
+	case <-ctx.Done():
+		c.metrics.limited()
+		return nil, c.failed(fmt.Errorf("failed to call webhook: %w", errBusy), http.StatusServiceUnavailable)
+	}
+	defer func() { <-c.calls }()
+	client, err := c.clientOf()
+	if err != nil {
+		return nil, c.failed(fmt.Errorf("could not get REST client: %w", err), http.StatusInternalServerError)
+	}
+	request := client.Post().SetHeader("Content-Type", runtime.ContentTypeJSON)
+	deadline, _ := ctx.Deadline()
+	if left := time.Until(deadline); left > 0 {
+		request.Timeout((left + time.Second - 1).Truncate(time.Second)) // whole seconds, as upstream
+	}
+	var response runtime.Object = new(admissionv1.AdmissionReview)
+	if c.version != admissionv1.SchemeGroupVersion.Version {
+		response = new(admissionv1beta1.AdmissionReview)
+	}
+	if err := request.Do(context.WithValue(ctx, messageKey{}, c.message)).Into(response); err != nil {
+		code := int32(http.StatusServiceUnavailable)
+		if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+			code = status.ErrStatus.Code
+		}
+		return nil, c.failed(fmt.Errorf("failed to call webhook: %w", err), code)
+	}
+	answer, result, err := c.verify(response)
+	if err != nil {
+		return nil, c.failed(fmt.Errorf("received invalid webhook response: %w", err), http.StatusServiceUnavailable)
+	}
+	if result != nil {
+		return answer, &DenialError{denial(c.Name, result)}
+	}
+	return answer, nil
+}
+
+// verify checks an answer, and returns the status of one that denies (k8s.io/apiserver
+// pkg/admission/plugin/webhook/request VerifyAdmissionResponse).
+func (c *call) verify(review runtime.Object) (answer *Answer, denied *metav1.Status, err error) {
+	switch r := review.(type) {
+	case *admissionv1.AdmissionReview:
+		if r.Response == nil {
+			return nil, nil, errors.New("webhook response was absent")
+		}
+		if string(r.Response.UID) != c.uid {
+			return nil, nil, fmt.Errorf("expected response.uid=%q, got %q", c.uid, r.Response.UID)
+		}
+		if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); r.GroupVersionKind() != want {
+			return nil, nil, fmt.Errorf("expected webhook response of %v, got %v", want.String(), r.GroupVersionKind().String())
+		}
+		if err := c.verifyPatch(r.Response); err != nil {
+			return nil, nil, err
+		}
+		answer = &Answer{Patch: r.Response.Patch, Annotations: r.Response.AuditAnnotations, Warnings: r.Response.Warnings}
+		if r.Response.PatchType != nil {
+			answer.PatchType = *r.Response.PatchType
+		}
+		return answer, deniedBy(r.Response.Allowed, r.Response.Result), nil
+	case *admissionv1beta1.AdmissionReview:
+		if r.Response == nil {
+			return nil, nil, errors.New("webhook response was absent")
+		}
+		answer = &Answer{Annotations: r.Response.AuditAnnotations, Warnings: r.Response.Warnings}
+		if c.mutating {
+			answer.Patch, answer.PatchType = r.Response.Patch, admissionv1.PatchTypeJSONPatch
+		}
+		return answer, deniedBy(r.Response.Allowed, r.Response.Result), nil
+	}
+	return nil, nil, fmt.Errorf("unexpected response type %T", review)
+}
+
+func (c *call) verifyPatch(r *admissionv1.AdmissionResponse) error {
+	switch {
+	case !c.mutating && len(r.Patch) > 0:
+		return errors.New("validating webhook may not return response.patch")
+	case !c.mutating && r.PatchType != nil:
+		return errors.New("validating webhook may not return response.patchType")
+	case len(r.Patch) > 0 && r.PatchType == nil:
+		return errors.New("webhook returned response.patch but not response.patchType")
+	case len(r.Patch) == 0 && r.PatchType != nil:
+		return errors.New("webhook returned response.patchType but not response.patch")
+	case r.PatchType != nil && *r.PatchType == "":
+		return fmt.Errorf("webhook returned invalid response.patchType of %q", *r.PatchType)
+	}
+	return nil
+}
+
+func deniedBy(allowed bool, result *metav1.Status) *metav1.Status {
+	switch {
+	case allowed:
+		return nil
+	case result == nil:
+		return new(metav1.Status)
+	}
+	return result
+}
+
+// denial returns the status of a denial (k8s.io/apiserver
+// pkg/admission/plugin/webhook/errors ToStatusErr). Codes above 599, which kube-apiserver
+// passes on, are 500.
+func denial(name string, result *metav1.Status) *apierrors.StatusError {
+	status := *result
+	if status.Code < http.StatusBadRequest {
+		status.Code = http.StatusBadRequest
+	} else if status.Code > codeMax {
+		status.Code = http.StatusInternalServerError
+	}
+	if status.Status == "" || status.Status == metav1.StatusSuccess {
+		status.Status = metav1.StatusFailure
+	}
+	denied := fmt.Sprintf("admission webhook %q denied the request", name)
+	switch {
+	case status.Message != "":
+		status.Message = denied + ": " + status.Message
+	case status.Reason != "":
+		status.Message = denied + ": " + string(status.Reason)
+	default:
+		status.Message = denied + " without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// codeMax is the largest code that a denial may have; see handlers.Result.
+const codeMax = 599

@@ -1,0 +1,205 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+)
+
+// reserveMax is what a call leaves of the time of the review at most, so that there is an
+// answer where the call fails and that is ignored: a tenth of what is left, but not more
+// than this, in which thousands of reviews are answered.
+const reserveMax = 500 * time.Millisecond
+
+// A Dispatch is one review on its way through webhooks. It must not be used by two
+// goroutines at once, nor after the review is released.
+type Dispatch struct {
+	policy.Dispatch
+	source *Source
+	body   body // of the review as it is, nil before the first call
+}
+
+var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself without end; " +
+	"let its clientConfig name another server")
+
+// Begin begins the dispatch of a review, unless there is nothing to call about it: then
+// the result is that of the plugin.
+func (s *Source) Begin(ctx context.Context, d *Dispatch, review *codec.Review) ([]*Webhook, handlers.Result) {
+	resource := review.Resource()
+	if resource.Group == cluster.WebhookGroup {
+		return nil, s.check(review)
+	}
+	webhooks := s.Webhooks()
+	if len(webhooks) == 0 || isExempt(resource) {
+		return nil, handlers.Allowed()
+	}
+	if isOwnUID(review.UID()) {
+		return nil, handlers.Denied(apierrors.NewInternalError(errLoop))
+	}
+	*d = Dispatch{source: s}
+	d.Dispatch.Begin(ctx, review, &s.cluster)
+	return webhooks, handlers.Allowed()
+}
+
+// isExempt reports whether webhooks are never called for a resource: those that say which
+// webhooks and policies there are (k8s.io/apiserver
+// pkg/admission/plugin/webhook/predicates/rules IsExemptAdmissionConfigurationResource), and
+// the custom resources of fastadmit that do.
+func isExempt(r codec.GroupVersionResource) bool {
+	switch r.Group {
+	case cluster.PolicyGroup, cluster.WebhookGroup:
+		return true
+	case "admissionregistration.k8s.io":
+		return slices.Contains(exemptResources, r.Resource)
+	}
+	return false
+}
+
+var exemptResources = []string{
+	"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+}
+
+// A Call is one that is about to be made. It has nothing of the review, so Do may be
+// called in a goroutine of its own.
+type Call struct {
+	call
+	ctx context.Context
+	err error // why it is not made
+
+	Answer *Answer // of Do
+	Err    error   // of Do
+}
+
+// Prepare prepares the call of a webhook that the review is for. It is not ok where the
+// review has no memory for that, which its Err says then.
+func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
+	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating}}
+	switch {
+	case w.refusesDryRun && d.DryRun():
+		c.err = apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", w.Name))
+		return c, true
+	case w.version == "":
+		c.err = c.failed(errors.New("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"),
+			http.StatusBadRequest)
+		return c, true
+	}
+	if deadline, ok := d.Ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		c.deadline = deadline.Add(-min(left/10, reserveMax))
+	}
+	if d.body == nil {
+		if d.body, ok = newBody(d.Review); !ok {
+			return nil, false
+		}
+	}
+	c.message = newMessage(w.version, c.uid, d.body)
+	return c, true
+}
+
+// NoCall returns the call of a webhook that cannot be called, which fails with err.
+func NoCall(w *Webhook, err error) *Call { return &Call{call: call{Webhook: w}, err: err} }
+
+// Changed says that the object is not what it was at the last call.
+func (d *Dispatch) Changed() { d.body = nil }
+
+// Do makes the call. A panic is a failure that nobody ignores, as upstream.
+func (c *Call) Do() {
+	defer func() {
+		if recover() != nil {
+			c.Answer, c.Err = nil, apierrors.NewInternalError(fmt.Errorf("calling webhook %q has panicked", c.Name))
+		}
+	}()
+	if c.Err = c.err; c.Err == nil {
+		c.Answer, c.Err = c.do(c.ctx)
+	}
+}
+
+// Take adds the warnings and audit annotations of an answer to those of the review.
+func (d *Dispatch) Take(w *Webhook, answer *Answer) {
+	if answer == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(answer.Annotations)) {
+		if len(utilvalidation.IsQualifiedName(w.Name+"/"+key)) > 0 {
+			continue // which upstream drops
+		}
+		_ = d.Response.Annotate(policy.AnnotationKey(w.Name, key), answer.Annotations[key]) // the key is valid
+	}
+	for _, warning := range answer.Warnings {
+		d.Response.Warn(warning)
+	}
+}
+
+// Conclude says what becomes of the review after a call that failed or denied: nil if the
+// failure is ignored, which the audit annotation of that name, in the words of upstream,
+// says then.
+func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *handlers.Result {
+	if _, failed := errors.AsType[*CallError](err); failed {
+		if !w.Ignores {
+			w.metrics.rejected(d.Operation(), callingWebhookError)
+			return new(handlers.Denied(apierrors.NewInternalError(err)))
+		}
+		w.metrics.failedOpen()
+		d.Annotate("failed-open."+annotation, w.Name)
+		if d.Ctx.Err() != nil {
+			return new(handlers.Denied(apierrors.NewTimeoutError("request did not complete within requested timeout", 0)))
+		}
+		return nil
+	}
+	if denied, ok := errors.AsType[*DenialError](err); ok {
+		w.metrics.rejected(d.Operation(), noError)
+		return new(handlers.Denied(denied.Status))
+	}
+	w.metrics.rejected(d.Operation(), internalError)
+	return new(handlers.Denied(err))
+}
+
+// Annotate adds an audit annotation with the key that upstream gives it, which has the
+// group behind the name of what it is about.
+func (d *Dispatch) Annotate(key, value string) {
+	_ = d.Response.Annotate(key, value) // the key is valid
+}
+
+// AnnotateMutation says in the audit log whether a webhook changed the object
+// (MutationAuditAnnotation upstream).
+func (d *Dispatch) AnnotateMutation(w *Webhook, round, index int, mutated bool) {
+	d.annotateJSON(fmt.Sprintf("mutation.round_%d_index_%d", round, index), struct {
+		Configuration string `json:"configuration"`
+		Webhook       string `json:"webhook"`
+		Mutated       bool   `json:"mutated"`
+	}{w.Configuration, w.Name, mutated})
+}
+
+// AnnotatePatch writes the patch of a webhook into the audit log, if the configuration
+// says so (PatchAuditAnnotation upstream, which writes it at the audit level Request).
+func (d *Dispatch) AnnotatePatch(w *Webhook, round, index int, patch any) {
+	if !d.source.config.AuditPatches {
+		return
+	}
+	d.annotateJSON(fmt.Sprintf("patch.round_%d_index_%d", round, index), struct {
+		Configuration string `json:"configuration"`
+		Webhook       string `json:"webhook"`
+		Patch         any    `json:"patch,omitempty"`
+		PatchType     string `json:"patchType,omitempty"`
+	}{w.Configuration, w.Name, patch, "JSONPatch"})
+}
+
+func (d *Dispatch) annotateJSON(key string, value any) {
+	if text, err := json.Marshal(value); err == nil { // it is strings, a boolean and JSON
+		d.Annotate(key, string(text))
+	}
+}

@@ -1,0 +1,176 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+)
+
+// A hook is a webhook of a configuration, as YAML in one line.
+type hook struct {
+	name, path string
+	more       string // other fields, such as "failurePolicy: Ignore"
+	rules      string // "" for all there is
+}
+
+// A backend is a server of webhooks over TLS.
+type backend struct {
+	*httptest.Server
+	t *testing.T
+}
+
+func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
+	t.Helper()
+	server := httptest.NewUnstartedServer(serve)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return &backend{server, t}
+}
+
+func (b *backend) caBundle() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.Certificate().Raw})
+}
+
+// webhooks returns the webhooks of a configuration as JSON.
+func (b *backend) webhooks(hooks ...hook) string {
+	var all []string
+	for _, h := range hooks {
+		ca, err := json.Marshal(b.caBundle())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		rules := `[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"]}]`
+		if h.rules != "" {
+			rules = h.rules
+		}
+		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None","admissionReviewVersions":["v1"]`,
+			h.name, b.URL+h.path, ca, rules)
+		if h.more != "" {
+			text += "," + h.more
+		}
+		all = append(all, text+"}")
+	}
+	return "[" + strings.Join(all, ",") + "]"
+}
+
+const upstreamConfig = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration"}`
+
+// chain returns a chain of the plugin for webhooks in a phase.
+func (b *backend) chain(phase handlers.Phase, config string, hooks ...hook) *handlers.Chain {
+	b.t.Helper()
+	plugin, kind := validatingadmissionwebhook.Plugin(), "ValidatingWebhookConfiguration"
+	if phase == handlers.Mutate {
+		plugin, kind = mutatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration"
+	}
+	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
+	return newChain(b.t, map[*handlers.Plugin]handlers.Enabled{&plugin: {
+		Config: []byte(config), Manifests: []handlers.File{{Name: "a.yaml", Content: document}},
+	}})
+}
+
+func newChain(t *testing.T, enabled map[*handlers.Plugin]handlers.Enabled, objects ...runtime.Object) *handlers.Chain {
+	t.Helper()
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}})
+	state, err := cluster.New(cluster.Options{Objects: objects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table []handlers.Plugin
+	byName := make(map[string]handlers.Enabled)
+	for plugin, e := range enabled {
+		table = append(table, *plugin)
+		byName[plugin.Name] = e
+		if err := state.Follow(t.Context(), plugin.AllNeeds(e.Config)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chain, err := handlers.NewChain(table, byName, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// asked is what a webhook reads of a review.
+type asked struct {
+	Request struct {
+		UID    string          `json:"uid"`
+		Object json.RawMessage `json:"object"`
+	} `json:"request"`
+}
+
+// readAsked reads what a webhook is asked.
+func readAsked(t *testing.T, r *http.Request) (asked, []byte) {
+	body, err := io.ReadAll(r.Body)
+	var a asked
+	if err == nil {
+		err = json.Unmarshal(body, &a)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return a, body
+}
+
+// answer answers with the fields of a response beside the uid.
+func answer(w http.ResponseWriter, uid, response string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,%s}}`, uid, response)
+}
+
+// patched is a response with a JSON Patch.
+func patched(t *testing.T, patch string) string {
+	encoded, err := json.Marshal([]byte(patch))
+	if err != nil {
+		t.Error(err)
+	}
+	return `"allowed":true,"patchType":"JSONPatch","patch":` + string(encoded)
+}
+
+// result is what comes of a review.
+type result struct {
+	message, patch string
+	code           int32
+	warnings       []string
+	answer         string
+}
+
+// ask asks a chain about a review.
+func ask(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) result {
+	t.Helper()
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chain.Review(t.Context(), review, phase); err != nil {
+		return result{message: err.Error(), code: -1}
+	}
+	r := result{patch: string(review.Response.Patch), answer: string(review.AppendResponse(nil))}
+	if !review.Response.Allowed {
+		r.message, r.code = strings.Clone(review.Response.Status.Message), review.Response.Status.Code
+	}
+	for _, w := range review.Response.Warnings() {
+		r.warnings = append(r.warnings, strings.Clone(w))
+	}
+	return r
+}

@@ -1,0 +1,106 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A body is an AdmissionReview as kube-apiserver would send it, but for what is in front
+// of it: its version and uid. It is a copy, because package net/http may go on reading a
+// request after it was answered or given up; webhooks share it, for it is not changed.
+type body []byte
+
+// newBody copies the review as it is now. It is not ok where the review has no memory
+// for it, which its Err says then.
+func newBody(review *codec.Review) (b body, ok bool) {
+	const others = 4 << 10 // a guess of what the fields beside the objects take
+	size := review.Object.TextLen() + review.OldObject.TextLen() + review.Options.TextLen() + others
+	if !review.Object.Fits(size) {
+		return nil, false
+	}
+	b = make(body, 0, size)
+	for _, f := range [...]struct{ name, otherwise, unset string }{
+		{name: "kind", unset: "{}"},
+		{name: "resource", unset: "{}"},
+		{name: "subResource"},
+		{name: "requestKind", otherwise: "kind", unset: "{}"},
+		{name: "requestResource", otherwise: "resource", unset: "{}"},
+		{name: "requestSubResource", otherwise: "subResource"},
+		{name: "name"},
+		{name: "namespace"},
+		{name: "operation", unset: `""`},
+		{name: "userInfo", unset: "{}"},
+		{name: "object", unset: "null"},
+		{name: "oldObject", unset: "null"},
+		{name: "dryRun", unset: "false"},
+		{name: "options", unset: "null"},
+	} {
+		value := review.RequestField(f.name)
+		if !value.IsSet() && f.otherwise != "" {
+			value = review.RequestField(f.otherwise)
+		}
+		if !value.IsSet() && f.unset == "" || value.EqualString("") {
+			continue // which upstream omits
+		}
+		b = append(append(append(b, ',', '"'), f.name...), '"', ':')
+		if value.IsSet() {
+			b = value.AppendJSON(b)
+		} else {
+			b = append(b, f.unset...)
+		}
+	}
+	return append(b, '}', '}'), review.Err() == nil
+}
+
+// A message is a body with what is in front of it.
+type message struct {
+	front string
+	body  body
+}
+
+func newMessage(version, uid string, b body) *message {
+	return &message{`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/` + version + `","request":{"uid":"` + uid + `"`, b}
+}
+
+func (m *message) length() int64 { return int64(len(m.front) + len(m.body)) }
+
+func (m *message) open() io.ReadCloser {
+	return io.NopCloser(io.MultiReader(strings.NewReader(m.front), bytes.NewReader(m.body)))
+}
+
+// newUID returns a random UUID whose second half tells that fastadmit made it: a digest
+// of the first. It is no secret.
+func newUID() string {
+	var first [8]byte
+	_, _ = rand.Read(first[:]) // which does not fail
+	first[6] = first[6]&0x0f | 0x40
+	return marked(first)
+}
+
+func marked(first [8]byte) string {
+	sum := sha256.Sum256(append([]byte("fastadmit webhook call "), first[:]...))
+	sum[0] = sum[0]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", first[:4], first[4:6], first[6:], sum[:2], sum[2:8])
+}
+
+// isOwnUID reports whether newUID made the uid of a review, in this process or in
+// another: then a webhook configuration leads back to fastadmit, which would call itself
+// without end.
+func isOwnUID(uid string) bool {
+	var first [8]byte
+	const begins = len("01234567-0123-0123-")
+	if len(uid) < begins {
+		return false
+	}
+	if _, err := hex.Decode(first[:], []byte(uid[:8]+uid[9:13]+uid[14:18])); err != nil {
+		return false
+	}
+	return marked(first) == uid
+}

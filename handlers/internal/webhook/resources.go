@@ -1,0 +1,194 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+)
+
+// resources are the configurations that are custom resources.
+type resources struct {
+	source  *Source
+	objects *cluster.Objects[*cluster.JSON]
+	known   atomic.Bool  // they were listed, and what they say is followed
+	stale   atomic.Bool  // they changed since they were made ready
+	invalid atomic.Int64 // configurations of which a part is not called as it says
+
+	mu    sync.Mutex
+	ready map[string]*readyResource // by name
+}
+
+// readyResource is what became of a custom resource.
+type readyResource struct {
+	object   *cluster.JSON
+	webhooks []*Webhook
+	err      error
+}
+
+func newResources(s *Source, view *cluster.View) *resources {
+	r := &resources{source: s, objects: s.kind.resources.In(view), ready: make(map[string]*readyResource)}
+	r.stale.Store(true)
+	r.objects.Subscribe(func() { r.stale.Store(true) })
+	s.metrics.countInvalid(func() float64 { return float64(r.invalid.Load()) })
+	return r
+}
+
+func (r *resources) isKnown() bool { return r.known.Load() }
+
+// refresh makes ready what changed.
+func (r *resources) refresh() {
+	if !r.stale.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stale.Swap(false) {
+		return
+	}
+	ready := make(map[string]*readyResource)
+	var all []*Webhook
+	var invalid int64
+	for _, object := range r.objects.List("") {
+		made := r.ready[object.GetName()]
+		if made == nil || made.object != object {
+			made = r.source.readyStored(object)
+		}
+		ready[object.GetName()] = made
+		if made.err != nil {
+			invalid++
+		}
+		all = append(all, made.webhooks...)
+	}
+	r.ready = ready
+	r.invalid.Store(invalid)
+	r.source.use(all)
+}
+
+// readyStored makes the webhooks of a custom resource ready. Of one that is not valid,
+// which was written when nobody checked it, those that are valid are called. A condition
+// that does not compile fails when it is evaluated.
+func (s *Source) readyStored(object *cluster.JSON) *readyResource {
+	made := &readyResource{object: object}
+	c, err := s.kind.readStored(object)
+	if err != nil {
+		made.err = err
+		return made // and nobody knows what it is for
+	}
+	var errs []error
+	for i := range c.webhooks {
+		path := field.NewPath("webhooks").Index(i)
+		if invalid := checkWebhook(&c.webhooks[i], true, path).ToAggregate(); invalid != nil {
+			errs = append(errs, invalid)
+			continue
+		}
+		w, err := newWebhook(s, c.Name, &c.webhooks[i], path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		w.metrics = s.metrics.of(w)
+		made.webhooks = append(made.webhooks, w)
+	}
+	made.err = errors.Join(errs...)
+	return made
+}
+
+// run follows the custom resources until ctx ends. See handlers.Handler.
+func (r *resources) run(ctx context.Context, rulesChanged func()) {
+	select {
+	case <-r.objects.Synced():
+	case <-ctx.Done():
+		return
+	}
+	bell := make(chan struct{}, 1)
+	defer r.objects.Subscribe(func() {
+		select {
+		case bell <- struct{}{}:
+		default: // it rings already
+		}
+	})()
+	var last []handlers.Rule
+	for {
+		r.refresh()
+		r.known.Store(true)
+		if now := r.source.rules(); !reflect.DeepEqual(now, last) {
+			last = now
+			rulesChanged()
+		}
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ownRule selects the custom resources themselves, which are checked.
+func (k *Kind) ownRule() handlers.Rule {
+	return handlers.Rule{
+		Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.WebhookGroup}, Versions: []string{"*"},
+		Resources: []string{k.resources.Resource().Resource}, Scope: "Cluster",
+	}
+}
+
+// check denies to write a custom resource that is not valid, or has expressions that do
+// not compile. No webhook is called for them.
+func (s *Source) check(review *codec.Review) handlers.Result {
+	if s.resources == nil || review.SubResource() != "" || review.Resource().Resource != s.kind.resources.Resource().Resource || !isWrite(review) {
+		return handlers.Allowed()
+	}
+	err := s.checkReviewed(review)
+	if err == nil {
+		return handlers.Allowed()
+	}
+	return handlers.Denied(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
+	}})
+}
+
+// isWrite reports whether a review creates an object or changes its webhooks: what was
+// written when nobody checked it can still be labelled and deleted.
+func isWrite(review *codec.Review) bool {
+	switch review.Operation() {
+	case codec.Create:
+		return true
+	case codec.Update:
+		return review.Object.Get("webhooks").JSON() != review.OldObject.Get("webhooks").JSON()
+	}
+	return false
+}
+
+func (s *Source) checkReviewed(review *codec.Review) error {
+	metadata, webhooks := review.Object.Get("metadata").JSON(), review.Object.Get("webhooks").JSON()
+	if webhooks == "" {
+		webhooks = "[]"
+	}
+	if err := review.Err(); err != nil {
+		return err
+	}
+	text := []byte(`{"metadata":` + metadata + `,"webhooks":` + webhooks + `}`)
+	c, errs := s.kind.decode(func(into any) []error { return documents.Decode(text, into) })
+	if errs == nil {
+		errs = s.kind.named(c, c.check(true))
+	}
+	if errs == nil {
+		for i := range c.webhooks {
+			if _, err := newWebhook(s, c.Name, &c.webhooks[i], field.NewPath("webhooks").Index(i)); err != nil {
+				errs = append(errs, fmt.Errorf("%s %q: %w", s.kind.Name, c.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,126 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+)
+
+// A Source has the webhooks that a plugin calls: those of static manifests, and, where
+// the configuration says so, those of custom resources as they are now. It may be used by
+// several goroutines.
+type Source struct {
+	kind        *Kind
+	config      *Config
+	cluster     policy.Cluster
+	services    *cluster.Objects[*corev1.Service] // nil for nobody to ask
+	credentials *credentials
+	metrics     *sourceMetrics
+	resources   *resources // nil without custom resources
+
+	configured bool // something says where webhooks come from
+	static     []*Webhook
+	all        atomic.Pointer[[]*Webhook]
+}
+
+// NewSource returns the webhooks that the setup of a plugin has.
+func NewSource(plugin string, kind *Kind, setup handlers.Setup) (*Source, error) {
+	config, err := readConfig(setup.Config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		kind: kind, config: config, configured: setup.Config != nil, metrics: newSourceMetrics(plugin, setup.Cluster.Metrics()),
+		cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
+	}
+	own := config.APIVersion == ownVersion
+	if own {
+		s.services = cluster.Services.In(setup.Cluster)
+	}
+	if s.credentials, err = readCredentials(config.KubeConfigFile); err != nil {
+		return nil, err
+	}
+	read, err := kind.read(setup.Manifests, own)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, c := range read {
+		webhooks, err := s.ready(c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", kind.Name, c.Name, err))
+		}
+		s.static = append(s.static, webhooks...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s.use(nil)
+	if config.CustomResources {
+		s.resources = newResources(s, setup.Cluster)
+	}
+	return s, nil
+}
+
+// ready makes the webhooks of a configuration ready, which has its defaults.
+func (s *Source) ready(c *configuration) (all []*Webhook, err error) {
+	var errs []error
+	for i := range c.webhooks {
+		w, err := newWebhook(s, c.Name, &c.webhooks[i], field.NewPath("webhooks").Index(i))
+		if err != nil {
+			errs = append(errs, err)
+		}
+		w.metrics = s.metrics.of(w)
+		all = append(all, w)
+	}
+	return all, errors.Join(errs...)
+}
+
+// use has the webhooks of custom resources called from now on, behind the static ones.
+func (s *Source) use(custom []*Webhook) {
+	all := slices.Concat(s.static, custom)
+	s.all.Store(&all)
+}
+
+// Webhooks returns the webhooks in the order in which they are called.
+func (s *Source) Webhooks() []*Webhook {
+	if s.resources != nil {
+		s.resources.refresh()
+	}
+	return *s.all.Load()
+}
+
+// Handler returns the handler of the plugin but for its functions Admit and Validate.
+func (s *Source) Handler() (h handlers.Handler) {
+	if s.configured {
+		h.Rules = s.rules
+	}
+	if s.resources != nil {
+		h.Run = s.resources.run
+	}
+	return h
+}
+
+// rules returns the rules of the webhooks: what others select need not be sent.
+func (s *Source) rules() (rules []handlers.Rule) {
+	if s.resources != nil {
+		if !s.resources.isKnown() {
+			return []handlers.Rule{handlers.Any()}
+		}
+		rules = append(rules, s.kind.ownRule())
+	}
+	for _, w := range *s.all.Load() {
+		if w.rules {
+			rules = append(rules, w.matcher.Rules()...)
+		}
+	}
+	return rules
+}

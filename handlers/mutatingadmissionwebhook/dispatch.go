@@ -1,0 +1,135 @@
+package mutatingadmissionwebhook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/patching"
+	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+)
+
+// A dispatch is one review on its way through the webhooks (upstream's dispatcher.go and
+// reinvocationcontext.go).
+type dispatch struct {
+	webhook.Dispatch
+	round int
+
+	called map[int]bool // those to call again once the object changes, by place
+	again  map[int]bool // those to call again
+}
+
+// admit calls the webhooks, and those again whose reinvocationPolicy is IfNeeded and
+// which were called before one that changed the object. kube-apiserver calls all mutating
+// plugins again when a webhook has changed something. In a reinvocation of the plugin,
+// because another plugin changed the object after it, all with that policy are called.
+func (d *dispatch) admit(webhooks []*webhook.Webhook, reinvocation bool) *handlers.Result {
+	d.called, d.again = make(map[int]bool), make(map[int]bool)
+	if reinvocation {
+		for i, w := range webhooks {
+			d.again[i] = w.Reinvokes
+		}
+		d.round = 1
+		return d.pass(webhooks)
+	}
+	if ended := d.pass(webhooks); ended != nil || len(d.again) == 0 {
+		return ended
+	}
+	d.round = 1
+	return d.pass(webhooks)
+}
+
+// pass calls the webhooks of a round, in order. A result ends the review.
+func (d *dispatch) pass(webhooks []*webhook.Webhook) *handlers.Result {
+	for i, w := range webhooks {
+		matches, ended, err := w.Matches(&d.Dispatch)
+		switch {
+		case ended != nil:
+			return ended
+		case !matches || d.round > 0 && !d.again[i]:
+			continue
+		}
+		changed := false
+		if err == nil {
+			c, ok := d.Prepare(w, true)
+			if !ok {
+				return new(handlers.Allowed()) // which the chain makes a denial or a failure of
+			}
+			c.Do()
+			d.Take(w, c.Answer)
+			if err = c.Err; err == nil {
+				changed, err = d.apply(w, i, c.Answer)
+			}
+			if d.Err() != nil {
+				return new(handlers.Allowed()) // the same
+			}
+		}
+		d.AnnotateMutation(w, d.round, i, changed)
+		if changed {
+			for called := range d.called {
+				d.again[called] = true
+			}
+			clear(d.called)
+			d.Changed()
+		}
+		if w.Reinvokes {
+			d.called[i] = true
+		}
+		if err == nil {
+			continue
+		}
+		if ended := d.Conclude(w, err, fmt.Sprintf("mutation.round_%d_index_%d", d.round, i)); ended != nil {
+			return ended
+		}
+	}
+	return nil
+}
+
+// operationBytes is what an operation takes in memory: a map of pointers to its texts.
+const operationBytes = 512
+
+// apply does to the object what the patch of an answer says.
+func (d *dispatch) apply(w *webhook.Webhook, index int, answer *webhook.Answer) (changed bool, err error) {
+	if len(answer.Patch) == 0 {
+		return false, nil
+	}
+	root := d.Object.Root()
+	if !d.Object.Fits(bytes.Count(answer.Patch, []byte("{"))*operationBytes) || !root.FitsDecoded() {
+		return false, nil // which Err says
+	}
+	operations, err := jsonpatch.DecodePatch(answer.Patch)
+	if err != nil {
+		return false, w.Unusable(fmt.Errorf("received undecodable patch in webhook response: %w", err))
+	}
+	if len(operations) == 0 {
+		return false, nil
+	}
+	if root.Kind() != codec.KindObject {
+		return false, apierrors.NewInternalError(fmt.Errorf(
+			"admission webhook %q attempted to modify the object, which is not supported for this operation", w.Name))
+	}
+	if answer.PatchType != admissionv1.PatchTypeJSONPatch {
+		return false, w.Unusable(fmt.Errorf("unsupported patch type %q", answer.PatchType))
+	}
+	before := root.AppendJSON(nil)
+	after, err := patching.Apply(d.Ctx, operations, before)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	if after = bytes.TrimSpace(after); len(after) == 0 || after[0] != '{' {
+		return false, apierrors.NewInternalError(errors.New("the patched object is no JSON object"))
+	}
+	changes := d.Object.Changes()
+	if err := diff.Change(&d.Object, before, after); err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	d.AnnotatePatch(w, d.round, index, operations)
+	return d.Object.Changes() != changes, nil
+}

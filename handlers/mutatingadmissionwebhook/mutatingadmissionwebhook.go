@@ -1,0 +1,62 @@
+// Package mutatingadmissionwebhook is the admission plugin MutatingAdmissionWebhook.
+//
+// It asks the mutating webhooks of others, which change objects, one after the other.
+// Whoever has several of them, and wants one webhook in kube-apiserver, bounded and
+// measured in one place, wants this.
+//
+// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/mutating; see package
+// handlers/internal/webhook.
+package mutatingadmissionwebhook
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+)
+
+const name = "MutatingAdmissionWebhook"
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        name,
+		Summary:     "asks the mutating webhooks of others",
+		Rules:       []handlers.Rule{handlers.Any()},
+		Mutates:     true,
+		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
+		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		NeedsOf:     webhook.MutatingKind.NeedsOf,
+		OnByDefault: true,
+		New:         newHandler,
+	}
+}
+
+type plugin struct{ *webhook.Source }
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	source, err := webhook.NewSource(name, webhook.MutatingKind, setup)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	handler := source.Handler()
+	handler.Admit = plugin{source}.admit
+	return handler, nil
+}
+
+func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	d := new(dispatch)
+	webhooks, result := p.Begin(ctx, &d.Dispatch, review)
+	if webhooks == nil {
+		return result
+	}
+	defer d.End()
+	if ended := d.admit(webhooks, handlers.IsReinvocation(ctx)); ended != nil {
+		return *ended
+	}
+	return handlers.Allowed()
+}

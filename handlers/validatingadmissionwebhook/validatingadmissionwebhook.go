@@ -1,0 +1,108 @@
+// Package validatingadmissionwebhook is the admission plugin
+// ValidatingAdmissionWebhook.
+//
+// It asks the validating webhooks of others, which deny requests. Whoever has several of
+// them, and wants one webhook in kube-apiserver, bounded and measured in one place, wants
+// this.
+//
+// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/validating; see package
+// handlers/internal/webhook.
+package validatingadmissionwebhook
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+)
+
+const name = "ValidatingAdmissionWebhook"
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        name,
+		Summary:     "asks the validating webhooks of others",
+		Rules:       []handlers.Rule{handlers.Any()},
+		Validates:   true,
+		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
+		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		NeedsOf:     webhook.ValidatingKind.NeedsOf,
+		OnByDefault: true,
+		New:         newHandler,
+	}
+}
+
+type plugin struct{ *webhook.Source }
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	source, err := webhook.NewSource(name, webhook.ValidatingKind, setup)
+	if err != nil {
+		return handlers.Handler{}, err
+	}
+	handler := source.Handler()
+	handler.Validate = plugin{source}.validate
+	return handler, nil
+}
+
+func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	var d webhook.Dispatch
+	webhooks, result := p.Begin(ctx, &d, review)
+	if webhooks == nil {
+		return result
+	}
+	defer d.End()
+	calls, ended := collect(&d, webhooks)
+	if ended != nil {
+		return *ended
+	}
+	var all sync.WaitGroup
+	for _, c := range calls {
+		all.Go(c.Do)
+	}
+	all.Wait()
+	var first *handlers.Result
+	for i, c := range calls {
+		d.Take(c.Webhook, c.Answer)
+		if c.Err == nil {
+			continue
+		}
+		if result := d.Conclude(c.Webhook, c.Err, fmt.Sprintf("validating.round_0_index_%d", i)); first == nil {
+			first = result
+		}
+	}
+	if first != nil {
+		return *first
+	}
+	return handlers.Allowed()
+}
+
+// collect prepares the calls of the webhooks that the review is for, all of them before
+// the first is called. A result ends the review.
+func collect(d *webhook.Dispatch, webhooks []*webhook.Webhook) (calls []*webhook.Call, ended *handlers.Result) {
+	for _, w := range webhooks {
+		matches, ended, err := w.Matches(d)
+		if ended != nil {
+			return nil, ended
+		}
+		if err != nil {
+			calls = append(calls, webhook.NoCall(w, err))
+			continue
+		}
+		if !matches {
+			continue
+		}
+		c, ok := d.Prepare(w, false)
+		if !ok {
+			return nil, new(handlers.Allowed()) // which the chain makes a denial or a failure of
+		}
+		calls = append(calls, c)
+	}
+	return calls, nil
+}
