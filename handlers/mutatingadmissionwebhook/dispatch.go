@@ -19,7 +19,7 @@ import (
 // A dispatch is one review on its way through the webhooks (upstream's dispatcher.go and
 // reinvocationcontext.go).
 type dispatch struct {
-	webhook.Dispatch
+	*webhook.Dispatch
 	round int
 
 	called map[int]bool // those to call again once the object changes, by place
@@ -30,26 +30,25 @@ type dispatch struct {
 // which were called before one that changed the object. kube-apiserver calls all mutating
 // plugins again when a webhook has changed something. In a reinvocation of the plugin,
 // because another plugin changed the object after it, all with that policy are called.
-func (d *dispatch) admit(webhooks []*webhook.Webhook, reinvocation bool) *handlers.Result {
-	d.called, d.again = make(map[int]bool), make(map[int]bool)
+func (d *dispatch) admit(reinvocation bool) *handlers.Result {
 	if reinvocation {
-		for i, w := range webhooks {
+		for i, w := range d.Webhooks {
 			d.again[i] = w.Reinvokes
 		}
 		d.round = 1
-		return d.pass(webhooks)
+		return d.pass()
 	}
-	if ended := d.pass(webhooks); ended != nil || len(d.again) == 0 {
+	if ended := d.pass(); ended != nil || len(d.again) == 0 {
 		return ended
 	}
 	d.round = 1
-	return d.pass(webhooks)
+	return d.pass()
 }
 
 // pass calls the webhooks of a round, in order. A result ends the review.
-func (d *dispatch) pass(webhooks []*webhook.Webhook) *handlers.Result {
-	for i, w := range webhooks {
-		matches, ended, err := w.Matches(&d.Dispatch)
+func (d *dispatch) pass() *handlers.Result {
+	for i, w := range d.Webhooks {
+		matches, ended, err := w.Matches(d.Dispatch)
 		switch {
 		case ended != nil:
 			return ended

@@ -49,13 +49,13 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 }
 
 func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
-	d := new(dispatch)
-	webhooks, result := p.Begin(ctx, &d.Dispatch, review)
-	if webhooks == nil {
+	begun, result := p.Begin(ctx, review)
+	if begun == nil {
 		return result
 	}
-	defer d.End()
-	if ended := d.admit(webhooks, handlers.IsReinvocation(ctx)); ended != nil {
+	defer begun.End()
+	d := dispatch{Dispatch: begun, called: make(map[int]bool), again: make(map[int]bool)}
+	if ended := d.admit(handlers.IsReinvocation(ctx)); ended != nil {
 		return *ended
 	}
 	return handlers.Allowed()

@@ -52,13 +52,12 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 }
 
 func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
-	var d webhook.Dispatch
-	webhooks, result := p.Begin(ctx, &d, review)
-	if webhooks == nil {
+	d, result := p.Begin(ctx, review)
+	if d == nil {
 		return result
 	}
 	defer d.End()
-	calls, ended := collect(&d, webhooks)
+	calls, ended := collect(d)
 	if ended != nil {
 		return *ended
 	}
@@ -85,8 +84,8 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Res
 
 // collect prepares the calls of the webhooks that the review is for, all of them before
 // the first is called. A result ends the review.
-func collect(d *webhook.Dispatch, webhooks []*webhook.Webhook) (calls []*webhook.Call, ended *handlers.Result) {
-	for _, w := range webhooks {
+func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *handlers.Result) {
+	for _, w := range d.Webhooks {
 		matches, ended, err := w.Matches(d)
 		if ended != nil {
 			return nil, ended

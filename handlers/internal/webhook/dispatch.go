@@ -28,6 +28,9 @@ const reserveMax = 500 * time.Millisecond
 // goroutines at once, nor after the review is released.
 type Dispatch struct {
 	policy.Dispatch
+	// Webhooks are those that there are, in the order in which they are called.
+	Webhooks []*Webhook
+
 	source *Source
 	body   body // of the review as it is, nil before the first call
 }
@@ -35,9 +38,9 @@ type Dispatch struct {
 var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself without end; " +
 	"let its clientConfig name another server")
 
-// Begin begins the dispatch of a review, unless there is nothing to call about it: then
-// the result is that of the plugin.
-func (s *Source) Begin(ctx context.Context, d *Dispatch, review *codec.Review) ([]*Webhook, handlers.Result) {
+// Begin begins the dispatch of a review. It is nil if there is nothing to call about the
+// review: then the result is that of the plugin.
+func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, handlers.Result) {
 	resource := review.Resource()
 	if resource.Group == cluster.WebhookGroup {
 		return nil, s.check(review)
@@ -49,9 +52,9 @@ func (s *Source) Begin(ctx context.Context, d *Dispatch, review *codec.Review) (
 	if isOwnUID(review.UID()) {
 		return nil, handlers.Denied(apierrors.NewInternalError(errLoop))
 	}
-	*d = Dispatch{source: s}
+	d := &Dispatch{Webhooks: webhooks, source: s}
 	d.Dispatch.Begin(ctx, review, &s.cluster)
-	return webhooks, handlers.Allowed()
+	return d, handlers.Allowed()
 }
 
 // isExempt reports whether webhooks are never called for a resource: those that say which
