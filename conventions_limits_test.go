@@ -58,6 +58,8 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"finishing after SIGTERM", "35 s", "cmd/fastadmit/app", "finishMax"},
 	{"a new connection at shutdown", "5 s", "cmd/fastadmit/app/conn.go", "fresh: 5 * time.Second"},
 	{"plugins of a chain", "128", "handlers", "pluginsMax"},
+	{"name of an image in an ImageReview", "1024", "internal/imagereview", "nameBytesMax"},
+	{"name of an image in an ImageReview", "5", "internal/imagereview", "refusalsMax"},
 	{"answers of an image policy backend", "4 MiB", "handlers/imagepolicywebhook", "answerBytesMax"},
 	{"answers of an image policy backend", "1024", "handlers/imagepolicywebhook", "answersMax"},
 	{"answers of an image policy backend", "64 KiB", "handlers/imagepolicywebhook", "keptBytesMax"},

@@ -327,7 +327,7 @@ func TestWorstEnds(t *testing.T) {
 	// Others read no lists, or stop at the first thing that they deny.
 	want := []string{
 		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
-		"LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeLabel",
+		"ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeLabel",
 		"PodSecurity", "PodTolerationRestriction", "ResourceQuota", "RuntimeClass", "SecurityContextDeny", "ServiceAccount",
 		"StorageObjectInUseProtection", "TaintNodesByCondition",
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/imagereview"
 	"github.com/fastadmit/fastadmit/internal/match"
 	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
@@ -47,6 +48,9 @@ type Configuration struct {
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// Registration says how "fastadmit manifests" registers the plugins.
 	Registration registration.Options `json:"registration,omitzero"`
+	// ImageReview says which images may run, to API servers that ask at /imagereview.
+	// Without it, nobody is answered there.
+	ImageReview *imagereview.Policy `json:"imageReview,omitempty"`
 }
 
 // Server are settings of the server, by the names of its flags.
@@ -280,6 +284,7 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	}
 	r.checkServer(document, &c.Server)
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
+	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))
 	configured := make(map[string][]byte)
 	settings := make(map[string]handlers.Settings)
 	for i := range c.Plugins {

@@ -15,7 +15,7 @@ import (
 )
 
 func newConfigCommand(o *options) *cobra.Command {
-	s := &serveOptions{selection: selection{options: o}}
+	s := &serveOptions{selection: selection{options: o, images: true}}
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that serve would use",
@@ -64,6 +64,7 @@ func (o *serveOptions) effective(in *selected) *config.Configuration {
 	c := &config.Configuration{
 		APIVersion: config.APIVersion, Kind: config.Kind,
 		EnableAdmissionPlugins: in.names(), Server: o.asFile(), Registration: *in.Registration.WithDefaults(),
+		ImageReview: in.ImageReview,
 	}
 	fillSelectors(&c.Registration.NamespaceSelector, &c.Registration.ObjectSelector)
 	for _, plugin := range in.chain.Plugins() {

@@ -186,7 +186,7 @@ func (o *serveOptions) configPart(server *server, in selected) *part {
 				in.Files, in.Folders = next.Files, next.Folders
 				return err
 			}
-			server.use(next.chain, next.Digest)
+			server.useSelected(&next)
 			next.chain.Start(ctx, in.chain, o.ringRules)
 			in = next
 			return nil

@@ -31,6 +31,9 @@ type selection struct {
 	cluster         knownCluster
 	// policies are those that no folder of a configuration has.
 	policies policies.Set
+	// images says that the command also serves ImageReviews, for which no plugin has to
+	// be enabled.
+	images bool
 	// keep, if it is set, says which of the enabled plugins are run.
 	keep func(*handlers.Plugin) bool
 }
@@ -142,7 +145,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if wrong != nil {
 		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled))))
 	}
-	if len(enabled) == 0 {
+	if len(enabled) == 0 && (!s.images || loaded.ImageReview == nil) {
 		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
 	}
 	needs, who := needed(table, enabled, loaded)

@@ -39,7 +39,7 @@ type serveOptions struct {
 }
 
 func newServeCommand(o *options) *cobra.Command {
-	s := &serveOptions{selection: selection{options: o}}
+	s := &serveOptions{selection: selection{options: o, images: true}}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve admission webhooks over HTTPS",
@@ -77,7 +77,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	server.use(in.chain, in.Digest)
+	server.useSelected(&in)
 	if err := o.fill(o.flags, &in.Server); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ type endpoint struct {
 // A server answers admission reviews.
 type server struct {
 	serving  atomic.Pointer[serving]
+	images   atomic.Pointer[images] // nil if no ImageReviews are answered
 	metrics  *serverMetrics
 	log      *slog.Logger
 	timeouts timeouts
@@ -180,7 +181,10 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	e := s.serving.Load().endpoints[string(ctx.Path())]
 	if e == nil {
-		e = s.behindToken(ctx.Path())
+		if e = s.behindToken(ctx.Path()); e == nil && s.reviewImages(ctx, c, start) {
+			returned = true
+			return
+		}
 	}
 	if s.accept(ctx, e) {
 		s.review(ctx, c, call{endpoint: e, start: start})
@@ -287,7 +291,7 @@ func (s *server) unknownPath(path string) string {
 	if ok && (phase == "mutate" || phase == "validate") {
 		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
 	}
-	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case", redactPath(path))
+	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case%s", redactPath(path), s.imagesPath())
 }
 
 // refuse answers with an HTTP error and a metav1.Status, whose message

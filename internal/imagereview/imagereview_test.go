@@ -1,0 +1,249 @@
+package imagereview
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func policy(t testing.TB, rules string) *Policy {
+	t.Helper()
+	p := new(Policy)
+	if err := yaml.UnmarshalStrict([]byte("rules: ["+rules+"]"), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(field.NewPath("imageReview")); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// question encodes as kube-apiserver does.
+func question(t testing.TB, namespace string, images ...string) []byte {
+	t.Helper()
+	var review imagepolicyv1alpha1.ImageReview
+	review.APIVersion, review.Kind = apiVersion, kind
+	review.Spec.Namespace = namespace
+	for _, image := range images {
+		review.Spec.Containers = append(review.Spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: image})
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// answered decodes the answer as kube-apiserver does.
+func answered(t testing.TB, p *Policy, body []byte) imagepolicyv1alpha1.ImageReviewStatus {
+	t.Helper()
+	answer, err := p.Review(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var review imagepolicyv1alpha1.ImageReview
+	if err := json.Unmarshal(answer.AppendJSON(nil), &review); err != nil || review.Kind != kind || review.APIVersion != apiVersion {
+		t.Fatalf("got %+v, %v", review, err)
+	}
+	return review.Status
+}
+
+const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// TestRules has which images a rule lets run, and why it refuses others.
+func TestRules(t *testing.T) {
+	f := func(rule, image, want string) {
+		t.Helper()
+		got := answered(t, policy(t, rule), question(t, "shop", image))
+		if got.Allowed != (want == "") || !strings.Contains(got.Reason, want) {
+			t.Errorf("%s, %s: got %+v, want %q", rule, image, got, want)
+		}
+		if _, named := got.AuditAnnotations["refused-by-rule"]; named != (want != "" && !strings.Contains(want, "invalid")) {
+			t.Errorf("%s, %s: got audit annotations %q", rule, image, got.AuditAnnotations)
+		}
+	}
+	allowed := `{name: r, allowedRepositories: [registry.example.com, "docker.io/library", docker.io/grafana/grafana, "*.gcr.io/distroless", "localhost:5000"]}`
+	const refused = "is not one of the allowed repositories (rule r)"
+	f(allowed, "nginx", "")
+	f(allowed, "nginx:1.29", "")
+	f(allowed, "docker.io/nginx", "")
+	f(allowed, "index.docker.io/library/nginx", "")
+	f(allowed, "nginx"+digest, "")
+	f(allowed, "grafana/grafana", "")
+	f(allowed, "grafana/grafana/extra:1", "")
+	f(allowed, "grafana/grafana2", "docker.io/grafana/grafana2 "+refused)
+	f(allowed, "grafana/graf", refused)
+	f(allowed, "libraryfoo/nginx", refused)
+	f(allowed, "registry.example.com/a/b/c:v1", "")
+	f(allowed, "registry.example.com:443/a", refused)
+	f(allowed, "xregistry.example.com/a", refused)
+	f(allowed, "registry.example.com.evil.com/a", refused)
+	f(allowed, "evil.com/registry.example.com/a", refused)
+	f(allowed, "eu.gcr.io/distroless/base", "")
+	f(allowed, "gcr.io/distroless/base", refused)
+	f(allowed, "eu.gcr.io/other/base", refused)
+	f(allowed, "localhost:5000/a", "")
+	f(allowed, "localhost/a", refused)
+	f(allowed, "", "invalid reference format")
+	f(allowed, "Nginx", "invalid reference format: repository name (library/Nginx) must be lowercase")
+	f(allowed, "nginx@sha256:00", "invalid")
+	f(allowed, strings.Repeat("0", 64), "invalid")
+
+	f(`{name: r, refusedRepositories: [docker.io]}`, "nginx", "docker.io/library/nginx is one of the refused repositories (rule r)")
+	f(`{name: r, refusedRepositories: [docker.io]}`, "quay.io/nginx", "")
+	f(`{name: r, requireDigest: true}`, "nginx:1.29", "image nginx:1.29 may not run: it is not named by its digest (rule r)")
+	f(`{name: r, requireDigest: true}`, "nginx"+digest, "")
+	f(`{name: r, requireDigest: true}`, "nginx:1"+digest, "")
+	f(`{name: r, refusedTags: [latest, "*-dev"]}`, "nginx", "the tag latest is refused (rule r)")
+	f(`{name: r, refusedTags: [latest, "*-dev"]}`, "nginx:latest", "the tag latest is refused")
+	f(`{name: r, refusedTags: [latest, "*-dev"]}`, "nginx:1-dev", "the tag 1-dev is refused")
+	f(`{name: r, refusedTags: [latest, "*-dev"]}`, "nginx:1", "")
+	f(`{name: r, refusedTags: [latest, "*-dev"]}`, "nginx:latest"+digest, "")
+	f(`{name: r, requireDigest: true, message: "See https://example.com"}`, "nginx", "(rule r): See https://example.com")
+	f(`{name: a, requireDigest: true}, {name: b, refusedRepositories: [docker.io]}`, "nginx"+digest, "(rule b)")
+	f(`{name: a, requireDigest: true}, {name: b, refusedRepositories: [docker.io]}`, "nginx", "(rule a)")
+}
+
+// TestNamespaces has which namespaces a rule is for.
+func TestNamespaces(t *testing.T) {
+	f := func(rule, namespace string, want bool) {
+		t.Helper()
+		if got := answered(t, policy(t, "{name: r, requireDigest: true, "+rule+"}"), question(t, namespace, "nginx")); got.Allowed == want {
+			t.Errorf("%s, %s: got %+v, want the rule to be for it: %v", rule, namespace, got, want)
+		}
+	}
+	f("", "shop", true)
+	f("", "", true)
+	f("namespaces: [shop]", "shop", true)
+	f("namespaces: [shop]", "shop2", false)
+	f(`namespaces: [a, "prod-*"]`, "prod-eu", true)
+	f(`namespaces: ["*"], excludedNamespaces: ["kube-*"]`, "kube-system", false)
+	f(`excludedNamespaces: ["kube-*"]`, "kube-system", false)
+	f(`excludedNamespaces: ["kube-*"]`, "shop", true)
+	if got := answered(t, policy(t, "{name: r, requireDigest: true, namespaces: [shop]}"), question(t, "other", "?")); !got.Allowed {
+		t.Errorf("got %+v, want a namespace without rules to be let alone", got)
+	}
+}
+
+// TestSeveral has how many refused images a reason names.
+func TestSeveral(t *testing.T) {
+	p := policy(t, "{name: r, requireDigest: true}")
+	for n, want := range map[int]string{0: "", refusalsMax - 1: "image i3 ", refusalsMax: "image i4 ", refusalsMax + 1: "; and 1 more"} {
+		var images []string
+		for i := range n {
+			images = append(images, fmt.Sprint("i", i), "nginx"+digest)
+		}
+		got := answered(t, p, question(t, "shop", images...))
+		if got.Allowed != (n == 0) || !strings.Contains(got.Reason, want) || strings.Contains(got.Reason, "image i5 ") || strings.HasPrefix(got.Reason, ";") {
+			t.Errorf("%d: got %+v, want %q", n, got, want)
+		}
+	}
+}
+
+// TestHostile has long names and many containers.
+func TestHostile(t *testing.T) {
+	p := policy(t, "{name: r, allowedRepositories: [registry.example.com]}")
+	long := strings.Repeat("a", 1<<20)
+	for _, image := range []string{long, "docker.io/" + long, long + ".com/a", "nginx:" + long, "\x00", "a/../b", "a//b", "é", "%2F", "<script>"} {
+		got := answered(t, p, question(t, long, image))
+		if got.Allowed || len(got.Reason) > 2000 {
+			t.Errorf("%.40s: got allowed %v and a reason of %d bytes, want a short refusal", image, got.Allowed, len(got.Reason))
+		}
+	}
+	for n, want := range map[int]string{nameBytesMax - 1: "invalid", nameBytesMax: "invalid", nameBytesMax + 1: "its name has 1025 bytes, want at most 1024"} {
+		if got := answered(t, p, question(t, "shop", strings.Repeat("/", n))); !strings.Contains(got.Reason, want) {
+			t.Errorf("%d: got %+v, want %s", n, got, want)
+		}
+	}
+	images := make([]string, 10_000)
+	for i := range images {
+		images[i] = fmt.Sprint("registry.example.com/a/b:", i)
+	}
+	if got := answered(t, p, question(t, "shop", images...)); !got.Allowed {
+		t.Errorf("got %+v, want it allowed", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Review(ctx, question(t, "shop", images...)); err == nil {
+		t.Error("got an answer after the time was over, want an error")
+	}
+}
+
+// TestRead has what is no ImageReview.
+func TestRead(t *testing.T) {
+	p := policy(t, "{name: r, requireDigest: true}")
+	f := func(body, want string) {
+		t.Helper()
+		_, err := p.Review(t.Context(), []byte(body))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+	}
+	const head = `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview"`
+	f(head+`}`, "")
+	f(head+`,"spec":null}`, "")
+	f(head+`,"spec":{"containers":null}}`, "")
+	f(``, "cannot read ImageReview")
+	f(`{}`, "want")
+	f(`rubbish`, "cannot read ImageReview")
+	f(`{"apiVersion":"imagepolicy.k8s.io/v1beta1","kind":"ImageReview"}`, `got "imagepolicy.k8s.io/v1beta1", want "imagepolicy.k8s.io/v1alpha1"`)
+	f(`{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"Pod"}`, `kind: got "Pod", want "ImageReview"`)
+	f(head+`,"spec":{"containers":[{"image":"a"`, "cannot read ImageReview")
+	if got := answered(t, p, []byte(head+`,"spec":{"containers":[null,{}]}}`)); got.Allowed {
+		t.Errorf("got %+v, want containers without an image refused", got)
+	}
+}
+
+// TestValidate has what can be wrong with a policy.
+func TestValidate(t *testing.T) {
+	f := func(rules, want string) {
+		t.Helper()
+		p := new(Policy)
+		if err := yaml.UnmarshalStrict([]byte("rules: ["+rules+"]"), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Validate(field.NewPath("imageReview")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", rules, err, want)
+		}
+	}
+	f("", "imageReview.rules: Required value")
+	f("{requireDigest: true}", "imageReview.rules[0].name: Required value")
+	f("{name: a, requireDigest: true}, {name: a, requireDigest: true}", `imageReview.rules[1].name: Duplicate value: "a"`)
+	f("{name: a, namespaces: [b]}", "imageReview.rules[0]: Required value: want one of")
+	f("{name: a, requireDigest: true, namespaces: ['']}", "imageReview.rules[0].namespaces[0]: Invalid value")
+	f("{name: a, requireDigest: true, excludedNamespaces: ['[']}", "imageReview.rules[0].excludedNamespaces[0]: Invalid value: \"[\": syntax error in pattern")
+	f("{name: a, refusedTags: ['[']}", "refusedTags[0]")
+	f("{name: a, allowedRepositories: ['']}", "allowedRepositories[0]: Invalid value: \"\": got nothing")
+	f("{name: a, allowedRepositories: [nginx]}", "as in docker.io/library/nginx")
+	f("{name: a, allowedRepositories: [library/nginx]}", "want it to begin with a registry")
+	f("{name: a, allowedRepositories: ['docker.io/library/nginx:1']}", "want a repository without a tag and digest")
+	f("{name: a, refusedRepositories: ['docker.io/Nginx']}", "refusedRepositories[0]: Invalid value: \"docker.io/Nginx\": invalid reference format")
+	f("{name: a, refusedRepositories: [index.docker.io]}", "want docker.io")
+	f("{name: a, refusedRepositories: ['*']}", "want it to begin with a registry")
+	f("{name: a, refusedRepositories: ['docker.io/a/*']}", "invalid reference format")
+	if err := (*Policy)(nil).Validate(nil); err != nil {
+		t.Errorf("got %v without a policy, want nothing", err)
+	}
+}
+
+// TestOwned has an answer that keeps nothing of the question.
+func TestOwned(t *testing.T) {
+	p := policy(t, "{name: r, requireDigest: true}")
+	body := handlertest.Body(codec.Create, "v1/pods", `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","spec":{"namespace":"shopshop","containers":[{"image":"abcdefg"},{"image":"?"}]}}`)
+	handlertest.CheckOwned(t, body, func(r *codec.Review) any {
+		answer, err := p.Review(t.Context(), []byte(r.Object.Root().JSON()))
+		if err != nil || answer.Allowed {
+			t.Fatal(answer, err)
+		}
+		return answer
+	})
+}
