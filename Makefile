@@ -156,6 +156,10 @@ worst: ## print what each plugin takes for reviews with 10,000 and 40,000 of eac
 compare: ## measure beside other webhooks and the transport alone; COMPAREFLAGS=-write updates tables
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
 
+.PHONY: compare-in-tree
+compare-in-tree: ## measure what a policy costs kube-apiserver, in-tree and through fastadmit; builds what make e2e does
+	GOFLAGS=-v FASTADMIT_COST=500 e2e/run intree
+
 .PHONY: bench-pprof
 bench-pprof: ## fail if a request allocates, or takes more instructions or processor time than bench/compare/budget allows
 	cd bench/compare && go run ./budget $(BUDGETFLAGS)

@@ -1,7 +1,9 @@
 package deploy_test
 
 import (
+	"fmt"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,14 +12,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-const kustomizeFile = "kustomize/base/fastadmit.yaml"
+// kustomizations are the folders that are made of the chart, by their values.
+var kustomizations = map[string]string{
+	"kustomize/base": "kustomize/values.yaml", "kustomize/policies": "kustomize/policies.values.yaml",
+}
 
-// TestKustomize makes kustomize/base/fastadmit.yaml of the chart anew, and builds
-// with it.
+// TestKustomize makes fastadmit.yaml of the kustomizations of the chart anew, and
+// builds with it.
 func TestKustomize(t *testing.T) {
+	for folder, values := range kustomizations {
+		testKustomize(t, folder, values)
+	}
+}
+
+func testKustomize(t *testing.T, folder, values string) {
+	t.Helper()
+	kustomizeFile := folder + "/fastadmit.yaml"
 	ofHelm := regexp.MustCompile(`(?m)^ *(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n`)
-	want := "# Made of the chart and ../values.yaml: cd deploy && go test . -run TestKustomize -update\n" +
-		ofHelm.ReplaceAllString(run(t, tool(t, "helm"), append(helm(t, "template", readFile(t, "kustomize/values.yaml"), ""), "--skip-tests")...), "")
+	want := "# Made of the chart and ../" + path.Base(values) + ": cd deploy && go test . -run TestKustomize -update\n" +
+		ofHelm.ReplaceAllString(run(t, tool(t, "helm"), append(helm(t, "template", readFile(t, values), ""), "--skip-tests")...), "")
 	if *update {
 		if err := os.WriteFile(kustomizeFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -26,10 +39,32 @@ func TestKustomize(t *testing.T) {
 	if got := readFile(t, kustomizeFile); got != want {
 		t.Errorf("%s is not current: go test . -run TestKustomize -update writes it anew", kustomizeFile)
 	}
-	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/base"))
+	built := parse(t, run(t, tool(t, "kustomize"), "build", folder))
 	if got, want := len(built), len(parse(t, want))+1; got != want {
 		t.Errorf("got %d objects, want %d: those of the chart and the namespace", got, want)
 	}
+}
+
+// TestKustomizePolicies looks for the kinds of policies, and the plugins that evaluate
+// them.
+func TestKustomizePolicies(t *testing.T) {
+	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/policies"))
+	kinds := make(map[string]bool)
+	for _, o := range built {
+		if o.GetKind() == "CustomResourceDefinition" {
+			kinds[o.GetName()] = true
+		}
+	}
+	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+		if !kinds[want+".policies.fastadmit.io"] {
+			t.Errorf("got the definitions %v, want %s", kinds, want)
+		}
+	}
+	configuration := fmt.Sprint(one[corev1.ConfigMap](t, built, "ConfigMap").Data)
+	if strings.Count(configuration, "customResources: true") != 2 {
+		t.Errorf("got configuration %s, want both plugins with customResources", configuration)
+	}
+	run(t, binary, append([]string{"config"}, files(t, built)...)...)
 }
 
 // TestKustomizeExample shows what an overlay changes.

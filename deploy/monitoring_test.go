@@ -136,9 +136,9 @@ var ofManager = []string{"fastadmit_certificate_expiry_timestamp_seconds", "fast
 // e2e.
 var ofAPIServer = []string{"fastadmit_cluster_requests_waiting", "fastadmit_cluster_requests_given_up_total"}
 
-// ofPolicies are those that fastadmit has only where a policy was violated or could
-// not be evaluated, as in e2e.
-var ofPolicies = []string{"fastadmit_policy_checks_total"}
+// ofPolicies are those that fastadmit has only where there are policies, and one was
+// violated or could not be evaluated, as in e2e.
+var ofPolicies = []string{"fastadmit_policy_checks_total", "fastadmit_policy_cost_bucket"}
 
 // TestMetricsExist looks for the metrics of all expressions in what a running
 // fastadmit has.

@@ -35,7 +35,7 @@ func TestQuick(t *testing.T) {
 	// Shares and spreads of what did not happen are zero, or none.
 	zero := map[string]bool{"Handshakes": true, "Allocations": true, "Allocated": true, "Busy": true}
 	checkNumbers(t, "Results", reflect.ValueOf(*results), zero)
-	if len(results.Works) != 4 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Bursts) != 6 {
+	if len(results.Works) != 5 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Bursts) != 6 {
 		t.Errorf("got %+v", results)
 	}
 	content, err := os.ReadFile(document)
@@ -135,6 +135,9 @@ func TestFill(t *testing.T) {
 		}
 	}
 	f("summary", "| 10 µs, 0.50x |", "| fastadmit: `fastadmit serve` | 20 µs |")
+	results.Works = append(results.Works, WorkResult{About: "a policy", Rows: []Row{row(contest.Ours, 30, 1), row("nethttp", 40, 1)}})
+	f("summary", "| 10 µs, 0.50x | - |", "| fastadmit: `fastadmit serve` | 20 µs | 30 µs |", "| - | 40 µs, 2x |")
+	results.Works = results.Works[:1]
 	f("works", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
 		"| fastadmit | 20 µs (10 µs to 40 µs) | 2x (1x to 4x) | 1x (0.50x to 2x) | 50000 (")
 	f("latencies", "25 %: 500/s", "| floor | 100 µs, 200 µs, 300 µs |", "| fastadmit | 100 µs, -, - |")

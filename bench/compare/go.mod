@@ -13,6 +13,7 @@ replace github.com/fastadmit/fastadmit => ../../
 require (
 	github.com/VictoriaMetrics/metrics v1.44.0
 	github.com/go-logr/logr v1.4.3
+	github.com/google/cel-go v0.26.0
 	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
 	github.com/valyala/fasthttp v1.74.0
 	github.com/valyala/fastjson v1.6.10
@@ -44,7 +45,6 @@ require (
 	github.com/go-openapi/jsonpointer v0.21.0 // indirect
 	github.com/go-openapi/jsonreference v0.21.0 // indirect
 	github.com/go-openapi/swag v0.23.0 // indirect
-	github.com/google/cel-go v0.26.0 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect

@@ -34,7 +34,7 @@ type options struct {
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
-	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,bursts; all if empty")
+	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,policy,bursts; all if empty")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
 	flag.BoolVar(&o.write, "write", false, "write the results to -file and the tables into -documents")
 	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents")

@@ -83,20 +83,21 @@ func (r *Results) summary(b *strings.Builder) {
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Works)) + "\n")
 	for _, c := range contest.Contenders {
-		cells := ""
+		cells, took := "", false
 		for i := range r.Works {
 			row := r.Works[i].row(c.Name)
 			if row == nil {
-				cells = ""
-				break
+				cells += " - |"
+				continue
 			}
+			took = true
 			cells += " " + bench.Time.Format(row.CPU.Median)
 			if c.Name != contest.Ours {
 				cells += ", " + times(row.ToOurs.Median)
 			}
 			cells += " |"
 		}
-		if cells != "" {
+		if took {
 			b.WriteString("| " + c.About + " |" + cells + "\n")
 		}
 	}

@@ -180,6 +180,9 @@ func (s *APIServer) Restart() {
 // Stop ends it as Kubernetes does.
 func (s *APIServer) Stop() { s.process.Stop(s.t) }
 
+// PID returns the number of its process.
+func (s *APIServer) PID() int { return s.process.PID() }
+
 // Kill ends it at once.
 func (s *APIServer) Kill() { s.process.Kill() }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/compare/policies"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
@@ -75,6 +76,9 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 	if err := os.WriteFile(filepath.Join(a.clusterDir(), "cluster.yaml"), corpus.Cluster, 0o600); err != nil {
 		return nil, err
 	}
+	if err := a.writePolicy(); err != nil {
+		return nil, fmt.Errorf("cannot write the policy: %w", err)
+	}
 	roots, err := writeCertificates(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
@@ -89,6 +93,31 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 
 // clusterDir is where fastadmit finds the cluster of the work "ten".
 func (a *Arena) clusterDir() string { return filepath.Join(a.dir, "cluster") }
+
+// policyConfig is the configuration of the work "policy".
+const policyConfig = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ValidatingAdmissionPolicyConfiguration
+    staticManifestsDir: %q
+`
+
+func (a *Arena) policyFile() string { return filepath.Join(a.dir, "policy.yaml") }
+
+// writePolicy writes what fastadmit reads for the work "policy".
+func (a *Arena) writePolicy() error {
+	manifests := filepath.Join(a.dir, "policies")
+	if err := os.Mkdir(manifests, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(manifests, "policy.yaml"), policies.Manifest, 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(a.policyFile(), fmt.Appendf(nil, policyConfig, manifests), 0o600)
+}
 
 // Settings are how a contender is started apart from its work.
 type Settings struct {
@@ -123,6 +152,9 @@ func (a *Arena) Start(c Contender, w *Work, settings Settings, answer []byte) (*
 	case Ours:
 		args = append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
 			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" + strings.Join(w.Plugins, ",")}, args...)
+		if w.Serves == "policy" {
+			args = append(args, "--admission-control-config-file="+a.policyFile())
+		}
 		path = w.Path
 	case Floor:
 		file := filepath.Join(a.dir, w.Name+".answer")
@@ -172,7 +204,8 @@ func (p *Process) Stop() {
 }
 
 // StartAll starts contenders with a work and checks that each does it right.
-// They are in the order of Contenders, those that are not named left out.
+// They are in the order of Contenders, those left out that are not named or do not
+// do the work.
 func (a *Arena) StartAll(ctx context.Context, w *Work, named func(name string) bool) ([]*Process, error) {
 	var all []*Process
 	err := func() error {
@@ -186,7 +219,7 @@ func (a *Arena) StartAll(ctx context.Context, w *Work, named func(name string) b
 			return err
 		}
 		for _, c := range Contenders {
-			if c.Name == Ours || !named(c.Name) {
+			if c.Name == Ours || !named(c.Name) || !w.isBy(c) {
 				continue
 			}
 			p, err := a.Start(c, w, Settings{}, answer)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,10 @@ type Work struct {
 	Name string
 	// About says what it is, in Markdown.
 	About string
-	// Serves is how contenders call it: validate, mutate or ten.
+	// Serves is how contenders call it: validate, mutate, ten or policy.
 	Serves string
+	// By are the contenders that do it, all if it is empty.
+	By []string
 	// Plugins and Path are how fastadmit does it.
 	Plugins []string
 	Path    string
@@ -81,9 +84,16 @@ func Works() ([]*Work, error) {
 		}, {
 			Name: "update", About: "AlwaysPullImages on an UPDATE with a new image, two objects of 1 MiB", Serves: "mutate",
 			Plugins: mutating, Path: "/mutate", Review: update, Patch: "[" + pullAlways + "]",
+		}, {
+			Name: "policy", About: "a ValidatingAdmissionPolicy of four expressions in CEL", Serves: "policy",
+			By:      []string{Floor, Ours, "nethttp", "controllerruntime"},
+			Plugins: []string{"ValidatingAdmissionPolicy"}, Path: "/validate", Review: pod, Patch: "[]",
 		},
 	}, nil
 }
+
+// isBy reports whether a contender does the work.
+func (w *Work) isBy(c Contender) bool { return len(w.By) == 0 || slices.Contains(w.By, c.Name) }
 
 // largeUpdate makes an UPDATE of the Pod that a review creates: with a new
 // image, and with so many variables that each of the two objects has the size.

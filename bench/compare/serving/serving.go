@@ -16,7 +16,7 @@ import (
 
 // Options are what a contender is told.
 type Options struct {
-	// Work is what it does: "validate", "mutate" or "ten".
+	// Work is what it does: "validate", "mutate", "ten" or "policy".
 	Work string
 	// CertFile and KeyFile hold the certificate that all contenders have, PEM.
 	CertFile, KeyFile string
@@ -27,7 +27,7 @@ type Options struct {
 // Flags reads the options from the command line.
 func Flags() Options {
 	var o Options
-	flag.StringVar(&o.Work, "work", "validate", "validate, mutate or ten")
+	flag.StringVar(&o.Work, "work", "validate", "validate, mutate, ten or policy")
 	flag.StringVar(&o.CertFile, "tls-cert-file", "", "file with the serving certificate, PEM")
 	flag.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with its key, PEM")
 	flag.StringVar(&o.Answer, "answer", "", "file with the answer of the floor")

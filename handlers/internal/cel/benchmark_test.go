@@ -22,24 +22,26 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 // BenchmarkEvaluate has four expressions evaluated on the recorded Pod, from the body
-// of the review to the result.
+// of the review to the result, with closures and with the interpreter.
 func BenchmarkEvaluate(b *testing.B) {
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f := func(name, expression string) {
-		b.Run(name, func(b *testing.B) {
-			c := NewCompiler(false)
-			x := c.Compile(expression, Declarations{}, Bool)
-			if x.Err != nil {
-				b.Fatal(x.Err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				evaluateAll(b, c, []*Expression{x}, body)
-			}
-		})
-	}
 	for name, expression := range fourExpressions {
-		f(name, expression)
+		for _, by := range [...]string{"closures", "interpreter"} {
+			b.Run(name+"/"+by, func(b *testing.B) {
+				c := NewCompiler(false)
+				x := c.Compile(expression, Declarations{}, Bool)
+				if x.Err != nil {
+					b.Fatal(x.Err)
+				}
+				if by == "interpreter" {
+					x.closure = nil
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					evaluateAll(b, c, []*Expression{x}, body)
+				}
+			})
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/fastadmit/fastadmit/bench/compare/policies"
 	"github.com/fastadmit/fastadmit/bench/compare/serving"
 	"github.com/fastadmit/fastadmit/bench/compare/typed"
 )
@@ -31,8 +32,16 @@ func main() {
 		log.Fatal(err)
 	}
 	decoder := admission.NewDecoder(scheme)
+	handle := func(request admission.Request) admission.Response { return review(decoder, request, mutators) }
+	if o.Work == "policy" {
+		policy, err := policies.New()
+		if err != nil {
+			log.Fatal(err)
+		}
+		handle = func(request admission.Request) admission.Response { return evaluate(decoder, request, policy) }
+	}
 	hook := &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
-		return review(decoder, request, mutators)
+		return handle(request)
 	})}
 	// Its own server has no port of the system's choice. This is the handler
 	// that it would serve, metrics included.
@@ -41,6 +50,23 @@ func main() {
 		log.Fatal(err)
 	}
 	o.HTTP(handler)
+}
+
+// evaluate is the work "policy": the Pod is decoded, and made maps for cel-go as
+// kube-apiserver makes them.
+func evaluate(decoder admission.Decoder, request admission.Request, policy policies.Policy) admission.Response {
+	var pod corev1.Pod
+	if err := decoder.Decode(request, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if err := policy.Check(object); err != nil {
+		return admission.Denied(err.Error())
+	}
+	return admission.Allowed("")
 }
 
 func review(decoder admission.Decoder, request admission.Request, mutators []typed.Mutator) admission.Response {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/bench/compare/policies"
 	"github.com/fastadmit/fastadmit/bench/compare/serving"
 	"github.com/fastadmit/fastadmit/bench/compare/typed"
 )
@@ -25,8 +26,20 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	decide := func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		return decide(request, mutators)
+	}
+	if o.Work == "policy" {
+		policy, err := policies.New()
+		if err != nil {
+			log.Fatal(err)
+		}
+		decide = func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			return evaluate(policy, request)
+		}
+	}
 	o.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := review(r.Body, mutators)
+		answer, err := review(r.Body, decide)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -36,7 +49,7 @@ func main() {
 	}))
 }
 
-func review(body io.Reader, mutators []typed.Mutator) ([]byte, error) {
+func review(body io.Reader, decide func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) ([]byte, error) {
 	content, err := io.ReadAll(body)
 	if err != nil {
 		return nil, err
@@ -48,13 +61,25 @@ func review(body io.Reader, mutators []typed.Mutator) ([]byte, error) {
 	if review.Request == nil {
 		return nil, fmt.Errorf("got %s %s without a request", review.APIVersion, review.Kind)
 	}
-	review.Response, err = decide(review.Request, mutators)
+	review.Response, err = decide(review.Request)
 	if err != nil {
 		return nil, err
 	}
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	return json.Marshal(&review)
+}
+
+// evaluate is the work "policy", for which the object is decoded into maps.
+func evaluate(policy policies.Policy, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	var object map[string]any
+	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+		return nil, err
+	}
+	if err := policy.Check(object); err != nil {
+		return denied(err), nil
+	}
+	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
 func decide(request *admissionv1.AdmissionRequest, mutators []typed.Mutator) (*admissionv1.AdmissionResponse, error) {
