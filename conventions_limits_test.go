@@ -73,6 +73,8 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"cost of a policy's CEL", "each mutation", "handlers/mutatingadmissionpolicy/dispatch.go", "celconfig.RuntimeCELCostBudget)"},
 	{"cost of a policy's CEL", "every 100 iterations", "handlers/internal/cel/evaluate.go", "celconfig.CheckFrequency"},
 	{"copies by the JSON Patch of a policy", "3 MiB", "handlers/internal/patching", "copiesBytesMax"},
+	{"nesting of a value of an object that CEL compares", "10,000", "handlers/internal/cel", "decodedDepthMax"},
+	{"nesting of a value of an object that CEL compares", "64", "handlers/internal/cel", "depthMax"},
 	{"work on one regular expression of an object in CEL", "1,048,576", "handlers/internal/cel", "regexpWork"},
 	{"memory for a regular expression of an object in CEL", "256", "handlers/internal/cel", "regexpBytes"},
 	{"elements moved by the JSON Patch of a policy", "64 MiB", "handlers/internal/patching", "movedBytesMax"},

@@ -35,7 +35,7 @@ func TestSmallCut(t *testing.T) {
 			t.Fatalf("%s is no review", review)
 		}
 		body := bytes.TrimSpace([]byte(review))
-		for n := range len(body) {
+		for n := range body {
 			r := codec.Acquire()
 			if err := r.Decode(body[:n:n]); err == nil {
 				t.Errorf("%s: no error", body[:n])

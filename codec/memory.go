@@ -54,6 +54,15 @@ func (o *Object) TooLarge(err *SizeError) {
 	}
 }
 
+// Refuse records err as the first fault of the Object that v is in, unless there is one.
+// It is for those who decode what they read: for a *SizeError whoever sent the document
+// is refused, a *SyntaxError says that it is no JSON.
+func (v Value) Refuse(err error) {
+	if v.object != nil && v.object.err == nil {
+		v.object.err = err
+	}
+}
+
 // Fits reports whether n more bytes may be taken because of what is in the
 // document, as MemoryMax and the review's MemoryGranter say. If not, that is the
 // fault that Err returns. It is for plugins that make something for each element of

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -48,7 +49,8 @@ func TestShortWay(t *testing.T) {
 		if in.member() || o.err != nil {
 			t.Errorf("%s: got %s, %v behind what is predicted", name, in.written(), o.err)
 		}
-		if k := r.fields[fieldKind]; k != "" && k == r.fields[fieldRequestKind] && !(taken[fieldRequestKind] && taken[fieldRequestResource]) {
+		k := r.fields[fieldKind]
+		if both := taken[fieldRequestKind] && taken[fieldRequestResource]; k != "" && k == r.fields[fieldRequestKind] && !both {
 			t.Errorf("%s: the fields of the original request are compared with those of this: %v", name, taken)
 		}
 		if !taken[fieldObject] && kindOfText(r.fields[fieldObject]) == KindObject || !taken[fieldOldObject] && kindOfText(r.fields[fieldOldObject]) == KindObject {
@@ -320,7 +322,7 @@ func TestMemoryAfterwards(t *testing.T) {
 		t.Errorf("a second checkpoint: %v", o.Err())
 	}
 	o.Reset([]byte(`[` + strings.Repeat("0,", 4*nodesMax) + `0]`))
-	if o.ctx = g; o.Get(Index(4*nodesMax)).Exists() || o.Err() != ErrNoMemory {
+	if o.ctx = g; o.Get(Index(4*nodesMax)).Exists() || !errors.Is(o.Err(), ErrNoMemory) {
 		t.Errorf("nodes of all elements: got %v, want no memory", o.Err())
 	}
 }

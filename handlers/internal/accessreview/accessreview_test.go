@@ -34,7 +34,7 @@ func TestSpec(t *testing.T) {
 			User: "system:node:a", UID: "u", Groups: []string{"system:nodes", "b"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}, "none": {}, "null": nil},
 		},
 		`{"username":"\u0061\"\ud83d\ude00","groups":null,"extra":null}`: {User: "a\"😀"},
-		` { "unknown" : {"username":"no"} , "groups" : [ "" ] } `:        {Groups: []string{""}},
+		`{ "unknown" : {"username":"no"} , "groups" : [ "" ] }`:          {Groups: []string{""}},
 	} {
 		review, body := decoded(t, userInfo)
 		got, err := Spec(review, attributes)

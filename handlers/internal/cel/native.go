@@ -1,6 +1,8 @@
 package cel
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	kjson "sigs.k8s.io/json"
@@ -13,6 +15,11 @@ import (
 // decoded. Kubernetes' own types have some 25 levels, what kube-apiserver decodes has
 // 10,000 at most.
 const depthMax = 64
+
+// decodedDepthMax is how deep values nest below that at most: what Kubernetes' decoders
+// take (encoding/json). What is deeper is refused: going down without a bound would end
+// the process.
+const decodedDepthMax = 10_000
 
 // native returns what decoding v would give.
 func native(v codec.Value) any {
@@ -28,9 +35,7 @@ func native(v codec.Value) any {
 func nativeTo(v codec.Value, levels int) any {
 	kind := v.Kind()
 	if levels == 0 && (kind == codec.KindObject || kind == codec.KindArray) {
-		if content, ok := decode(v); ok {
-			return content
-		}
+		return decode(v)
 	}
 	switch kind {
 	case codec.KindObject:
@@ -52,19 +57,29 @@ func nativeTo(v codec.Value, levels int) any {
 	}
 }
 
-// decode decodes v as Kubernetes decodes unstructured objects, in linear time. It is
-// not ok for what is not JSON.
-func decode(v codec.Value) (content any, ok bool) {
+// decode decodes v as Kubernetes decodes unstructured objects, in linear time. It
+// returns nil, and the document has a fault, for what is not JSON or nests too deep.
+func decode(v codec.Value) (content any) {
 	err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(v.JSON()), &content)
-	return content, err == nil
+	switch {
+	case err == nil:
+		return content
+	case strings.Contains(err.Error(), "exceeded max depth"):
+		v.Refuse(&codec.SizeError{What: "levels of nesting", Max: decodedDepthMax})
+	default:
+		v.Refuse(&codec.SyntaxError{Want: "JSON", Got: err.Error()})
+	}
+	return nil
 }
 
-// decodedVal is v for a comparison with another value on the same level.
+// decodedVal is v for a comparison with another value on the same level, nil for what
+// has no value or takes too much memory.
 func decodedVal(v codec.Value) ref.Val {
-	if v.FitsDecoded() {
-		if content, ok := decode(v); ok {
-			return types.DefaultTypeAdapter.NativeToValue(content)
-		}
+	if !v.FitsDecoded() {
+		return nil
+	}
+	if content := decode(v); content != nil {
+		return types.DefaultTypeAdapter.NativeToValue(content)
 	}
 	return nil
 }
@@ -87,9 +102,8 @@ func (p *places) equal(a, b codec.Value, levels int) bool {
 		return types.Equal(number(a), number(b)) == types.True
 	}
 	if levels == 0 {
-		if a, b := decodedVal(a), decodedVal(b); a != nil && b != nil {
-			return types.Equal(a, b) == types.True
-		}
+		a, b := decodedVal(a), decodedVal(b)
+		return a != nil && b != nil && types.Equal(a, b) == types.True
 	}
 	if kind == codec.KindArray {
 		return p.equalArrays(a, b, levels-1)
