@@ -48,6 +48,7 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 		defer os.RemoveAll(filepath.Dir(file))
 		known = cluster.Options{Kubeconfig: file}
 	}
+	known.Kinds = cluster.KindsOf(plugin.Needs...)
 	state, err := cluster.New(known)
 	if err != nil {
 		return nil, err

@@ -160,6 +160,7 @@ func suites() []suite {
 		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		persistentVolumeClaimResize(),
 		persistentVolumeLabel(),
+		podPreset(),
 		{name: "PodNodeSelector", generate: (*generator).selectsNodes, variants: selectorVariants(), denies: true, changes: true},
 		{name: "PodTolerationRestriction", generate: (*generator).tolerates, variants: restrictionVariants(), denies: true, changes: true},
 		podTopologyLabelsSuite(),

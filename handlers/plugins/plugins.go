@@ -31,6 +31,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podpreset"
 	"github.com/fastadmit/fastadmit/handlers/podsecurity"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
@@ -67,6 +68,7 @@ func InTree(options Options) []handlers.Plugin {
 		namespacelifecycle.Plugin(),
 		namespaceexists.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		podpreset.Plugin(),
 		limitranger.Plugin(),
 		serviceaccount.Plugin(),
 		noderestriction.Plugin(),

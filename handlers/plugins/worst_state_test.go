@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/handlers/podpreset"
 )
 
 // configs are the configurations of plugins that need one, or do more with it.
@@ -104,6 +106,10 @@ func state() []runtime.Object {
 		quota("best-effort", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeNotTerminating}}),
 		quota("near", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}}),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Labels: map[string]string{corev1.LabelTopologyZone: "z", corev1.LabelTopologyRegion: "r"}}},
+		&podpreset.PodPreset{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
+			ObjectMeta: named("preset"), Spec: podpreset.Spec{Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},
+		},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: "bound", UID: "u2"}, Spec: corev1.PodSpec{NodeName: "n1"}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 			Provisioner: "p", AllowVolumeExpansion: new(true)},

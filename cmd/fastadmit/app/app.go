@@ -53,11 +53,11 @@ func (o *options) table() []handlers.Plugin {
 	return append(plugins.InTree(o.inTree), o.own...)
 }
 
-// kinds returns the kinds of objects that the added plugins need.
+// kinds returns the kinds of objects that the plugins need.
 func (o *options) kinds() []*cluster.Kind {
 	var needs []cluster.Need
-	for i := range o.own {
-		needs = append(needs, o.own[i].Needs...)
+	for _, p := range o.table() {
+		needs = append(needs, p.Needs...)
 	}
 	return cluster.KindsOf(needs...)
 }

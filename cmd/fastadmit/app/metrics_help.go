@@ -51,6 +51,8 @@ var help = map[string]string{
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",
 	"fastadmit_plugins_not_started_total": "Plugins that were not started because the time of their call was over.",
 
+	"fastadmit_podpreset_unapplied_total": "PodPresets that were not applied to a pod, because they are at odds with it or each other (conflict) or cannot be applied to any (invalid).",
+
 	"fastadmit_policies":            "Policies that are evaluated.",
 	"fastadmit_policy_checks_total": "Violations of a policy and errors of its expressions, by what becomes of the request.",
 	"fastadmit_policy_cost":         "What the expressions of a policy cost for a binding and a request, in units of CEL.",

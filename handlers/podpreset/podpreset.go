@@ -1,0 +1,211 @@
+// Package podpreset is the admission plugin PodPreset.
+//
+// It adds environment variables, volumes and mounts to new pods that have certain
+// labels: what every pod of a kind needs, such as the address of a database and its
+// credentials, is said in one place, and whoever writes pods need not know it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podpreset v1.19.16, the last
+// release that had it.
+package podpreset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/VictoriaMetrics/metrics"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+)
+
+const (
+	annotationPrefix = "podpreset.admission.kubernetes.io/"
+
+	// addedMax is how many bytes presets may add to the containers of a pod: as many as
+	// kube-apiserver takes in a request (k8s.io/apiserver pkg/server/config.go
+	// MaxRequestBodyBytes), and more than etcd takes.
+	addedMax = 3 << 20
+)
+
+// Config is the configuration file.
+type Config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// StaticManifestsDir is a folder of PodPresets, beside those of the cluster.
+	StaticManifestsDir string `json:"staticManifestsDir"`
+}
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "PodPreset",
+		Summary:     "adds environment variables, volumes and mounts of PodPresets to pods",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Mutates:     true,
+		LastRelease: "1.19",
+		Needs:       []cluster.Need{PodPresets.Watched()},
+		New:         newHandler,
+	}
+}
+
+type plugin struct {
+	known     *cluster.Objects[*PodPreset]
+	files     map[string][]*PodPreset // by namespace, sorted by name
+	conflicts *metrics.Counter
+	ignored   *metrics.Counter
+}
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	if setup.Config != nil {
+		var c Config
+		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			return handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodPresetConfiguration")
+		}); err != nil {
+			return handlers.Handler{}, err
+		}
+	}
+	p := &plugin{
+		known: PodPresets.In(setup.Cluster), files: make(map[string][]*PodPreset),
+		conflicts: setup.Cluster.Metrics().GetOrCreateCounter(`fastadmit_podpreset_unapplied_total{reason="conflict"}`),
+		ignored:   setup.Cluster.Metrics().GetOrCreateCounter(`fastadmit_podpreset_unapplied_total{reason="invalid"}`),
+	}
+	kind := manifests.Kind{APIVersions: []string{PodPresets.GroupVersionKind().GroupVersion().String()}, Kind: "PodPreset"}
+	if err := kind.Read(setup.Manifests, p.addFile); err != nil {
+		return handlers.Handler{}, err
+	}
+	return handlers.Handler{Admit: p.admit}, nil
+}
+
+// addFile adds a preset of a file.
+func (p *plugin) addFile(document []byte) error {
+	var strict struct { // without UnmarshalJSON, which forgives
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              Spec `json:"spec"`
+	}
+	preset := new(PodPreset)
+	if err := manifests.Decode(document, &strict); err != nil {
+		return err
+	}
+	if err := preset.UnmarshalJSON(document); err != nil {
+		return err
+	}
+	if err := preset.check(); err != nil {
+		return err
+	}
+	list := p.files[preset.Namespace]
+	at, found := slices.BinarySearchFunc(list, preset.Name, func(p *PodPreset, name string) int { return strings.Compare(p.Name, name) })
+	if found {
+		return fmt.Errorf("PodPreset %q: there is another one of that name in namespace %q", preset.Name, preset.Namespace)
+	}
+	p.files[preset.Namespace] = slices.Insert(list, at, preset)
+	return nil
+}
+
+// presets returns the presets of a namespace, sorted by name. One of a file takes the
+// place of one of the cluster with the same name.
+func (p *plugin) presets(namespace string) []*PodPreset {
+	if namespace == "" {
+		return nil // there are no pods outside of namespaces, and List would return all
+	}
+	known, files := p.known.List(namespace), p.files[namespace]
+	if len(files) == 0 {
+		return known
+	}
+	byName := make(map[string]*PodPreset, len(known)+len(files))
+	for _, preset := range slices.Concat(known, files) {
+		byName[preset.Name] = preset
+	}
+	all := make([]*PodPreset, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name])
+	}
+	return all
+}
+
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	presets := p.presets(review.Namespace())
+	if len(presets) == 0 {
+		return handlers.Allowed()
+	}
+	annotations := review.Object.Get("metadata", "annotations")
+	if annotations.Get(corev1.MirrorPodAnnotationKey).Exists() || annotations.Get(annotationPrefix+"exclude").EqualString("true") {
+		return handlers.Allowed()
+	}
+	presets = p.matching(review, presets)
+	if len(presets) == 0 {
+		return handlers.Allowed()
+	}
+	if err := checkSize(review, presets); err != nil {
+		return handlers.Denied(err)
+	}
+	return handlers.AdmitTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+		if conflict := apply(pod, presets); conflict != "" {
+			p.conflicts.Inc()
+			review.Response.Warn(fmt.Sprintf("conflict occurred while applying podpresets: %s: %s", namesOf(presets), conflict))
+		}
+		return handlers.Allowed()
+	})(ctx, review)
+}
+
+// namesShown is how many bytes of names a warning shows at most, which leaves the rest
+// of the 4096 that all warnings may have for what the conflict is.
+const namesShown = 2048
+
+func namesOf(presets []*PodPreset) string {
+	var names strings.Builder
+	for i, preset := range presets {
+		if names.Len()+1+len(preset.Name) > namesShown {
+			names.WriteString(",...")
+			break
+		}
+		if i > 0 {
+			names.WriteByte(',')
+		}
+		names.WriteString(preset.Name)
+	}
+	return names.String()
+}
+
+// matching returns the presets that select the pod.
+func (p *plugin) matching(review *codec.Review, presets []*PodPreset) (matching []*PodPreset) {
+	set := make(labels.Set)
+	for name, value := range review.Object.Get("metadata", "labels").Members() {
+		set[name] = value.String()
+	}
+	for _, preset := range presets {
+		switch {
+		case preset.fault != nil:
+			p.ignored.Inc()
+			review.Response.Warn(fmt.Sprintf("PodPreset %s is ignored: %v", preset.Name, preset.fault))
+		case preset.selector.Matches(set):
+			matching = append(matching, preset)
+		}
+	}
+	return matching
+}
+
+// checkSize refuses a pod that presets would make larger than any that can be stored.
+// Before anything is made, that is: a small pod and a small preset may be many of each.
+func checkSize(review *codec.Review, presets []*PodPreset) error {
+	containers := review.Object.Get("spec", "initContainers").Len() + review.Object.Get("spec", "containers").Len()
+	size := 0
+	for _, preset := range presets {
+		size += preset.bytes
+	}
+	if containers > 1 && size*containers > addedMax {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the PodPresets %s add up to %d bytes to each of %d containers: want at most %d bytes in all",
+			namesOf(presets), size, containers, addedMax))
+	}
+	return nil
+}

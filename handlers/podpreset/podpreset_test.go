@@ -1,0 +1,198 @@
+package podpreset
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const pods = "v1/pods"
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// preset returns one with this spec in the namespace.
+func preset(t testing.TB, namespace, name, spec string) *PodPreset {
+	t.Helper()
+	p := new(PodPreset)
+	if err := p.UnmarshalJSON([]byte(`{"spec":` + spec + `}`)); err != nil {
+		t.Fatal(err)
+	}
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"}
+	p.Namespace, p.Name, p.ResourceVersion = namespace, name, "7"
+	return p
+}
+
+func TestMutates(t *testing.T) {
+	spec := `{"env":[{"name":"DB","value":"x"}],"envFrom":[{"configMapRef":{"name":"m"}}],"volumes":[{"name":"v"}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}`
+	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "shop", "a", spec))
+	handlertest.MutatesChain(t, chain, nil, "/metadata/annotations", "/metadata/annotations/*", "/spec/volumes", "/spec/volumes/*",
+		"/spec/containers/*/*", "/spec/containers/*/*/*", "/spec/initContainers/*/*", "/spec/initContainers/*/*/*")
+}
+
+// TestContainer has what upstream's tests have of a container and a preset: what the
+// container becomes, and "" if they are at odds (admission_test.go TestMergeEnv,
+// TestMergeEnvFrom, TestMergeVolumeMounts).
+func TestContainer(t *testing.T) {
+	f := func(container, spec, want string) {
+		t.Helper()
+		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec))
+		given := `{"spec":{"containers":[` + container + `],"initContainers":[` + container + `]}}`
+		patched := given
+		if want != "" {
+			patched = `{"metadata":{"annotations":{"podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"containers":[` + want + `],"initContainers":[` + want + `]}}`
+		}
+		handlertest.CheckAdmit(t, chain, pods, given, patched)
+	}
+	const two = `{"env":[{"name":"abc","value":"value2"},{"name":"ABC","value":"value3"}]}`
+	f(`{}`, two, two)
+	f(`{"env":[{"name":"abcd","value":"value2"},{"name":"hello","value":"value3"}]}`, two,
+		`{"env":[{"name":"abcd","value":"value2"},{"name":"hello","value":"value3"},{"name":"abc","value":"value2"},{"name":"ABC","value":"value3"}]}`)
+	f(`{"env":[{"name":"abc","value":"value3"}]}`, two, "")
+	f(`{"env":[{"name":"abc","value":"value2"},{"name":"hello","value":"value3"}]}`, two,
+		`{"env":[{"name":"abc","value":"value2"},{"name":"hello","value":"value3"},{"name":"ABC","value":"value3"}]}`)
+	f(`{"env":[{"name":"abc","value":"other"},{"name":"abc","value":"value2"}]}`, `{"env":[{"name":"abc","value":"value2"}]}`,
+		`{"env":[{"name":"abc","value":"other"},{"name":"abc","value":"value2"}]}`) // the last one counts
+	f(`{"env":[{"name":"a","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"spec.nodeName"}}}]}`,
+		`{"env":[{"name":"a","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}},{"name":"b"}]}`,
+		`{"env":[{"name":"a","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"spec.nodeName"}}},{"name":"b"}]}`)
+
+	const from = `{"configMapRef":{"name":"abc"}},{"prefix":"pre_","configMapRef":{"name":"abc"}}`
+	f(`{}`, `{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`]}`)
+	f(`{"envFrom":[{"configMapRef":{"name":"thing"}}]}`, `{"envFrom":[`+from+`]}`, `{"envFrom":[{"configMapRef":{"name":"thing"}},`+from+`]}`)
+	f(`{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`)
+	f(`{}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`)
+	f(`{"envFrom":[{"configMapRef":{"name":"abc","optional":true}}]}`, `{"envFrom":[`+from+`]}`, "") // in-tree takes all away
+
+	const opt, etc = `{"name":"simply-mounted-volume","mountPath":"/opt/"}`, `{"name":"etc-volume","mountPath":"/etc/"}`
+	f(`{}`, `{"volumeMounts":[`+opt+`]}`, `{"volumeMounts":[`+opt+`]}`)
+	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`]}`, `{"volumeMounts":[`+etc+`,`+opt+`]}`)
+	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`,{"name":"etc-volume","mountPath":"/things/"}]}`, "")
+	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`,{"name":"things-volume","mountPath":"/etc/"}]}`, "")
+	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`,`+etc+`]}`, `{"volumeMounts":[`+etc+`,`+opt+`]}`)
+	f(`{}`, `{"volumeMounts":[`+opt+`,{"name":"other","mountPath":"/opt/"}]}`, "")
+	f(`{"volumeMounts":[`+etc+`,{"name":"etc-volume","mountPath":"/b/"}]}`, `{"volumeMounts":[`+etc+`]}`, "") // the last one counts
+}
+
+// TestVolumes has upstream's cases of volumes (TestMergeVolumes), and the defaults of
+// each kind of volume: a pod that has what the preset has with defaults gets nothing.
+func TestVolumes(t *testing.T) {
+	f := func(volumes, spec, want string) {
+		t.Helper()
+		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `{"volumes":[`+spec+`]}`))
+		given, patched := `{"metadata":{"annotations":{"a":"b"}},"spec":{"volumes":[`+volumes+`]}}`, ""
+		if patched = given; want != "" {
+			patched = `{"metadata":{"annotations":{"a":"b","podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"volumes":[` + want + `]}}`
+		}
+		handlertest.CheckAdmit(t, chain, pods, given, patched)
+	}
+	const vol, vol3 = `{"name":"vol","emptyDir":{}}`, `{"name":"vol3","emptyDir":{}}`
+	f(vol3, vol, vol3+","+vol)
+	f(vol3, vol3+","+vol, vol3+","+vol)
+	f(vol3, `{"name":"vol3","hostPath":{"path":"/etc/apparmor.d"}},`+vol, "")
+	for with, without := range map[string]string{
+		`"emptyDir":{}`:                                 ``,
+		`"hostPath":{"path":"/a","type":""}`:            `"hostPath":{"path":"/a"}`,
+		`"secret":{"secretName":"s","defaultMode":420}`: `"secret":{"secretName":"s"}`,
+		`"configMap":{"name":"m","defaultMode":420}`:    `"configMap":{"name":"m"}`,
+		`"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}],"defaultMode":420}`:                                                                                           `"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}`,
+		`"projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"path":"t","expirationSeconds":3600}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}]}}]}`: `"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}}]}`,
+		`"ephemeral":{"volumeClaimTemplate":{"metadata":{},"spec":{"resources":{},"volumeMode":"Filesystem"}}}`:                                                                                                         `"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{}}}}`,
+		`"iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"default"}`:                                                                                                                                     `"iscsi":{"targetPortal":"p","iqn":"q","lun":1}`,
+		`"rbd":{"monitors":["m"],"image":"i","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}`:                                                                                                                `"rbd":{"monitors":["m"],"image":"i"}`,
+		`"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}`:                                                                                         `"azureDisk":{"diskName":"d","diskURI":"u"}`,
+		`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"},"storageMode":"ThinProvisioned","fsType":"xfs"}`:                                                                                                `"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"}}`,
+	} {
+		given := `{"name":"v",` + with + `}`
+		f(given, strings.TrimSuffix(`{"name":"v",`+without, ",")+`}`, given)
+	}
+}
+
+// TestSelects has which pods get what a preset has.
+func TestSelects(t *testing.T) {
+	const selector = `"selector":{"matchExpressions":[{"key":"security","operator":"In","values":["S2"]}]}`
+	env := func(selector string) string { return `{` + selector + `"env":[{"name":"A"}]}` }
+	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", env(selector+",")), preset(t, "elsewhere", "b", env("")))
+	f := func(body []byte, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+	}
+	create := func(metadata string) []byte {
+		return handlertest.Body(codec.Create, pods, `{"metadata":`+metadata+`,"spec":{"containers":[{"name":"c"}]}}`)
+	}
+	f(create(`{"labels":{"security":"S2"}}`), handlers.OutcomePatched)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"True"}}`), handlers.OutcomePatched)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"true"}}`), handlers.OutcomeAllowed)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), handlers.OutcomeAllowed)
+	f(create(`{"labels":{"security":"S3"}}`), handlers.OutcomeAllowed)
+	f(create(`{"labels":null}`), handlers.OutcomeAllowed)
+	f(create(`null`), handlers.OutcomeAllowed)
+	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), handlers.OutcomeAllowed)
+	f([]byte(strings.Replace(string(create(`{"labels":{"security":"S2"}}`)), `"namespace":"namespace"`, `"namespace":""`, 1)), handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Create, pods, `null`), handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`), handlers.OutcomeDenied) // no Pod
+}
+
+// TestInvalid has presets that no CustomResourceDefinition refuses: they do nothing,
+// and others do what they say.
+func TestInvalid(t *testing.T) {
+	const good = `{"env":[{"name":"A"}]}`
+	f := func(spec string) {
+		t.Helper()
+		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec), preset(t, "namespace", "b", good))
+		answer := string(handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
+		if !strings.Contains(answer, "PodPreset a is ignored: ") || !strings.Contains(answer, "podpreset-b") || strings.Contains(answer, "podpreset-a") {
+			t.Errorf("%s: got %s", spec, answer)
+		}
+	}
+	f(`{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]},"env":[{"name":"B"}]}`)
+	f(`{"env":"B"}`)
+	f(`[]`)
+	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{}`))
+}
+
+// TestAddedMax has presets that add just as much as they may, and more.
+func TestAddedMax(t *testing.T) {
+	const containers = 4
+	f := func(more int, want handlers.Outcome) {
+		t.Helper()
+		p := preset(t, "namespace", "a", `{"env":[{"name":"A","value":"x"}]}`)
+		value := strings.Repeat("x", addedMax/containers-p.bytes+1+more)
+		p = preset(t, "namespace", "a", `{"env":[{"name":"A","value":"`+value+`"}]}`)
+		chain := handlertest.MustChain(t, Plugin(), "", p)
+		body := handlertest.Body(codec.Create, pods, `{"spec":{"initContainers":[{}],"containers":[{},{},{}]}}`)
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+	}
+	f(-1, handlers.OutcomePatched)
+	f(0, handlers.OutcomePatched)
+	f(1, handlers.OutcomeDenied)
+}
+
+// TestNamesShown has a conflict of more presets than a warning can name.
+func TestNamesShown(t *testing.T) {
+	var all []*PodPreset
+	for i := range 100 {
+		all = append(all, preset(t, "namespace", fmt.Sprintf("%s-%03d", strings.Repeat("n", 60), i), `{}`))
+	}
+	got := namesOf(all)
+	if !strings.HasSuffix(got, "-030,...") || len(got) > namesShown+len(",...") {
+		t.Errorf("got %d bytes: %s", len(got), got)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "elsewhere", "a", `{"env":[{"name":"A"}]}`))
+	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	chain := handlertest.MustChain(b, Plugin(), "", preset(b, "shop", "a", `{"env":[{"name":"A"}]}`))
+	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
+}

@@ -1,0 +1,107 @@
+package podpreset
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// A PodPreset is an object of settings.k8s.io/v1alpha1, which Kubernetes had until
+// v1.19 (k8s.io/api settings/v1alpha1).
+type PodPreset struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              Spec `json:"spec"`
+
+	selector labels.Selector
+	bytes    int   // of what the preset adds to a container, as JSON
+	fault    error // why the preset cannot be applied
+}
+
+// Spec is what a PodPreset adds to pods, and to which.
+type Spec struct {
+	// Selector selects pods by their labels. An empty one selects all of the namespace.
+	Selector metav1.LabelSelector `json:"selector"`
+	// Env, EnvFrom and VolumeMounts are added to each container and init container.
+	Env     []corev1.EnvVar        `json:"env,omitempty"`
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+	// Volumes are added to the pod.
+	Volumes      []corev1.Volume      `json:"volumes,omitempty"`
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+}
+
+// PodPresets are known whole.
+var PodPresets = cluster.Define(cluster.Definition{
+	Group: "settings.k8s.io", Version: "v1alpha1", Resource: "podpresets", Kind: "PodPreset", Namespaced: true, Optional: true,
+}, cluster.Type[*PodPreset]{Keep: func(p *PodPreset) *PodPreset {
+	p.ManagedFields, p.Annotations = nil, nil
+	p.complete()
+	return p
+}})
+
+// UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
+// cannot be applied, and no error: the others of the cluster are to be read.
+func (p *PodPreset) UnmarshalJSON(text []byte) error {
+	var object struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              json.RawMessage `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
+		return err
+	}
+	*p = PodPreset{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta}
+	if object.Spec != nil {
+		p.fault = kjson.UnmarshalCaseSensitivePreserveInts(object.Spec, &p.Spec)
+	}
+	p.complete()
+	return nil
+}
+
+// complete adds the defaults and what follows from the spec.
+func (p *PodPreset) complete() {
+	if p.selector != nil || p.fault != nil {
+		return
+	}
+	setDefaults(&p.Spec)
+	added, err := json.Marshal(Spec{Env: p.Spec.Env, EnvFrom: p.Spec.EnvFrom, VolumeMounts: p.Spec.VolumeMounts})
+	if err != nil {
+		p.fault = err
+		return
+	}
+	p.bytes = len(added)
+	if p.selector, err = metav1.LabelSelectorAsSelector(&p.Spec.Selector); err != nil {
+		p.fault = field.Invalid(field.NewPath("spec", "selector"), p.Spec.Selector, err.Error())
+	}
+}
+
+// check says why a preset of a file is refused.
+func (p *PodPreset) check() error {
+	name := fmt.Sprintf("PodPreset %q", p.Name)
+	switch s := &p.Spec; {
+	case p.fault != nil:
+		return fmt.Errorf("%s: %w", name, p.fault)
+	case p.Name == "":
+		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "name"), ""))
+	case p.Namespace == "":
+		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "namespace"), "presets are for the pods of a namespace"))
+	case s.Env == nil && s.EnvFrom == nil && s.Volumes == nil && s.VolumeMounts == nil: // as there
+		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("spec").Child("volumes", "env", "envFrom", "volumeMounts"), "must specify at least one"))
+	}
+	return nil
+}
+
+// DeepCopyObject implements runtime.Object. Nobody changes the spec.
+func (p *PodPreset) DeepCopyObject() runtime.Object {
+	c := *p
+	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
