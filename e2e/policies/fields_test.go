@@ -99,8 +99,8 @@ func (g *generator) policy(name string) admissionregistrationv1.ValidatingAdmiss
 			v.MessageExpression = g.text()
 		}
 		if g.IntN(3) == 0 {
-			v.Reason = new([...]metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonUnauthorized,
-				metav1.StatusReasonRequestEntityTooLarge}[g.IntN(4)])
+			v.Reason = new([...]metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
+				metav1.StatusReasonRequestEntityTooLarge}[g.IntN(3)])
 		}
 		spec.Validations = append(spec.Validations, v)
 	}

@@ -176,7 +176,7 @@ func (g *wholeGenerator) validation() admissionregistrationv1.Validation {
 		v.MessageExpression = g.message()
 	}
 	if g.IntN(3) == 0 {
-		v.Reason = new(pick(g, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonUnauthorized,
+		v.Reason = new(pick(g, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
 			metav1.StatusReasonRequestEntityTooLarge))
 	}
 	return v

@@ -55,9 +55,10 @@ func (d *dispatch) release() {
 
 // admit evaluates policies, and those with reinvocationPolicy IfNeeded again, once.
 // kube-apiserver calls all mutating plugins again if one of them asks for it, and
-// this one does when it has evaluated a mutation.
+// this one does when it has evaluated a mutation. Of the policies that are not
+// evaluated again, the match conditions are: one that fails then denies.
 func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
-	ended := d.collect(policies, false)
+	ended := d.collect(policies)
 	if ended != nil {
 		return *ended
 	}
@@ -68,8 +69,8 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
 		}
 		return true
 	})
-	if ended == nil && mutated && len(again) > 0 && len(d.failures) == 0 {
-		if ended = d.collect(policies, true); ended == nil {
+	if ended == nil && mutated && len(d.failures) == 0 {
+		if ended = d.collect(policies); ended == nil {
 			_, ended = d.pass(func(i *invocation) bool { return slices.ContainsFunc(again, i.is) })
 		}
 	}
@@ -81,12 +82,9 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
 
 // collect finds out which policies are for the review, all of them before the first
 // is evaluated.
-func (d *dispatch) collect(policies policy.Set[*mutator], again bool) *handlers.Result {
+func (d *dispatch) collect(policies policy.Set[*mutator]) *handlers.Result {
 	d.invocations = d.invocations[:0]
 	for _, p := range policies {
-		if again && (p.Evaluator == nil || !p.Evaluator.reinvokes) {
-			continue
-		}
 		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
 			return ended
 		}

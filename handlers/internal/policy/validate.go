@@ -28,7 +28,7 @@ var (
 		admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn,
 	}
 	reasons = []metav1.StatusReason{
-		metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized,
+		metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge,
 	}
 )
 

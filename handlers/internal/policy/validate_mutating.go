@@ -9,7 +9,9 @@ import (
 
 // The lists are in the order in which messages show them.
 var (
-	mutatingOperations   = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	mutatingOperations = []admissionregistrationv1.OperationType{
+		admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Update,
+	}
 	patchTypes           = []admissionregistrationv1.PatchType{admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch}
 	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{
 		admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy,
@@ -42,7 +44,7 @@ func CheckMutatingBinding(b *admissionregistrationv1.MutatingAdmissionPolicyBind
 	return append(errs, checkMutatingOperations(spec.MatchResources, field.NewPath("spec", "matchResources"))...)
 }
 
-// checkMutatingOperations refuses rules for operations without an object to change.
+// checkMutatingOperations refuses rules for DELETE, which has no object to change.
 func checkMutatingOperations(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m == nil {
 		return nil
