@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,9 @@ func (g *generator) text() string {
 	}[g.IntN(8)]
 }
 
+// withoutVariables replaces what match conditions may not use.
+var withoutVariables = strings.NewReplacer("variables.a", "object", "variables.b", "object.b")
+
 func (g *generator) policy(name string) admissionregistrationv1.ValidatingAdmissionPolicy {
 	p := admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	spec := &p.Spec
@@ -89,6 +93,7 @@ func (g *generator) policy(name string) admissionregistrationv1.ValidatingAdmiss
 		if g.IntN(3) == 0 {
 			spec.MatchConditions[i].Expression = g.bool()
 		}
+		spec.MatchConditions[i].Expression = withoutVariables.Replace(spec.MatchConditions[i].Expression)
 	}
 	for range 1 + g.IntN(3) {
 		v := admissionregistrationv1.Validation{Expression: g.bool()}

@@ -15,22 +15,30 @@ import (
 // wrong with them.
 type SpecCompiler struct {
 	*cel.Compiler
-	errs []error
+	hasVariables bool
+	errs         []error
 }
 
 // NewSpecCompiler returns one that has compiled the variables.
 func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations) *SpecCompiler {
-	c := &SpecCompiler{Compiler: cel.NewCompiler(len(variables) > 0)}
+	c := &SpecCompiler{Compiler: cel.NewCompiler(len(variables) > 0), hasVariables: len(variables) > 0}
 	for i, v := range variables {
 		c.check(c.AddVariable(v.Name, v.Expression, declared), "variables[%d].expression", i)
 	}
 	return c
 }
 
-// Conditions compiles match conditions.
+// Conditions compiles match conditions. As in kube-apiserver, it is an error that one
+// of a policy uses variables, although it can be evaluated.
 func (c *SpecCompiler) Conditions(conditions []admissionregistrationv1.MatchCondition, declared cel.Declarations) (all []*cel.Expression) {
+	const path = "matchConditions[%d].expression"
+	withoutVariables := cel.NewCompiler(false)
 	for i, condition := range conditions {
-		all = append(all, c.Expression(condition.Expression, declared, cel.Bool, "matchConditions[%d].expression", i))
+		x := c.Expression(condition.Expression, declared, cel.Bool, path, i)
+		if x.Err == nil && c.hasVariables {
+			c.check(withoutVariables.Compile(condition.Expression, declared, cel.Bool), path, i)
+		}
+		all = append(all, x)
 	}
 	return all
 }
