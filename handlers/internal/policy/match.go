@@ -139,13 +139,12 @@ func (r *rule) matches(request *Request, a *handlers.Attributes) bool {
 	return r.Matches(a) && (len(r.names) == 0 || slices.Contains(r.names, request.Name()))
 }
 
+var anyVersion = []string{"*"}
+
 // matchesVersionless reports whether the rule would match another version of the
 // resource: for the API server all versions of a resource are equivalent.
 func (r *rule) matchesVersionless(request *Request) bool {
-	if len(r.Versions) == 0 {
-		return false
-	}
-	a := request.sent
-	a.Resource.Version = r.Versions[0]
-	return r.matches(request, &a)
+	versionless := *r
+	versionless.Versions = anyVersion
+	return versionless.matches(request, &request.sent)
 }
