@@ -195,10 +195,11 @@ func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *hand
 }
 
 // goTypes are in the error of an expression that uses a map or a list as the name of a
-// field.
-var goTypes = regexp.MustCompile(`invalid qualifier type: (map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List))`)
+// field, or where the function of a library panics on it.
+var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: ref.Val is )` +
+	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list))`)
 
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)
-	return goTypes.ReplaceAllString(string(text), "invalid qualifier type")
+	return goTypes.ReplaceAllString(string(text), "$1 GO TYPE")
 }

@@ -65,10 +65,15 @@ func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.Vie
 	}
 }
 
+// synced are closed once everything was listed.
+func (r *resources[P, B, E]) synced() [2]<-chan struct{} {
+	return [...]<-chan struct{}{r.policies.Synced(), r.bindings.Synced()}
+}
+
 // follow calls refresh once everything was listed and after each change, until ctx
 // ends.
 func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
-	for _, synced := range [...]<-chan struct{}{r.policies.Synced(), r.bindings.Synced()} {
+	for _, synced := range r.synced() {
 		select {
 		case <-synced:
 		case <-ctx.Done():

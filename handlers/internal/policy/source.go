@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -78,13 +79,22 @@ func (s *Source[P, B, E]) use(custom Set[E]) {
 	s.all.Store(&all)
 }
 
-// Policies returns the policies in the order in which they are evaluated.
-func (s *Source[P, B, E]) Policies() Set[E] {
+// known returns the policies in the order in which they are evaluated. Nobody is let
+// through because the custom resources were not listed yet: it waits for them until ctx
+// ends, which is the error.
+func (s *Source[P, B, E]) known(ctx context.Context) (Set[E], error) {
 	if all := s.all.Load(); all != nil {
-		return *all
+		return *all, nil
+	}
+	for _, synced := range s.resources.synced() {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the policies are not known yet: %w", context.Cause(ctx))
+		}
 	}
 	s.refresh(context.Background()) // the first review comes before Run did it
-	return *s.all.Load()
+	return *s.all.Load(), nil
 }
 
 // refresh compiles what changed of the custom resources.
@@ -119,7 +129,7 @@ func (s *Source[P, B, E]) rules() (rules []handlers.Rule) {
 			Resources: []string{s.kind.policies.Resource().Resource, s.kind.bindings.Resource().Resource}, Scope: "Cluster",
 		})
 	}
-	for _, p := range s.Policies() {
+	for _, p := range *s.all.Load() {
 		if len(p.bindings) > 0 {
 			rules = append(rules, p.matcher.Rules()...)
 		}
@@ -148,8 +158,14 @@ func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.
 	if resource.Group == cluster.PolicyGroup {
 		return nil, s.check(review)
 	}
-	policies := s.Policies()
-	if len(policies) == 0 || IsExcluded(resource) {
+	if IsExcluded(resource) {
+		return nil, handlers.Allowed()
+	}
+	policies, err := s.known(ctx)
+	if err != nil {
+		return nil, handlers.Errored(err)
+	}
+	if len(policies) == 0 {
 		return nil, handlers.Allowed()
 	}
 	d.Begin(ctx, review, &s.Cluster)
