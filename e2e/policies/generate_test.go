@@ -139,6 +139,11 @@ func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.Validatin
 	spec := &p.Spec
 	spec.MatchConstraints = g.resources(false)
 	spec.FailurePolicy = new(pick(g, admissionregistrationv1.Fail, admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
+	// Before there are variables, which match conditions may not use.
+	for g.often("conditions", 6) {
+		spec.MatchConditions = append(spec.MatchConditions,
+			admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(spec.MatchConditions)), Expression: g.condition()})
+	}
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, name := range [...]string{"a", "b", "c"} {
 		if g.often("variables", 4) {
@@ -148,10 +153,6 @@ func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.Validatin
 			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: text})
 			g.Add(kind, "variables."+name)
 		}
-	}
-	for g.often("conditions", 6) {
-		spec.MatchConditions = append(spec.MatchConditions,
-			admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(spec.MatchConditions)), Expression: g.condition()})
 	}
 	for len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 || g.often("validations", 4) {
 		spec.Validations = append(spec.Validations, g.validation())
