@@ -63,24 +63,30 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: secret}
 spec: {policyName: secret, paramRef: {name: none, parameterNotFoundAction: Allow}, validationActions: [Deny]}
 `
-	// pullPolicy does to Pods what AlwaysPullImages does.
+	// pullPolicy sets the imagePullPolicy that a ConfigMap names.
 	pullPolicy = `apiVersion: policies.fastadmit.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: pull}
 spec:
   reinvocationPolicy: Never
+  paramKind: {apiVersion: v1, kind: ConfigMap}
   matchConstraints:
     resourceRules:
     - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
   mutations:
   - patchType: JSONPatch
     jsonPatch:
-      expression: '[JSONPatch{op: "replace", path: "/spec/containers/0/imagePullPolicy", value: "Always"}]'
+      expression: '[JSONPatch{op: "replace", path: "/spec/containers/0/imagePullPolicy", value: params.data.pull}]'
 ---
 apiVersion: policies.fastadmit.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: pull}
-spec: {policyName: pull}
+spec: {policyName: pull, paramRef: {name: pull, namespace: shop, parameterNotFoundAction: Deny}}
+`
+	pullParameter = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: pull, namespace: shop}
+data: {pull: %q}
 `
 	badPolicy = `apiVersion: policies.fastadmit.io/v1
 kind: ValidatingAdmissionPolicy
@@ -123,8 +129,10 @@ func (s *stand) policies(t *testing.T) {
 		`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
 	s.forbiddenParameters(t)
 
-	s.MustKubectl(t, pullPolicy, "apply", "-f", "-")
+	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Always")+"---\n"+pullPolicy, "apply", "-f", "-")
 	cluster.Await(t, "a Pod that is patched", s.pulls)
+	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Never"), "apply", "-f", "-")
+	cluster.Await(t, "a Pod that is patched with another parameter", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy Never") })
 	s.awaitCondition(t, "mutatingadmissionpolicies", "pull", "Compiled", "True", "all expressions compile")
 	s.MustKubectl(t, pullPolicy, "delete", "-f", "-")
 	cluster.Await(t, "a Pod that is not patched", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
