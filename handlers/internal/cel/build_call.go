@@ -41,9 +41,7 @@ func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 	default:
 		fn.any = found.Function
 	}
-	if fn.bounded = boundedFunctions[fn.name]; fn.overload == overloads.Matches {
-		fn.bounded = matchesUncharged
-	}
+	fn.bounded = boundedFunction(fn.name, fn.overload)
 	if regexFunctions[fn.name] != nil && fn.n > 1 {
 		fn.compileRegex(b.constant(operands(c)[1]))
 	}

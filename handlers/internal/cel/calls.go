@@ -1,6 +1,8 @@
 package cel
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/overloads"
@@ -45,17 +47,18 @@ const evaluationName = "#evaluation"
 func boundCalls(env *cel.Env) cel.ProgramOption {
 	return cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 		call, ok := i.(interpreter.InterpretableCall)
-		if !ok || boundedFunctions[call.Function()] == nil {
+		if !ok {
+			return i, nil
+		}
+		does := boundedFunction(call.Function(), call.OverloadID())
+		if does == nil {
 			return i, nil
 		}
 		bindings, err := env.Functions()[call.Function()].Bindings()
 		if err != nil {
 			return nil, err
 		}
-		bounded := &boundedCall{InterpretableCall: call, does: boundedFunctions[call.Function()]}
-		if call.OverloadID() == overloads.Matches {
-			bounded.does = matchesUncharged
-		}
+		bounded := &boundedCall{InterpretableCall: call, does: does}
 		for _, b := range bindings { // as the planner: the overload, or what finds it by the arguments
 			if b.Operator == call.OverloadID() || b.Operator == call.Function() && bounded.original == nil {
 				bounded.original = b
@@ -63,6 +66,18 @@ func boundCalls(env *cel.Env) cel.ProgramOption {
 		}
 		return bounded, nil
 	})
+}
+
+// boundedFunction returns what bounds the calls of a function of that name that were
+// checked to be of that overload, "" for one of several; nil for none.
+func boundedFunction(name, overload string) func(e *Evaluation, args []ref.Val) ref.Val {
+	switch {
+	case overload == overloads.Matches:
+		return matchesUncharged
+	case (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_"):
+		return nil // of lists: strings are an error then
+	}
+	return boundedFunctions[name]
 }
 
 // A boundedCall is a call of a function that is bounded.
