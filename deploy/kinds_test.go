@@ -10,6 +10,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
+	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
 // TestRemovedKinds has the chart install kinds that Kubernetes no longer has, only if it
@@ -21,6 +22,7 @@ func TestRemovedKinds(t *testing.T) {
 		spec  any
 	}{
 		{"podPreset", podpreset.PodPresets.Kind, podpreset.Spec{}},
+		{"podSecurityPolicy", podsecuritypolicy.PodSecurityPolicies.Kind, podsecuritypolicy.Spec{}},
 	} {
 		if got := crdsOf(render(t, somePlugins, "")); len(got) > 0 {
 			t.Errorf("got %d CustomResourceDefinitions, want none unless they are asked for", len(got))

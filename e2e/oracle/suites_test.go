@@ -154,6 +154,7 @@ func suites() []suite {
 		nodeRestriction(),
 		ownerReferences(),
 		podSecurity(),
+		podSecurityPolicy(),
 		limitRangerSuite(),
 		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
 		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},

@@ -33,6 +33,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
 	"github.com/fastadmit/fastadmit/handlers/podsecurity"
+	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
 	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
 	"github.com/fastadmit/fastadmit/handlers/priority"
@@ -76,6 +77,7 @@ func InTree(options Options) []handlers.Plugin {
 		alwayspullimages.Plugin(),
 		imagepolicywebhook.Plugin(),
 		podsecurity.Plugin(),
+		podsecuritypolicy.Plugin(),
 		podnodeselector.Plugin(),
 		priority.Plugin(),
 		defaulttolerationseconds.Plugin(options.Tolerations),

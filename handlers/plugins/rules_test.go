@@ -41,6 +41,8 @@ ImagePolicyWebhook                   CREATE,UPDATE        /v1                   
 PodSecurity                          CREATE,UPDATE        /v1                          namespaces,pods,pods/ephemeralcontainers,pods/resize,podtemplates,replicationcontrollers
 PodSecurity                          CREATE,UPDATE        apps/v1                      daemonsets,deployments,replicasets,statefulsets
 PodSecurity                          CREATE,UPDATE        batch/v1                     cronjobs,jobs
+PodSecurityPolicy                    CREATE,UPDATE        /v1                          pods
+PodSecurityPolicy                    UPDATE               /v1                          pods/ephemeralcontainers
 PodNodeSelector                      CREATE               /v1                          pods
 Priority                             CREATE,UPDATE        /v1                          pods
 Priority                             CREATE,UPDATE        scheduling.k8s.io/v1         priorityclasses

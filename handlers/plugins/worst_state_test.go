@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
+	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
 // configs are the configurations of plugins that need one, or do more with it.
@@ -106,6 +107,16 @@ func state() []runtime.Object {
 		quota("best-effort", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeNotTerminating}}),
 		quota("near", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}}),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Labels: map[string]string{corev1.LabelTopologyZone: "z", corev1.LabelTopologyRegion: "r"}}},
+		&podsecuritypolicy.PodSecurityPolicy{ // which changes all containers, and finds fault with what can be
+			TypeMeta: metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"}, ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: podsecuritypolicy.Spec{
+				RequiredDropCapabilities: []corev1.Capability{"ALL"}, Volumes: []string{"hostPath"},
+				AllowedHostPaths: []podsecuritypolicy.AllowedHostPath{{ReadOnly: true}},
+				SELinux:          podsecuritypolicy.SELinuxOptions{Rule: "RunAsAny"}, RunAsUser: podsecuritypolicy.IDOptions{Rule: "MustRunAsNonRoot"},
+				SupplementalGroups: podsecuritypolicy.IDOptions{Rule: "MustRunAs", Ranges: []podsecuritypolicy.IDRange{{Min: 1, Max: 2}}},
+				FSGroup:            podsecuritypolicy.IDOptions{Rule: "RunAsAny"},
+			},
+		},
 		&podpreset.PodPreset{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
 			ObjectMeta: named("preset"), Spec: podpreset.Spec{Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},

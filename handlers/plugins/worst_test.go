@@ -28,6 +28,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
+	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
 const (
@@ -52,7 +53,7 @@ var worstN = flag.Int("worst", 2_500, "things in the smaller of two reviews whos
 func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Object) *handlers.Chain {
 	t.Helper()
 	deny := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = false }
-	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: []*cluster.Kind{podpreset.PodPresets.Kind}})
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: []*cluster.Kind{podpreset.PodPresets.Kind, podsecuritypolicy.PodSecurityPolicies.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +331,7 @@ func TestWorstEnds(t *testing.T) {
 		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
 		"ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeLabel",
 		"PodPreset",
-		"PodSecurity", "PodTolerationRestriction", "ResourceQuota", "RuntimeClass", "SecurityContextDeny", "ServiceAccount",
+		"PodSecurity", "PodSecurityPolicy", "PodTolerationRestriction", "ResourceQuota", "RuntimeClass", "SecurityContextDeny", "ServiceAccount",
 		"StorageObjectInUseProtection", "TaintNodesByCondition",
 	}
 	if got := slices.Sorted(maps.Keys(asking)); !slices.Equal(got, want) {

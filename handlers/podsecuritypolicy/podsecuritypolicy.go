@@ -1,0 +1,315 @@
+// Package podsecuritypolicy is the admission plugin PodSecurityPolicy.
+//
+// It lets pods do what a policy allows that their creator or their service account may
+// use, and gives them what they do not say: users, capabilities, profiles. Kubernetes
+// has PodSecurity in its place, which neither changes pods nor knows who creates them.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecuritypolicy and
+// pkg/security/podsecuritypolicy v1.24.17, the last release that had it.
+package podsecuritypolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
+	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+)
+
+// usedAnnotation names the policy that a pod was created with.
+const usedAnnotation = "kubernetes.io/psp"
+
+// Config is the configuration file.
+type Config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// StaticManifestsDir is a folder of PodSecurityPolicies, beside those of the cluster.
+	StaticManifestsDir string `json:"staticManifestsDir"`
+}
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:    "PodSecurityPolicy",
+		Summary: "allows and completes pods by PodSecurityPolicies that their creator or service account may use",
+		Rules: []handlers.Rule{
+			handlers.CreateUpdate("pods"),
+			handlers.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
+		},
+		Mutates:     true,
+		Validates:   true,
+		LastRelease: "1.24",
+		Needs:       []cluster.Need{PodSecurityPolicies.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		New:         newHandler,
+	}
+}
+
+type plugin struct {
+	known  *cluster.Objects[*PodSecurityPolicy]
+	files  map[string]*PodSecurityPolicy // by name
+	access *cluster.Access
+}
+
+func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+	if setup.Config != nil {
+		var c Config
+		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			return handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodSecurityPolicyConfiguration")
+		}); err != nil {
+			return handlers.Handler{}, err
+		}
+	}
+	p := &plugin{
+		known: PodSecurityPolicies.In(setup.Cluster), access: cluster.AccessIn(setup.Cluster), files: make(map[string]*PodSecurityPolicy),
+	}
+	if err := (manifests.Kind{APIVersions: apiVersions, Kind: "PodSecurityPolicy"}).Read(setup.Manifests, p.addFile); err != nil {
+		return handlers.Handler{}, err
+	}
+	return handlers.Handler{Admit: p.admit, Validate: handlers.ValidateTyped(p.validate)}, nil
+}
+
+// addFile adds a policy of a file.
+func (p *plugin) addFile(document []byte) error {
+	var strict struct { // without UnmarshalJSON, which forgives
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              Spec `json:"spec"`
+	}
+	policy := new(PodSecurityPolicy)
+	if err := manifests.Decode(document, &strict); err != nil {
+		return err
+	}
+	if err := policy.UnmarshalJSON(document); err != nil {
+		return err
+	}
+	err := policy.fault
+	switch {
+	case policy.Name == "":
+		err = field.Required(field.NewPath("metadata", "name"), "")
+	case p.files[policy.Name] != nil:
+		err = errors.New("there is another one of that name")
+	}
+	if err != nil {
+		return fmt.Errorf("PodSecurityPolicy %q: %w", policy.Name, err)
+	}
+	p.files[policy.Name] = policy
+	return nil
+}
+
+// policies returns those that can be used, the first one named first and the others by
+// name. One of a file takes the place of one of the cluster with the same name.
+func (p *plugin) policies(first string) []*PodSecurityPolicy {
+	known := p.known.List("")
+	all := make([]*PodSecurityPolicy, 0, len(known)+len(p.files))
+	for _, policy := range known {
+		if policy.fault == nil && p.files[policy.Name] == nil {
+			all = append(all, policy)
+		}
+	}
+	all = slices.AppendSeq(all, maps.Values(p.files))
+	slices.SortFunc(all, func(a, b *PodSecurityPolicy) int {
+		switch {
+		case a.Name == first && b.Name != first:
+			return -1
+		case b.Name == first && a.Name != first:
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return all
+}
+
+// admit completes new pods. Updates are only validated.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() != codec.Create || review.SubResource() != "" {
+		return handlers.Allowed()
+	}
+	return handlers.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+		if pod == nil {
+			return noPod(review)
+		}
+		policy, made, refused := p.choose(ctx, review, pod, "admit", "")
+		if refused != nil {
+			return *refused
+		}
+		made.apply(pod)
+		if pod.Annotations[usedAnnotation] != policy.Name {
+			if !made.annotated() {
+				pod.Annotations = maps.Clone(pod.Annotations)
+			}
+			if pod.Annotations == nil {
+				pod.Annotations = make(map[string]string)
+			}
+			pod.Annotations[usedAnnotation] = policy.Name
+		}
+		return annotated(review, "admit-policy", policy.Name)
+	})(ctx, review)
+}
+
+func noPod(review *codec.Review) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, errors.New("unexpected type <nil>")))
+}
+
+func annotated(review *codec.Review, key, policy string) handlers.Result {
+	if err := review.Response.Annotate(key, policy); err != nil {
+		return handlers.Errored(err)
+	}
+	return handlers.Allowed()
+}
+
+// validate sees the pod as it will be stored.
+func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) handlers.Result {
+	if pod == nil {
+		return noPod(review)
+	}
+	if review.Operation() == codec.Update && old != nil && isCollecting(pod, old) {
+		return handlers.Allowed()
+	}
+	policy, _, refused := p.choose(ctx, review, pod, "validate", pod.Annotations[usedAnnotation])
+	if refused != nil {
+		return *refused
+	}
+	return annotated(review, "validate-policy", policy.Name)
+}
+
+// isCollecting reports whether nothing is updated but what the garbage collector
+// updates, which whoever may delete the pod may do (k8s.io/kubernetes v1.24
+// pkg/registry/rbac IsOnlyMutatingGCFields).
+func isCollecting(pod, old *corev1.Pod) bool {
+	p := *pod
+	p.OwnerReferences, p.Finalizers, p.SelfLink, p.ManagedFields = old.OwnerReferences, old.Finalizers, old.SelfLink, old.ManagedFields
+	return apiequality.Semantic.DeepEqual(&p, old)
+}
+
+// choose returns the first policy that the pod may have as it is, or else, where pods
+// are admitted, the first one that it may have and what it makes of the pod.
+func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy, *candidate, *handlers.Result) {
+	deny := func(format string, arguments ...any) *handlers.Result {
+		return new(handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...))))
+	}
+	policies := p.policies(first)
+	if len(policies) == 0 {
+		return nil, nil, deny("PodSecurityPolicy: no providers available to validate pod request")
+	}
+	a, err := newAsker(ctx, p.access, review, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, nil, new(handlers.Errored(err))
+	}
+	mutates := verb == "admit"
+	s := newSubject(pod, mutates)
+	var chosen *PodSecurityPolicy
+	var made *candidate
+	faults := make(map[string]*faultsOf)
+	for _, policy := range policies {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, new(handlers.Errored(err))
+		}
+		c, f := s.mutate(policy), new(faultsOf)
+		if c.validate(policy, f); len(f.messages) > 0 {
+			faults[policy.Name] = f
+			continue
+		}
+		if c.mutated && (!mutates || chosen != nil) {
+			continue
+		}
+		if may, err := a.may(policy.Name); err != nil {
+			return nil, nil, new(handlers.Errored(err))
+		} else if !may {
+			continue
+		}
+		if chosen, made = policy, c; !c.mutated {
+			return chosen, made, nil
+		}
+	}
+	if chosen != nil {
+		return chosen, made, nil
+	}
+	messages, err := a.messages(policies, faults)
+	if err != nil {
+		return nil, nil, new(handlers.Errored(err))
+	}
+	return nil, nil, deny("PodSecurityPolicy: unable to %s pod: [%s]", verb, strings.Join(messages, " "))
+}
+
+// An asker asks which policies may be used by the service account of a pod and by whoever
+// sends it.
+type asker struct {
+	ctx    context.Context
+	access *cluster.Access
+	users  []*authorizationv1.SubjectAccessReviewSpec
+	space  string // the namespace
+}
+
+func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review, account string) (*asker, error) {
+	user := new(authorizationv1.SubjectAccessReviewSpec)
+	if review.UserInfo().IsSet() { // which no API server leaves out
+		var err error
+		if user, err = accessreview.Spec(review, nil); err != nil {
+			return nil, err
+		}
+	}
+	a := &asker{ctx: ctx, access: access, space: strings.Clone(review.Namespace())}
+	if account != "" {
+		a.users = append(a.users, &authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:" + a.space + ":" + account,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + a.space},
+		})
+	}
+	a.users = append(a.users, user)
+	return a, nil
+}
+
+// groups are the API groups that policies were in, by which roles name them.
+var groups = [...]string{"policy", "extensions"}
+
+// may reports whether either may use a policy.
+func (a *asker) may(policy string) (bool, error) {
+	for _, user := range a.users {
+		for _, group := range groups {
+			question := *user
+			question.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: "use", Group: group, Version: "*", Resource: "podsecuritypolicies", Namespace: a.space, Name: policy,
+			}
+			status, err := a.access.Review(a.ctx, &question)
+			if err != nil {
+				return false, fmt.Errorf("cannot ask who may use PodSecurityPolicy %s: %w", policy, err)
+			}
+			if status.Allowed && !status.Denied {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// messages returns what is wrong with the pod by those policies that may be used.
+func (a *asker) messages(policies []*PodSecurityPolicy, faults map[string]*faultsOf) (messages []string, err error) {
+	bytes := 0
+	for _, policy := range policies {
+		f := faults[policy.Name]
+		if f == nil || bytes > handlers.MessagesBytesMax {
+			continue
+		}
+		may, err := a.may(policy.Name)
+		if err != nil {
+			return nil, err
+		}
+		if may {
+			messages, bytes = append(messages, f.messages...), bytes+f.bytes
+		}
+	}
+	return messages, nil
+}

@@ -1,0 +1,217 @@
+package podsecuritypolicy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+const (
+	pods = "v1/pods"
+	anys = `"runAsUser":{"rule":"RunAsAny"},"seLinux":{"rule":"RunAsAny"},"supplementalGroups":{"rule":"RunAsAny"},"fsGroup":{"rule":"RunAsAny"}`
+	all  = `{"volumes":["*"],` + anys + `}`
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+// policy returns one with this spec and annotations.
+func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
+	t.Helper()
+	p := new(PodSecurityPolicy)
+	text := fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1beta1","kind":"PodSecurityPolicy","metadata":{"name":%q,"annotations":{%s}},"spec":%s}`, name, annotations, spec)
+	if err := p.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// chainOf returns a chain in a cluster with policies, of which authorize says who may
+// use them.
+func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSpec) bool, policies ...runtime.Object) *handlers.Chain {
+	t.Helper()
+	plugin := Plugin()
+	state, err := cluster.New(cluster.Options{
+		Objects: append([]runtime.Object{}, policies...), Kinds: []*cluster.Kind{PodSecurityPolicies.Kind},
+		Authorize: func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = authorize(&r.Spec) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+func everybody(*authorizationv1.SubjectAccessReviewSpec) bool { return true }
+
+// TestAdmits has what a policy makes of a pod.
+func TestAdmits(t *testing.T) {
+	f := func(spec, annotations, given, want string) {
+		t.Helper()
+		chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
+		given = `{"metadata":{"annotations":{"kubernetes.io/psp":"p"}},"spec":` + given + `}`
+		if !strings.HasPrefix(want, `{"metadata"`) {
+			want = `{"metadata":{"annotations":{"kubernetes.io/psp":"p"}},"spec":` + want + `}`
+		}
+		handlertest.CheckAdmit(t, chain, pods, given, want)
+	}
+	with := func(field string) string { return `{"volumes":["*"],` + field + `,` + anys + `}` }
+	instead := func(field, value string) string {
+		return strings.Replace(all, `"`+field+`":{"rule":"RunAsAny"}`, `"`+field+`":`+value, 1)
+	}
+	const one = `{"containers":[{"name":"c"}]}`
+	context := func(sc string) string { return `{"containers":[{"name":"c","securityContext":` + sc + `}]}` }
+	f(all, "", one, one)
+	f(instead("runAsUser", `{"rule":"MustRunAs","ranges":[{"min":3,"max":4},{"min":1,"max":1}]}`), "", one, context(`{"runAsUser":3}`))
+	f(instead("runAsUser", `{"rule":"MustRunAs","ranges":[{"min":3,"max":4},{"min":1,"max":1}]}`), "", context(`{"runAsUser":1}`), context(`{"runAsUser":1}`))
+	f(instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", one, context(`{"runAsNonRoot":true}`))
+	f(instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", context(`{"runAsUser":5}`), context(`{"runAsUser":5}`))
+	f(with(`"runAsGroup":{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), "", one, context(`{"runAsGroup":7}`))
+	f(instead("fsGroup", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), "", one, `{"containers":[{"name":"c"}],"securityContext":{"fsGroup":7}}`)
+	f(instead("fsGroup", `{"rule":"MayRunAs","ranges":[{"min":7,"max":8}]}`), "", one, one)
+	f(instead("supplementalGroups", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), "", one, `{"containers":[{"name":"c"}],"securityContext":{"supplementalGroups":[7]}}`)
+	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0"}}`), "", one, `{"containers":[{"name":"c"}],"securityContext":{"seLinuxOptions":{"level":"s0"}}}`)
+	f(with(`"requiredDropCapabilities":["B","A"],"defaultAddCapabilities":["C","D"]`), "", context(`{"capabilities":{"drop":["D"]}}`), context(`{"capabilities":{"add":["C"],"drop":["A","B","D"]}}`))
+	f(with(`"readOnlyRootFilesystem":true`), "", one, context(`{"readOnlyRootFilesystem":true}`))
+	f(with(`"allowPrivilegeEscalation":false`), "", one, context(`{"allowPrivilegeEscalation":false}`))
+	f(with(`"defaultAllowPrivilegeEscalation":false`), "", one, context(`{"allowPrivilegeEscalation":false}`))
+	f(with(`"defaultAllowPrivilegeEscalation":false`), "", context(`{"allowPrivilegeEscalation":true}`), context(`{"allowPrivilegeEscalation":true}`))
+	f(with(`"runtimeClass":{"allowedRuntimeClassNames":["r"],"defaultRuntimeClassName":"r"}`), "", one, `{"containers":[{"name":"c"}],"runtimeClassName":"r"}`)
+	const seccomp = `"seccomp.security.alpha.kubernetes.io/defaultProfileName":"docker/default","seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`
+	f(all, seccomp, one, `{"containers":[{"name":"c"}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`)
+	f(all, seccomp, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`)
+	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`, one, `{"metadata":{"annotations":{"kubernetes.io/psp":"p",
+		"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":{"containers":[{"name":"c"}]}}`)
+	const field = `{"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"},{"name":"d","securityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a"}}}]}`
+	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"unconfined","apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`, field, field)
+}
+
+// TestAnnotationsOfSeccomp has older manifests, whose annotations count where the fields
+// say nothing, and become fields.
+func TestAnnotationsOfSeccomp(t *testing.T) {
+	chain := chainOf(t, everybody, policy(t, "p", all, `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`))
+	annotated := func(annotations, spec string) string {
+		return `{"metadata":{"annotations":{"kubernetes.io/psp":"p",` + annotations + `}},"spec":` + spec + `}`
+	}
+	const both = `"seccomp.security.alpha.kubernetes.io/pod":"docker/default","container.seccomp.security.alpha.kubernetes.io/c":"localhost/a"`
+	handlertest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c"},{"name":"d"}]}`), annotated(both,
+		`{"containers":[{"name":"c","securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"a"}}},{"name":"d"}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`))
+	// What runs is what the fields say.
+	unconfined := handlertest.Body(codec.Create, pods, annotated(both, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeDenied, unconfined)
+	only := handlertest.Body(codec.Create, pods, annotated(both, `{"containers":[{"name":"c"}]}`))
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, only)
+}
+
+// TestVolumes has volumes that a policy allows, or does not.
+func TestVolumes(t *testing.T) {
+	f := func(volumes, volume, want string) {
+		t.Helper()
+		chain := chainOf(t, everybody, policy(t, "p", `{`+volumes+`,`+anys+`}`, ""))
+		body := handlertest.Body(codec.Create, pods, `{"spec":{"volumes":[{"name":"v",`+volume+`}],"containers":[{"volumeMounts":[{"name":"v","readOnly":true},{"name":"v"}]}]}}`)
+		answer := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		if want == "" && !strings.Contains(answer, `"allowed":true`) || !strings.Contains(answer, want) {
+			t.Errorf("%s: got %s, want %s", volume, answer, want)
+		}
+	}
+	f(`"volumes":["*"]`, `"image":{"reference":"i"}`, "")
+	f(`"volumes":["image","emptyDir"]`, `"image":{"reference":"i"}`, `spec.volumes[0]: Invalid value: \"image\": image volumes are not allowed to be used`)
+	f(`"volumes":["emptyDir"]`, `"future":{}`, `unknown volumes are not allowed to be used`)
+	f(`"volumes":["*"]`, `"future":{}`, "")
+	f(`"volumes":["cephFS"]`, `"cephfs":{"monitors":[]}`, "")
+	f(`"volumes":["secret"]`, `"projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}`, "")
+	f(`"volumes":["secret"]`, `"projected":{"sources":[{"serviceAccountToken":{"path":"token","audience":"a"}}]}`, "projected volumes are not allowed")
+	f(`"volumes":["secret"]`, `"projected":{"sources":[{"clusterTrustBundle":{"path":"token"}}]}`, "projected volumes are not allowed")
+	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a/"}]`, `"hostPath":{"path":"/a"}`, "")
+	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/ab"}`, `spec.volumes[0].hostPath.pathPrefix: Invalid value: \"/ab\": is not allowed to be used`)
+	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a","readOnly":true}]`, `"hostPath":{"path":"/a/b"}`,
+		`PodSecurityPolicy: unable to validate pod: [spec.containers[0].volumeMounts[1].readOnly: Invalid value: false: must be read-only]`)
+	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a","readOnly":true},{"pathPrefix":"/a/b"}]`, `"hostPath":{"path":"/a/b"}`, "")
+}
+
+// TestWhoMayUse has who is asked about, and about what.
+func TestWhoMayUse(t *testing.T) {
+	var asked []string
+	answer := func(s *authorizationv1.SubjectAccessReviewSpec) string {
+		a := s.ResourceAttributes
+		return fmt.Sprintf("%s %v %s %s.%s/%s in %s", s.User, s.Groups, a.Verb, a.Resource, a.Group, a.Name, a.Namespace)
+	}
+	authorize := func(s *authorizationv1.SubjectAccessReviewSpec) bool {
+		asked = append(asked, answer(s))
+		return false
+	}
+	chain := chainOf(t, authorize, policy(t, "b", all, ""), policy(t, "a", `{"volumes":["*"]}`, ""), policy(t, "c", `{"readOnlyRootFilesystem":true,`+anys+`}`, ""))
+	body := strings.Replace(string(handlertest.Body(codec.Create, pods, `{"spec":{"serviceAccountName":"x","containers":[{}]}}`)),
+		`"namespace":"namespace"`, `"namespace":"shop","userInfo":{"username":"jane","groups":["g"]}`, 1)
+	got := string(handlertest.Answer(t, chain, handlers.Mutate, []byte(body)))
+	if !strings.Contains(got, "PodSecurityPolicy: unable to admit pod: []") {
+		t.Errorf("got %s", got)
+	}
+	account, want := "system:serviceaccount:shop:x [system:serviceaccounts system:serviceaccounts:shop]", []string(nil)
+	for _, name := range []string{"b", "c"} { // of the one that is none, nobody is asked
+		for _, user := range []string{account, "jane [g]"} {
+			for _, group := range []string{"policy", "extensions"} {
+				want = append(want, fmt.Sprintf("%s use podsecuritypolicies.%s/%s in shop", user, group, name))
+			}
+		}
+	}
+	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestOrder has the policies that are tried first.
+func TestOrder(t *testing.T) {
+	const readOnly = `{"readOnlyRootFilesystem":true,` + anys + `}`
+	f := func(phase handlers.Phase, object, want string, policies ...runtime.Object) {
+		t.Helper()
+		got := string(handlertest.Answer(t, chainOf(t, everybody, policies...), phase, handlertest.Body(codec.Create, pods, object)))
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	a, b, c := policy(t, "a", readOnly, ""), policy(t, "b", readOnly, ""), policy(t, "c", all, "")
+	f(handlers.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"c"`, a, b, c)
+	f(handlers.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"a"`, b, a)
+	f(handlers.Validate, `{"spec":{"containers":[{}]}}`, `unable to validate pod: []`, a, b)
+	f(handlers.Validate, `{"spec":{}}`, `"validate-policy":"a"`, c, b, a)
+	f(handlers.Validate, `{"metadata":{"annotations":{"kubernetes.io/psp":"b"}},"spec":{}}`, `"validate-policy":"b"`, c, b, a)
+	f(handlers.Mutate, `{}`, "no providers available to validate pod request")
+	f(handlers.Mutate, `null`, "unexpected type")
+	f(handlers.Validate, `null`, "unexpected type")
+}
+
+// TestUpdates has what is looked at of an update.
+func TestUpdates(t *testing.T) {
+	chain := chainOf(t, everybody, policy(t, "a", `{"volumes":["*"],"requiredDropCapabilities":["ALL"],`+anys+`}`, ""))
+	f := func(body []byte, want handlers.Outcome) {
+		t.Helper()
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+	}
+	const pod = `{"metadata":{"finalizers":["a/b"]},"spec":{"containers":[{"name":"c"}]}}`
+	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeAllowed)
+	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeDenied)
+	debug := func(context string) []byte {
+		body := handlertest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
+		return []byte(strings.Replace(string(body), `"name":"name"`, `"name":"name","subResource":"ephemeralcontainers"`, 1))
+	}
+	f(debug(`{"capabilities":{"drop":["ALL"]}}`), handlers.OutcomeAllowed)
+	f(debug(`{"privileged":true,"capabilities":{"drop":["ALL"]}}`), handlers.OutcomeDenied)
+	f(debug(`null`), handlers.OutcomeDenied) // what the policy adds would be missing
+	f([]byte(strings.Replace(string(debug(`null`)), "ephemeralcontainers", "resize", 1)), handlers.OutcomeAllowed)
+}

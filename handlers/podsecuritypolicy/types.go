@@ -1,0 +1,149 @@
+package podsecuritypolicy
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// A PodSecurityPolicy is an object of policy/v1beta1, which Kubernetes had until v1.24
+// (k8s.io/api policy/v1beta1).
+type PodSecurityPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              Spec `json:"spec"`
+
+	rules *rules
+	fault error // why the policy cannot be used
+}
+
+// Spec is what pods may do, and what they get that do not say.
+type Spec struct {
+	Privileged               bool                `json:"privileged,omitempty"`
+	DefaultAddCapabilities   []corev1.Capability `json:"defaultAddCapabilities,omitempty"`
+	RequiredDropCapabilities []corev1.Capability `json:"requiredDropCapabilities,omitempty"`
+	AllowedCapabilities      []corev1.Capability `json:"allowedCapabilities,omitempty"`
+	Volumes                  []string            `json:"volumes,omitempty"`
+
+	HostNetwork bool            `json:"hostNetwork,omitempty"`
+	HostPorts   []HostPortRange `json:"hostPorts,omitempty"`
+	HostPID     bool            `json:"hostPID,omitempty"`
+	HostIPC     bool            `json:"hostIPC,omitempty"`
+
+	SELinux            SELinuxOptions `json:"seLinux"`
+	RunAsUser          IDOptions      `json:"runAsUser"`
+	RunAsGroup         *IDOptions     `json:"runAsGroup,omitempty"`
+	SupplementalGroups IDOptions      `json:"supplementalGroups"`
+	FSGroup            IDOptions      `json:"fsGroup"`
+
+	ReadOnlyRootFilesystem          bool  `json:"readOnlyRootFilesystem,omitempty"`
+	DefaultAllowPrivilegeEscalation *bool `json:"defaultAllowPrivilegeEscalation,omitempty"`
+	AllowPrivilegeEscalation        *bool `json:"allowPrivilegeEscalation,omitempty"` // true unless it says false
+
+	AllowedHostPaths      []AllowedHostPath      `json:"allowedHostPaths,omitempty"`
+	AllowedFlexVolumes    []AllowedFlexVolume    `json:"allowedFlexVolumes,omitempty"`
+	AllowedCSIDrivers     []AllowedCSIDriver     `json:"allowedCSIDrivers,omitempty"`
+	AllowedUnsafeSysctls  []string               `json:"allowedUnsafeSysctls,omitempty"`
+	ForbiddenSysctls      []string               `json:"forbiddenSysctls,omitempty"`
+	AllowedProcMountTypes []corev1.ProcMountType `json:"allowedProcMountTypes,omitempty"`
+	RuntimeClass          *RuntimeClassOptions   `json:"runtimeClass,omitempty"`
+}
+
+// HostPortRange are ports of nodes, both ends included.
+type HostPortRange struct {
+	Min int32 `json:"min"`
+	Max int32 `json:"max"`
+}
+
+// IDRange are IDs of users or groups, both ends included.
+type IDRange struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
+}
+
+// IDOptions say which IDs of users or groups there may be.
+type IDOptions struct {
+	Rule   string    `json:"rule,omitempty"`
+	Ranges []IDRange `json:"ranges,omitempty"`
+}
+
+// SELinuxOptions say which labels there may be.
+type SELinuxOptions struct {
+	Rule           string                 `json:"rule"`
+	SELinuxOptions *corev1.SELinuxOptions `json:"seLinuxOptions,omitempty"`
+}
+
+// AllowedHostPath is a path of nodes and what is below it.
+type AllowedHostPath struct {
+	PathPrefix string `json:"pathPrefix,omitempty"`
+	ReadOnly   bool   `json:"readOnly,omitempty"`
+}
+
+// AllowedFlexVolume is a driver of flex volumes.
+type AllowedFlexVolume struct {
+	Driver string `json:"driver"`
+}
+
+// AllowedCSIDriver is a driver of volumes that a pod has inline.
+type AllowedCSIDriver struct {
+	Name string `json:"name"`
+}
+
+// RuntimeClassOptions say which runtime classes there may be.
+type RuntimeClassOptions struct {
+	AllowedRuntimeClassNames []string `json:"allowedRuntimeClassNames"`
+	DefaultRuntimeClassName  *string  `json:"defaultRuntimeClassName,omitempty"`
+}
+
+// PodSecurityPolicies are known whole. API servers take no CustomResourceDefinition in
+// the group policy, which has no dot.
+var PodSecurityPolicies = cluster.Define(cluster.Definition{
+	Group: cluster.PolicyGroup, Version: "v1beta1", Resource: "podsecuritypolicies", Kind: "PodSecurityPolicy", Optional: true,
+}, cluster.Type[*PodSecurityPolicy]{Keep: func(p *PodSecurityPolicy) *PodSecurityPolicy {
+	p.ManagedFields = nil
+	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
+	p.complete()
+	return p
+}})
+
+// apiVersions are those of documents in files: as the cluster has them, and as clusters
+// had them.
+var apiVersions = []string{PodSecurityPolicies.GroupVersionKind().GroupVersion().String(), "policy/v1beta1", "extensions/v1beta1"}
+
+// UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
+// cannot be used, and no error: the others of the cluster are to be read.
+func (p *PodSecurityPolicy) UnmarshalJSON(text []byte) error {
+	var object struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              json.RawMessage `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
+		return err
+	}
+	*p = PodSecurityPolicy{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta}
+	if object.Spec != nil {
+		p.fault = kjson.UnmarshalCaseSensitivePreserveInts(object.Spec, &p.Spec)
+	}
+	p.complete()
+	return nil
+}
+
+// complete adds what follows from the spec and the annotations.
+func (p *PodSecurityPolicy) complete() {
+	if p.rules == nil && p.fault == nil {
+		p.rules, p.fault = newRules(&p.Spec, p.Annotations)
+	}
+}
+
+// DeepCopyObject implements runtime.Object. Nobody changes the spec.
+func (p *PodSecurityPolicy) DeepCopyObject() runtime.Object {
+	c := *p
+	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
