@@ -86,8 +86,9 @@ func TestVolumes(t *testing.T) {
 	f := func(volumes, spec, want string) {
 		t.Helper()
 		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `{"volumes":[`+spec+`]}`))
-		given, patched := `{"metadata":{"annotations":{"a":"b"}},"spec":{"volumes":[`+volumes+`]}}`, ""
-		if patched = given; want != "" {
+		given := `{"metadata":{"annotations":{"a":"b"}},"spec":{"volumes":[` + volumes + `]}}`
+		patched := given
+		if want != "" {
 			patched = `{"metadata":{"annotations":{"a":"b","podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"volumes":[` + want + `]}}`
 		}
 		handlertest.CheckAdmit(t, chain, pods, given, patched)

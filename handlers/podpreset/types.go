@@ -102,6 +102,6 @@ func (p *PodPreset) check() error {
 // DeepCopyObject implements runtime.Object. Nobody changes the spec.
 func (p *PodPreset) DeepCopyObject() runtime.Object {
 	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.ObjectMeta = *p.DeepCopy()
 	return &c
 }

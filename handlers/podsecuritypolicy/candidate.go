@@ -166,11 +166,11 @@ func (c *candidate) own() *corev1.PodSecurityContext {
 // ownOf returns the context of a container to write to.
 func (c *candidate) ownOf(i int) *corev1.SecurityContext {
 	c.mutated = true
-	switch given := c.containers[i].SecurityContext; {
-	case c.contexts[i] == nil:
+	switch c.contexts[i] {
+	case nil:
 		c.contexts[i] = new(corev1.SecurityContext)
-	case c.contexts[i] == given:
-		copied := *given
+	case c.containers[i].SecurityContext:
+		copied := *c.contexts[i]
 		c.contexts[i] = &copied
 	}
 	return c.contexts[i]

@@ -190,7 +190,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *c
 // pkg/registry/rbac IsOnlyMutatingGCFields).
 func isCollecting(pod, old *corev1.Pod) bool {
 	p := *pod
-	p.OwnerReferences, p.Finalizers, p.SelfLink, p.ManagedFields = old.OwnerReferences, old.Finalizers, old.SelfLink, old.ManagedFields
+	p.OwnerReferences, p.Finalizers, p.ManagedFields = old.OwnerReferences, old.Finalizers, old.ManagedFields
+	p.SetSelfLink(old.GetSelfLink())
 	return apiequality.Semantic.DeepEqual(&p, old)
 }
 

@@ -144,6 +144,6 @@ func (p *PodSecurityPolicy) complete() {
 // DeepCopyObject implements runtime.Object. Nobody changes the spec.
 func (p *PodSecurityPolicy) DeepCopyObject() runtime.Object {
 	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.ObjectMeta = *p.DeepCopy()
 	return &c
 }
