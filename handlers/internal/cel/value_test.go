@@ -154,7 +154,7 @@ func TestValues(t *testing.T) {
 		"{'x': object.map}.x.a", "{object.text: 1}", "{object.map: 1}", "'%s %d %s'.format([object.text, object.int, object.list])",
 		"'%s'.format([object.map.d])", "'%s'.format([object.list])", "object.strings.join(',')", "object.list.join(',')", "object.strings.isSorted()",
 		"object.strings.sum()", "object.strings.min()", "object.strings.max()", "object.strings.indexOf('a')", "object.strings.lastIndexOf('z')",
-		"object.text.indexOf(object.?empty.orValue([]))", "object.text.lastIndexOf(object.?empty.orValue([]))", "object.text.indexOf('b')",
+		"object.text.indexOf(object.?items[0].name.orValue([]))", "object.text.lastIndexOf(object.?items[0].name.orValue([]))", "object.text.indexOf('b')",
 		"sets.contains(object.strings, ['a'])", "sets.intersects(object.strings, object.list)", "sets.equivalent(object.strings, ['a', 'b', 'c'])",
 		"object.strings.sort()", "object.strings.slice(0, 1)", "object.list.flatten()", "object.strings.distinct()", "object.strings.reverse()",
 		"lists.range(object.int)", "object.items.sortBy(i, i.name)", "object.strings.first()", "object.strings.last()",
