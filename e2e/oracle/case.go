@@ -44,6 +44,9 @@ type Case struct {
 	// Message makes the same of messages that differ in what Kubernetes leaves to
 	// chance, such as the order of a Go map; nil if there is nothing of the kind.
 	Message func(message string) string
+	// Decoded says that Kubernetes decodes what becomes of the object, and fastadmit
+	// leaves that to the API server.
+	Decoded bool
 	// Unordered says that Kubernetes looks at objects in random order and denies
 	// because of the first: any of its answers will do.
 	Unordered bool

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 
 // policyPlugins are tried in package policies: their cases are policies, for which there
 // is no World.
-var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
+var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
 // TestCoverage fails if a plugin is not tried.
 func TestCoverage(t *testing.T) {

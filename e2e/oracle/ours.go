@@ -35,7 +35,11 @@ type ours struct {
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
 func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
-	known := cluster.Options{Objects: append([]runtime.Object{}, world.Objects...)}
+	objects, err := asCustomResources(world.Objects)
+	if err != nil {
+		return nil, err
+	}
+	known := cluster.Options{Objects: append([]runtime.Object{}, objects...)}
 	watches := slices.ContainsFunc(plugin.Needs, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
 	switch {
 	case watches: // for which the stand-in has no objects
@@ -53,7 +57,7 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err != nil {
 		return nil, err
 	}
-	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
+	if err := state.Follow(context.Background(), plugin.AllNeeds([]byte(config))...); err != nil {
 		return nil, err
 	}
 	enabled := handlers.Enabled{}

@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -49,6 +50,7 @@ type suite struct {
 type variant struct {
 	about   string
 	config  string
+	ours    string // fastadmit's own, where it has another one
 	options plugins.Options
 	// world makes the cluster; nil for an empty one. The cases of the variant are
 	// tried in several worlds then.
@@ -68,7 +70,7 @@ func (v *variant) worlds() int {
 
 func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (upstream, ours oracle.Implementation) {
 	t.Helper()
-	ours, err := oracle.NewOurs(find(t, s.name, v.options), v.config, world)
+	ours, err := oracle.NewOurs(find(t, s.name, v.options), cmp.Or(v.ours, v.config), world)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +174,8 @@ func suites() []suite {
 		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
 		taintNodesByCondition(),
+		webhooksSuite("MutatingAdmissionWebhook"),
+		webhooksSuite("ValidatingAdmissionWebhook"),
 	}
 }
 

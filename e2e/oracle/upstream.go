@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/url"
-	"path"
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -165,7 +164,9 @@ func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 	denial := u.ask(ctx, attributes, phase)
 	answer.Warnings = given.response.Warnings()
 	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
-		answer.annotate(path.Base(key), value)
+		if key = annotationKey(key); key != "" {
+			answer.annotate(key, value)
+		}
 	}
 	if denial != nil {
 		answer.Status = responsewriters.ErrorToAPIStatus(denial)
@@ -204,7 +205,12 @@ func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, pha
 	}
 	audited := admission.WithAudit(u.plugin) // which does nothing in a phase that the plugin is not for
 	if phase == handlers.Mutate {
-		return audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
+		err := audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
+		if again := attributes.GetReinvocationContext(); err == nil && again.ShouldReinvoke() { // as a webhook that changed something asks for
+			again.SetIsReinvoke()
+			err = audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
+		}
+		return err
 	}
 	return audited.(admission.ValidationInterface).Validate(ctx, attributes, objectInterfaces())
 }
