@@ -278,6 +278,9 @@ var groups = [...]string{"policy", "extensions"}
 
 // may reports whether either may use a policy.
 func (a *asker) may(policy string) (bool, error) {
+	if err := a.ctx.Err(); err != nil { // also where the answers are remembered
+		return false, err
+	}
 	for _, user := range a.users {
 		for _, group := range groups {
 			question := *user
