@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func suites() []suite {
 		}
 		return g.other()
 	}
-	return []suite{
+	return slices.Concat(grouped(), updated(), []suite{
 		{name: "AlwaysAdmit", generate: anything, variants: one},
 		{name: "AlwaysDeny", generate: anything, variants: one, denies: true},
 		{name: "AlwaysPullImages", generate: (*generator).pod, variants: one, denies: true, changes: true},
@@ -176,7 +177,7 @@ func suites() []suite {
 		taintNodesByCondition(),
 		webhooksSuite("MutatingAdmissionWebhook"),
 		webhooksSuite("ValidatingAdmissionWebhook"),
-	}
+	})
 }
 
 func tolerationVariants() []variant {

@@ -54,7 +54,8 @@ type given struct{ namespace, uid string }
 // resources has API servers serve what Kubernetes does not serve unless told to, and
 // plugins know about.
 var resources = map[string]string{
-	"feature-gates": "PodCertificateRequest=true", "runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true",
+	"feature-gates":  "PodCertificateRequest=true,GenericWorkload=true,WorkloadWithJob=true,InPlacePodVerticalScalingInitContainers=true",
+	"runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true,scheduling.k8s.io/v1alpha2=true",
 }
 
 // configurations are those of plugins, on either side.
@@ -221,7 +222,7 @@ func shared(c *tables.Case) []*unstructured.Unstructured {
 
 // isNamespaced says whether an object that is given is in a namespace.
 func isNamespaced(object *unstructured.Unstructured) bool {
-	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "ResourceQuota", "ServiceAccount"}, object.GetKind())
+	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "ResourceQuota", "ServiceAccount", "Workload"}, object.GetKind())
 }
 
 // give makes the objects until the test ends, and waits until fastadmit knows
@@ -482,7 +483,7 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 // subject returns what an object is written about: the pod, if it is the eviction
 // or the binding of one, and the service account of a token.
 func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
-	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]
+	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount", "Workload"}[object.GetKind()]
 	if kind == "" {
 		return object
 	}

@@ -7,6 +7,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ func Kinds() []*Kind {
 		Nodes.Kind,
 		PersistentVolumeClaims.Kind,
 		PersistentVolumes.Kind,
+		PodGroups.Kind,
 		Pods.Kind,
 		PriorityClasses.Kind,
 		ResourceClaims.Kind,
@@ -38,6 +40,7 @@ func Kinds() []*Kind {
 		ValidatingAdmissionPolicies.Kind,
 		ValidatingAdmissionPolicyBindings.Kind,
 		ValidatingWebhookConfigurations.Kind,
+		Workloads.Kind,
 	}
 }
 
@@ -251,7 +254,8 @@ var ServiceAccounts = Define(Definition{
 	},
 })
 
-// Nodes are known by their labels.
+// Nodes are known by their labels, the features that they declare, and how much CPU and
+// memory they have for pods.
 var Nodes = Define(Definition{
 	Version: "v1", Resource: "nodes", Kind: "Node",
 }, Type[*corev1.Node]{
@@ -259,6 +263,15 @@ var Nodes = Define(Definition{
 	Keep: func(n *corev1.Node) *corev1.Node {
 		trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
 		trimmed.Labels = n.Labels
+		trimmed.Status.DeclaredFeatures = n.Status.DeclaredFeatures
+		for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if amount, ok := n.Status.Allocatable[name]; ok {
+				if trimmed.Status.Allocatable == nil {
+					trimmed.Status.Allocatable = make(corev1.ResourceList)
+				}
+				trimmed.Status.Allocatable[name] = amount
+			}
+		}
 		return trimmed
 	},
 })
@@ -310,6 +323,35 @@ var CSIDrivers = Define(Definition{
 		return &storagev1.CSIDriver{
 			ObjectMeta: trimMeta(&d.ObjectMeta), Spec: storagev1.CSIDriverSpec{TokenRequests: d.Spec.TokenRequests},
 		}
+	},
+})
+
+// PodGroups are known by their owners and how they are scheduled. API servers have them
+// only where the feature gate GenericWorkload is on.
+var PodGroups = Define(Definition{
+	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "podgroups", Kind: "PodGroup", Namespaced: true, Optional: true,
+}, Type[*schedulingv1alpha2.PodGroup]{
+	List: &schedulingv1alpha2.PodGroupList{},
+	Keep: func(g *schedulingv1alpha2.PodGroup) *schedulingv1alpha2.PodGroup {
+		trimmed := &schedulingv1alpha2.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta)}
+		trimmed.OwnerReferences = g.OwnerReferences
+		trimmed.Spec.SchedulingPolicy = g.Spec.SchedulingPolicy
+		return trimmed
+	},
+})
+
+// Workloads are known by the names of their templates of pod groups. API servers have
+// them where they have PodGroups.
+var Workloads = Define(Definition{
+	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "workloads", Kind: "Workload", Namespaced: true, Optional: true,
+}, Type[*schedulingv1alpha2.Workload]{
+	List: &schedulingv1alpha2.WorkloadList{},
+	Keep: func(w *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
+		trimmed := &schedulingv1alpha2.Workload{ObjectMeta: trimMeta(&w.ObjectMeta)}
+		for i := range w.Spec.PodGroupTemplates {
+			trimmed.Spec.PodGroupTemplates = append(trimmed.Spec.PodGroupTemplates, schedulingv1alpha2.PodGroupTemplate{Name: w.Spec.PodGroupTemplates[i].Name})
+		}
+		return trimmed
 	},
 })
 

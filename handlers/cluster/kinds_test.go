@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -125,6 +127,16 @@ func TestKept(t *testing.T) {
 	f(ResourceClaims.Kind, &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{}}}}},
 		&resourcev1.ResourceClaim{}, annotated, "CreationTimestamp", "OwnerReferences")
 	f(Nodes.Kind, &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: "c"}}, &corev1.Node{}, "Labels")
+	allocatable := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
+	more := maps.Clone(allocatable)
+	more["pods"] = resource.MustParse("110")
+	f(Nodes.Kind, &corev1.Node{Status: corev1.NodeStatus{Allocatable: more, Capacity: more, DeclaredFeatures: []string{"F"}}},
+		&corev1.Node{Status: corev1.NodeStatus{Allocatable: allocatable, DeclaredFeatures: []string{"F"}}}, "Labels")
+	policy := schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2}}
+	f(PodGroups.Kind, &schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy, PriorityClassName: "p"}},
+		&schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy}}, "OwnerReferences")
+	f(Workloads.Kind, &schedulingv1alpha2.Workload{Spec: schedulingv1alpha2.WorkloadSpec{PodGroupTemplates: []schedulingv1alpha2.PodGroupTemplate{{Name: "t", SchedulingPolicy: policy}}}},
+		&schedulingv1alpha2.Workload{Spec: schedulingv1alpha2.WorkloadSpec{PodGroupTemplates: []schedulingv1alpha2.PodGroupTemplate{{Name: "t"}}}})
 	f(PersistentVolumeClaims.Kind, &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: new("c")}},
 		&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}})
 	tokens := []storagev1.TokenRequest{{Audience: "a"}}

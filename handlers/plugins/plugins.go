@@ -19,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/imagepolicywebhook"
+	"github.com/fastadmit/fastadmit/handlers/jobvalidation"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
@@ -26,12 +27,16 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
 	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
 	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
+	"github.com/fastadmit/fastadmit/handlers/nodedeclaredfeaturevalidator"
 	"github.com/fastadmit/fastadmit/handlers/noderestriction"
 	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
+	"github.com/fastadmit/fastadmit/handlers/podgroupprotection"
+	"github.com/fastadmit/fastadmit/handlers/podgroupworkloadexists"
 	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
+	"github.com/fastadmit/fastadmit/handlers/podresizevalidator"
 	"github.com/fastadmit/fastadmit/handlers/podsecurity"
 	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
@@ -89,6 +94,7 @@ func InTree(options Options) []handlers.Plugin {
 		persistentvolumelabel.Plugin(),
 		defaultstorageclass.Plugin(),
 		storageobjectinuseprotection.Plugin(),
+		podgroupprotection.Plugin(),
 		ownerreferencespermissionenforcement.Plugin(),
 		persistentvolumeclaimresize.Plugin(),
 		runtimeclass.Plugin(),
@@ -99,6 +105,10 @@ func InTree(options Options) []handlers.Plugin {
 		defaultingressclass.Plugin(),
 		denyserviceexternalips.Plugin(),
 		podtopologylabels.Plugin(),
+		podgroupworkloadexists.Plugin(),
+		nodedeclaredfeaturevalidator.Plugin(),
+		jobvalidation.Plugin(),
+		podresizevalidator.Plugin(),
 		mutatingadmissionpolicy.Plugin(),
 		mutatingadmissionwebhook.Plugin(),
 		validatingadmissionpolicy.Plugin(),

@@ -56,6 +56,7 @@ PersistentVolumeLabel                CREATE               /v1                   
 DefaultStorageClass                  CREATE               /v1                          persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               /v1                          persistentvolumes,persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               storage.k8s.io/v1            volumeattributesclasses
+PodGroupProtection                   CREATE               scheduling.k8s.io/v1alpha2   podgroups
 OwnerReferencesPermissionEnforcement CREATE,UPDATE        */*                          */*
 PersistentVolumeClaimResize          UPDATE               /v1                          persistentvolumeclaims
 RuntimeClass                         CREATE               /v1                          pods
@@ -66,6 +67,10 @@ CertificateSubjectRestriction        CREATE               certificates.k8s.io/v1
 DefaultIngressClass                  CREATE               networking.k8s.io/v1         ingresses
 DenyServiceExternalIPs               CREATE,UPDATE        /v1                          services
 PodTopologyLabels                    CREATE               /v1                          pods,pods/binding
+PodGroupWorkloadExists               CREATE               scheduling.k8s.io/v1alpha2   podgroups
+NodeDeclaredFeatureValidator         UPDATE               /v1                          pods,pods/resize
+JobValidation                        UPDATE               batch/v1                     jobs
+PodResizeValidator                   UPDATE               /v1                          pods/resize
 MutatingAdmissionPolicy              CREATE,UPDATE        */*                          */*
 MutatingAdmissionWebhook             *                    */*                          */*
 ResourceQuota                        CREATE               */*                          *    Namespaced

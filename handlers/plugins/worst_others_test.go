@@ -40,6 +40,8 @@ var otherLists = []struct{ name, resource, before, format, after, extra string }
 		`{"type":"c#","status":"v"}`, `]}}`, `"subResource":"status",`},
 	{"owners of a bundle", "certificates.k8s.io/v1beta1/clustertrustbundles", `{"metadata":{"name":"b","ownerReferences":[`,
 		`{"apiVersion":"v1","kind":"Pod","name":"p#","uid":"u"}`, `]},"spec":{"signerName":"a.b/c","trustBundle":"t"}}`, ``},
+	{"finalizers", "scheduling.k8s.io/v1alpha2/podgroups", `{"metadata":{"name":"g","finalizers":[`, `"f#"`, `]},"spec":{"podGroupTemplateRef":{"workload":{"workloadName":"w"}}}}`, ``},
+	{"owners of a Job", "batch/v1/jobs", `{"metadata":{"name":"j","uid":"u","ownerReferences":[`, `{"apiVersion":"v1","kind":"Pod","name":"p#","uid":"u"}`, `]},"spec":{"parallelism":2}}`, ``},
 	{"audiences", "v1/serviceaccounts", `{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"bound","uid":"u2"},"audiences":[`, `"a#"`, `]}}`, `"subResource":"token",`},
 	{"quota scopes", "v1/resourcequotas", `{"spec":{"scopes":[`, `"s#"`, `]}}`, ``},
 	{"quota resources", "v1/resourcequotas", `{"spec":{"hard":{`, `"requests.example.com/r#":"1"`, `}}}`, ``},

@@ -1,0 +1,80 @@
+// Package jobvalidation is the admission plugin JobValidation.
+//
+// It denies a change of the parallelism of a Job whose pods are scheduled as a gang:
+// the group says how many pods must start together, and would not follow the change.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/job v1.36.3.
+package jobvalidation
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "JobValidation",
+		Summary:     "denies a change of the parallelism of Jobs whose pods are scheduled as a gang",
+		Rules:       []handlers.Rule{handlers.NewRule("batch", "v1", "jobs", codec.Update)},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.PodGroups.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{groups: cluster.PodGroups.In(setup.Cluster)}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+// lookEvery is after how many groups the plugin looks whether it still has time.
+const lookEvery = 1024
+
+type plugin struct {
+	groups *cluster.Objects[*schedulingv1alpha2.PodGroup]
+}
+
+// validate looks at the stored Job for its group. As in-tree, a group that is not known
+// stands in nobody's way.
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	job, old := &review.Object, &review.OldObject
+	if !job.Root().IsSet() || !old.Root().IsSet() || sameParallelism(job, old) {
+		return handlers.Allowed()
+	}
+	namespace := old.Get("metadata", "namespace").String()
+	if name := old.Get("spec", "template", "spec", "schedulingGroup", "podGroupName"); name.IsSet() {
+		if group, ok := p.groups.Cached(namespace, name.String()); ok && isGang(group) {
+			return deny(review, group)
+		}
+		return handlers.Allowed()
+	}
+	uid := old.Get("metadata", "uid").String()
+	for i, group := range p.groups.List(namespace) {
+		if i%lookEvery == lookEvery-1 && ctx.Err() != nil {
+			return handlers.Errored(ctx.Err())
+		}
+		if owner := metav1.GetControllerOfNoCopy(group); owner != nil && string(owner.UID) == uid && isGang(group) {
+			return deny(review, group)
+		}
+	}
+	return handlers.Allowed()
+}
+
+// sameParallelism compares the parallelisms of Jobs, which they need not have.
+func sameParallelism(a, b *codec.Object) bool {
+	given, was := a.Get("spec", "parallelism"), b.Get("spec", "parallelism")
+	return given.IsSet() == was.IsSet() && (!given.IsSet() || given.Scalar() == was.Scalar())
+}
+
+func isGang(group *schedulingv1alpha2.PodGroup) bool { return group.Spec.SchedulingPolicy.Gang != nil }
+
+func deny(review *codec.Review, group *schedulingv1alpha2.PodGroup) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("cannot change parallelism for a Job referencing gang-scheduled PodGroup %q", group.Name)))
+}

@@ -1,0 +1,125 @@
+package nodedeclaredfeaturevalidator
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+
+const (
+	initFeature = "InPlacePodVerticalScalingInitContainers"
+	podFeature  = "InPlacePodLevelResourcesVerticalScaling"
+)
+
+// pod returns a Pod on a node with more members of its spec.
+func pod(generation int, node, spec string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"p","generation":%d},"spec":{"nodeName":%q%s}}`, generation, node, spec)
+}
+
+// initial returns members of a spec: an init container with that request.
+func initial(more, cpu string) string {
+	return `,"initContainers":[{"name":"i",` + more + `"resources":{"requests":{"cpu":"` + cpu + `"}}}]`
+}
+
+// whole returns members of a spec: the requests of the whole pod.
+func whole(cpu string) string { return `,"resources":{"requests":{"cpu":"` + cpu + `"}}` }
+
+func of(body []byte, subResource string) []byte {
+	return bytes.Replace(body, []byte(`"operation"`), []byte(`"subResource":"`+subResource+`","operation"`), 1)
+}
+
+func chain(t testing.TB) *handlers.Chain {
+	node := func(name string, features ...string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{DeclaredFeatures: features}}
+	}
+	return handlertest.MustChain(t, Plugin(), "", node("none"), node("both", podFeature, initFeature), node("init", "Another", initFeature), node("pod", podFeature, "X"))
+}
+
+// TestValidate has Kubernetes' own cases, with features that there are, and more.
+func TestValidate(t *testing.T) {
+	chain := chain(t)
+	check := func(body []byte, want string) {
+		t.Helper()
+		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		if want == "" {
+			want = `"allowed":true`
+		} else {
+			want = `"message":"pods \"name\" is forbidden: ` + want + `"`
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
+		}
+	}
+	f := func(node, spec, old, want string) {
+		t.Helper()
+		body := handlertest.UpdateBody("v1/pods", pod(2, node, spec), pod(1, node, old))
+		check(body, want)
+		check(of(body, "resize"), want)
+		check(of(body, "status"), "")
+		check(handlertest.UpdateBody("v1/pods", pod(2, node, spec), pod(2, node, old)), "")
+	}
+	lacks := func(features, node string) string {
+		return "pod update requires features " + features + ` which are not available on node \"` + node + `\"`
+	}
+	f("", initial("", "2"), initial("", "1"), "")
+	f("missing", initial("", "2"), initial("", "1"), `node \"missing\" not found`)
+	f("a/b", initial("", "2"), initial("", "1"), `node \"a/b\" not found`)
+	f("missing", initial("", "1"), initial("", "1"), "")
+	f("init", initial("", "2"), initial("", "1"), "")
+	f("both", initial("", "2"), initial("", "1"), "")
+	f("none", initial("", "2"), initial("", "1"), lacks(initFeature, "none"))
+	f("pod", initial("", "2"), initial("", "1"), lacks(initFeature, "pod"))
+	f("none", initial(`"restartPolicy":"Always",`, "2"), initial(`"restartPolicy":"Always",`, "1"), "")
+	f("none", initial(`"image":"b",`, "1"), initial(`"image":"a",`, "1"), "")
+	f("none", whole("2"), whole("1"), lacks(podFeature, "none"))
+	f("none", whole("1000m"), whole("1"), "")
+	f("none", whole("2"), "", lacks(podFeature, "none"))
+	f("none", "", whole("2"), lacks(podFeature, "none"))
+	f("pod", whole("2"), whole("1"), "")
+	f("init", whole("2"), whole("1"), lacks(podFeature, "init"))
+	f("none", whole("2")+initial("", "2"), whole("1")+initial("", "1"), lacks(podFeature+", "+initFeature, "none"))
+	f("pod", whole("2")+initial("", "2"), whole("1")+initial("", "1"), lacks(initFeature, "pod"))
+	f("none", initial("", "1"), "", "")
+	f("none", "", initial("", "1"), "failed to infer pod capability requirements: init containers cannot be removed")
+
+	// What the plugin leaves alone.
+	changed, old := pod(2, "none", whole("2")), pod(1, "none", "")
+	check(handlertest.Body(codec.Create, "v1/pods", changed), "")
+	check(handlertest.Body(codec.Delete, "v1/pods", changed), "")
+	check(handlertest.UpdateBody("apps/v1/pods", changed, old), "")
+	check(of(handlertest.UpdateBody("v1/pods", changed, old), "ephemeralcontainers"), "")
+	check(handlertest.UpdateBody("v1/pods", "null", old), "")
+}
+
+// TestNoPod is about what no API server sends.
+func TestNoPod(t *testing.T) {
+	chain := chain(t)
+	f := func(object, old, want string) {
+		t.Helper()
+		if got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.UpdateBody("v1/pods", object, old))); !strings.Contains(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
+		}
+	}
+	f(pod(2, "none", ""), "null", "expected an old pod but got a \\u003cnil\\u003e")
+	f(pod(2, "none", whole("much")), pod(1, "none", ""), `"code":400`)
+}
+
+func TestNoAllocations(t *testing.T) {
+	handlertest.NoAllocations(t, chain(t), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+}
+
+func BenchmarkValidate(b *testing.B) {
+	body := handlertest.UpdateBody("v1/pods", pod(2, "both", initial("", "2")), pod(1, "both", initial("", "1")))
+	handlertest.Benchmark(b, chain(b), handlers.Validate, handlers.OutcomeAllowed, body)
+}

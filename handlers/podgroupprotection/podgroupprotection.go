@@ -1,0 +1,46 @@
+// Package podgroupprotection is the admission plugin PodGroupProtection.
+//
+// It gives every new PodGroup a finalizer, so that none is deleted as long as pods
+// belong to it. Without it, the scheduler would lose the group of pods that run or
+// wait. kube-controller-manager takes the finalizer away.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/scheduling/podgroupprotection v1.36.3.
+package podgroupprotection
+
+import (
+	"context"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// finalizer: k8s.io/kubernetes pkg/apis/scheduling PodGroupProtectionFinalizer.
+const finalizer = "scheduling.k8s.io/podgroup-protection"
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "PodGroupProtection",
+		Summary:     "keeps PodGroups from being deleted while pods belong to them",
+		Rules:       []handlers.Rule{handlers.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
+		Mutates:     true,
+		OnByDefault: true,
+		New: func(handlers.Setup) (handlers.Handler, error) {
+			return handlers.Handler{Admit: admit}, nil
+		},
+	}
+}
+
+// admit leaves alone what is no object, as in-tree.
+func admit(_ context.Context, review *codec.Review) handlers.Result {
+	if !review.Object.Root().IsSet() {
+		return handlers.Allowed()
+	}
+	for _, f := range review.Object.Get("metadata", "finalizers").Elements() {
+		if f.EqualString(finalizer) {
+			return handlers.Allowed()
+		}
+	}
+	review.Object.AppendString(finalizer, "metadata", "finalizers")
+	return handlers.Allowed()
+}

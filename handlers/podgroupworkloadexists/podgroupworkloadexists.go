@@ -1,0 +1,71 @@
+// Package podgroupworkloadexists is the admission plugin PodGroupWorkloadExists.
+//
+// It denies a PodGroup made from a template of a Workload that does not exist, is
+// being deleted, or has no such template. Without it, such a group waits for ever for
+// what it was made from.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podgroup v1.36.3.
+package podgroupworkloadexists
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "PodGroupWorkloadExists",
+		Summary:     "denies PodGroups of Workloads, or of templates in them, that do not exist",
+		Rules:       []handlers.Rule{handlers.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.Workloads.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{workloads: cluster.Workloads.In(setup.Cluster)}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	workloads *cluster.Objects[*schedulingv1alpha2.Workload]
+}
+
+// validate asks the API server for a Workload that is not known: it may have been
+// created just now.
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	of := review.Object.Get("spec", "podGroupTemplateRef", "workload")
+	if !of.IsSet() {
+		return handlers.Allowed()
+	}
+	name, template := of.Get("workloadName").String(), of.Get("podGroupTemplateName").String()
+	workload, err := p.workloads.Get(ctx, review.Namespace(), name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return deny(review, "PodGroup rejected: Workload %q not found", name)
+	case cluster.IsInvalidName(err):
+		return handlers.Denied(apierrors.NewInternalError(err))
+	case err != nil:
+		return handlers.Errored(err)
+	case workload.DeletionTimestamp != nil:
+		return deny(review, "PodGroup rejected: Workload %q is being deleted", name)
+	}
+	for i := range workload.Spec.PodGroupTemplates {
+		if workload.Spec.PodGroupTemplates[i].Name == template {
+			return handlers.Allowed()
+		}
+	}
+	return deny(review, "PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name)
+}
+
+func deny(review *codec.Review, format string, arguments ...any) handlers.Result {
+	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...)))
+}

@@ -1,0 +1,109 @@
+// Package podresizevalidator is the admission plugin PodResizeValidator.
+//
+// It denies the resize of a Pod to more than its node has, or on a node that does not
+// run Linux. Without it, such a resize waits for ever for a kubelet that cannot do it.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podresize v1.36.3.
+package podresizevalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// Causes of denials, in the details of the status.
+const (
+	reasonNodeCapacity        metav1.CauseType = "NodeCapacity"
+	reasonUnsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:        "PodResizeValidator",
+		Summary:     "denies the resize of pods to more than their node has",
+		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods/resize", codec.Update)},
+		Validates:   true,
+		OnByDefault: true,
+		Needs:       []cluster.Need{cluster.Nodes.Watched()},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
+			return handlers.Handler{Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	nodes *cluster.Objects[*corev1.Node]
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	pod, old := &review.Object, &review.OldObject
+	name := pod.Get("spec", "nodeName").String()
+	if name == "" {
+		return handlers.Allowed()
+	}
+	if !old.Root().IsSet() {
+		return handlers.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
+	}
+	generation, _ := pod.Get("metadata", "generation").Int64()
+	if was, _ := old.Get("metadata", "generation").Int64(); generation == was {
+		return handlers.Allowed()
+	}
+	node, ok := p.nodes.Cached("", name)
+	if !ok {
+		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("node %q not found", name)))
+	}
+	if system, ok := node.Labels[corev1.LabelOSStable]; ok && system != "linux" {
+		return deny(review, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, system), reasonUnsupportedPlatform)
+	}
+	return handlers.ValidateTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+		if lacks := lacking(pod, node.Status.Allocatable); len(lacks) > 0 {
+			return deny(review, errors.New("node didn't have enough allocatable resources: "+strings.Join(lacks, "; ")), reasonNodeCapacity)
+		}
+		return handlers.Allowed()
+	})(ctx, review)
+}
+
+// deny denies with the reason as a cause.
+func deny(review *codec.Review, err error, reason metav1.CauseType) handlers.Result {
+	result := handlers.Denied(handlers.Forbidden(review, err))
+	result.Denial.Details.Causes = append(result.Denial.Details.Causes, codec.Cause{Type: string(reason)})
+	return result
+}
+
+// lacking says what the pod requests more of than a node has. It writes to the pod.
+func lacking(pod *corev1.Pod, allocatable corev1.ResourceList) []string {
+	// For each init container, PodRequests goes through all resources that those before
+	// it request. Others than these two do not matter.
+	for _, containers := range [...][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			requests := containers[i].Resources.Requests
+			for name := range requests {
+				if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+					delete(requests, name)
+				}
+			}
+		}
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	var lacks []string
+	if want, has := requests.Cpu(), allocatable.Cpu(); want.Cmp(*has) > 0 {
+		lacks = append(lacks, fmt.Sprintf("cpu, requested: %d, allocatable: %d", want.MilliValue(), has.MilliValue()))
+	}
+	if want, has := requests.Memory(), allocatable.Memory(); want.Cmp(*has) > 0 {
+		lacks = append(lacks, fmt.Sprintf("memory, requested: %d, allocatable: %d", want.Value(), has.Value()))
+	}
+	return lacks
+}
