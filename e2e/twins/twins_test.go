@@ -483,7 +483,7 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 // subject returns what an object is written about: the pod, if it is the eviction
 // or the binding of one, and the service account of a token.
 func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
-	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount", "Workload"}[object.GetKind()]
+	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]
 	if kind == "" {
 		return object
 	}

@@ -39,6 +39,8 @@ func TestDefinitions(t *testing.T) {
 		"/v1, Resource=persistentvolumes":                        {kind: "PersistentVolume"},
 		"/v1, Resource=pods":                                     {kind: "Pod", namespaced: true},
 		"scheduling.k8s.io/v1, Resource=priorityclasses":         {kind: "PriorityClass"},
+		"scheduling.k8s.io/v1alpha2, Resource=podgroups":         {kind: "PodGroup", namespaced: true, optional: true},
+		"scheduling.k8s.io/v1alpha2, Resource=workloads":         {kind: "Workload", namespaced: true, optional: true},
 		"resource.k8s.io/v1, Resource=resourceclaims":            {kind: "ResourceClaim", namespaced: true},
 		"/v1, Resource=resourcequotas":                           {kind: "ResourceQuota", namespaced: true},
 		"node.k8s.io/v1, Resource=runtimeclasses":                {kind: "RuntimeClass"},
