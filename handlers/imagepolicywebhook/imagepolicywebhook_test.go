@@ -336,8 +336,12 @@ func TestDeadline(t *testing.T) {
 func TestNoTimeToRetry(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	chain, _ := b.chain(t, `,"retryBackoff":300000`)
+	start := time.Now()
 	if got, err := review(chain, image("a"), time.Minute); got != handlers.OutcomeDenied || err != nil {
 		t.Errorf("got %s and %v, want a denial", got, err)
+	}
+	if waited := time.Since(start); waited > 30*time.Second { // who waits does so for all of the minute
+		t.Errorf("got a denial after %s, want it at once", waited)
 	}
 	if got := b.tries.Load(); got != 1 {
 		t.Errorf("got %d tries, want 1", got)
