@@ -146,6 +146,11 @@ func TestNotQuoted(t *testing.T) {
 		}
 		r.Release()
 	}
+	var o codec.Object
+	o.Reset([]byte(`{"null":null,"zero":0}`))
+	if !o.Get("zero").IsSet() || o.Get("null").IsSet() || o.Get("none").IsSet() {
+		t.Error("got IsSet for null or nothing, or not for 0")
+	}
 	var zero codec.Value
 	if zero.IsSet() || zero.IsNull() || zero.Exists() {
 		t.Error("the zero Value is something")
