@@ -48,7 +48,7 @@ check: ## format, vet, linters, vulnerabilities, conventions
 	@# Those of e2e with the settings of e2e/run: what is compiled serves both.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	lint deploy; lint bench/compare; lint tools/release; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
-	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint handlers/handlertest/envtest; lint e2e/removed/v1.29; lint e2e/removed/v1.20; lint e2e/removed/v1.26; lint e2e/removed/v1.19; lint e2e/removed/v1.24
+	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
 	@# govulncheck exits with 3 for vulnerabilities, with 1 where it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	@# What make release builds: code for one platform alone breaks it.

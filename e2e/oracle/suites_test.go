@@ -43,8 +43,12 @@ type suite struct {
 	// removed is the command that answers for a plugin that Kubernetes has
 	// removed.
 	removed string
-	// toldConfig says that the command is told the variant's configuration.
+	// toldConfig says that the command is told the variant's configuration, told what
+	// it is told otherwise.
 	toldConfig bool
+	told       string
+	// wrap changes what fastadmit's plugin is given, and asked; nil for nothing.
+	wrap func(handlers.Plugin) handlers.Plugin
 }
 
 // A variant is a way to configure the plugin.
@@ -71,7 +75,11 @@ func (v *variant) worlds() int {
 
 func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (upstream, ours oracle.Implementation) {
 	t.Helper()
-	ours, err := oracle.NewOurs(find(t, s.name, v.options), cmp.Or(v.ours, v.config), world)
+	plugin := find(t, s.name, v.options)
+	if s.wrap != nil {
+		plugin = s.wrap(plugin)
+	}
+	ours, err := oracle.NewOurs(plugin, cmp.Or(v.ours, v.config), world)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +87,8 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		var told []string
 		if s.toldConfig {
 			told = []string{v.config}
+		} else if s.told != "" {
+			told = []string{s.told}
 		}
 		removed, err := oracle.StartRemoved(s.removed, s.name, s.changes, world, told...)
 		if err != nil {
@@ -162,6 +172,7 @@ func suites() []suite {
 		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
 		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
+		initializersSuite(),
 		persistentVolumeClaimResize(),
 		persistentVolumeLabel(),
 		podPreset(),

@@ -19,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/imagepolicywebhook"
+	"github.com/fastadmit/fastadmit/handlers/initializers"
 	"github.com/fastadmit/fastadmit/handlers/jobvalidation"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
@@ -111,6 +112,7 @@ func InTree(options Options) []handlers.Plugin {
 		podresizevalidator.Plugin(),
 		mutatingadmissionpolicy.Plugin(),
 		mutatingadmissionwebhook.Plugin(),
+		initializers.Plugin(),
 		validatingadmissionpolicy.Plugin(),
 		validatingadmissionwebhook.Plugin(),
 		resourcequota.Plugin(),

@@ -73,6 +73,7 @@ JobValidation                        UPDATE               batch/v1              
 PodResizeValidator                   UPDATE               /v1                          pods/resize
 MutatingAdmissionPolicy              CREATE,UPDATE        */*                          */*
 MutatingAdmissionWebhook             *                    */*                          */*
+Initializers                         CREATE,UPDATE        */*                          */*
 ResourceQuota                        CREATE               */*                          *    Namespaced
 ResourceQuota                        UPDATE               /v1                          pods,pods/resize,services,persistentvolumeclaims,persistentvolumeclaims/status Namespaced
 ResourceQuota                        UPDATE               resource.k8s.io/*            resourceclaims Namespaced

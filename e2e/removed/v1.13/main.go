@@ -1,0 +1,244 @@
+// The command v1.13 answers AdmissionReviews as the admission plugin Initializers of
+// Kubernetes v1.13 would, the last release that had it. Arguments are its name and a list
+// of InitializerConfigurations. It reads reviews from standard input and writes a line for each: an answer as package oracle reads it. The API of today has no
+// metadata.initializers, so the list is read from where fastadmit's plugin has it, and
+// written there. Creations are answered in the mutating phase and updates in the validating
+// one, as by fastadmit.
+//
+// Users whose name is "bob" may initialize.
+//
+// It is a process of its own because no two releases of Kubernetes can be
+// linked into one.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1beta1"
+	"k8s.io/api/admissionregistration/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/initialization"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+const (
+	gatePrefix = "initializers.fastadmit.io/"
+	pendingKey = "initializers.fastadmit.io/pending"
+)
+
+func main() {
+	if len(os.Args) != 3 || os.Args[1] != initialization.PluginName {
+		log.Fatalf("got arguments %q, want %s and a list", os.Args[1:], initialization.PluginName)
+	}
+	if err := run(os.Args[2], os.Stdin, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// An answer is what comes of a review: the object before and after.
+type answer struct {
+	Status        *metav1.Status
+	Before, After json.RawMessage
+}
+
+// who says who may initialize.
+type who struct{}
+
+func (who) Authorize(a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser().GetName() == "bob" && a.GetVerb() == "initialize" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "denied", nil
+}
+
+func run(configurations string, in io.Reader, out io.Writer) error {
+	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	var list v1alpha1.InitializerConfigurationList
+	if err := json.Unmarshal([]byte(configurations), &list); err != nil {
+		return err
+	}
+	plugin := start(&list)
+	for {
+		var raw json.RawMessage
+		if err := objects.Decode(&raw); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var review struct {
+			metav1.TypeMeta
+			Phase   string
+			Request *admissionv1.AdmissionRequest
+		}
+		if err := json.Unmarshal(raw, &review); err != nil {
+			return err
+		}
+		if review.Request == nil {
+			continue
+		}
+		a, err := ask(plugin.(admission.MutationInterface), review.Request, review.Phase)
+		if err != nil {
+			return err
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+// start makes the plugin ready, and waits until it has read the configurations.
+func start(known runtime.Object) admission.Interface {
+	plugin := initialization.NewInitializer()
+	plugin.(interface{ SetAuthorizer(authorizer.Authorizer) }).SetAuthorizer(who{})
+	plugin.(interface {
+		SetExternalKubeClientSet(kubernetes.Interface)
+	}).SetExternalKubeClientSet(fake.NewSimpleClientset(known))
+	if err := plugin.(admission.InitializationValidator).ValidateInitialization(); err != nil {
+		log.Fatal(err)
+	}
+	for {
+		pod := &unstructured.Unstructured{Object: map[string]interface{}{}}
+		if err := plugin.(admission.MutationInterface).Admit(admission.NewAttributesRecord(pod, nil, schema.GroupVersionKind{}, "", "",
+			schema.GroupVersionResource{}, "", admission.Create, false, &user.DefaultInfo{})); err == nil {
+			return plugin
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
+	if !(r.Operation == admissionv1.Create && phase == "mutate") && !(r.Operation == admissionv1.Update && phase == "validate") || len(r.Object.Raw) == 0 {
+		return &answer{}, nil
+	}
+	isPod := r.Resource.Group == "" && r.Resource.Resource == "pods"
+	object, before, err := read(r.Object.Raw, isPod)
+	if err != nil {
+		return nil, err
+	}
+	old, _, err := read(r.OldObject.Raw, isPod)
+	if err != nil {
+		return nil, err
+	}
+	if list := old.GetInitializers(); list != nil && len(list.Pending) == 0 {
+		old.SetInitializers(nil) // v1.13 stored no empty list
+	}
+	bypass := object.GetInitializers() != nil && len(object.GetInitializers().Pending) == 0
+	err = plugin.Admit(admission.NewAttributesRecord(object, old, schema.GroupVersionKind(r.Kind), r.Namespace, r.Name,
+		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), false, &user.DefaultInfo{Name: r.UserInfo.Username}))
+	if err != nil {
+		if status, ok := err.(apierrors.APIStatus); ok {
+			s := status.Status()
+			return &answer{Status: place(&s, isPod)}, nil
+		}
+		return nil, err
+	}
+	after := before
+	if list := object.GetInitializers(); list != nil && !bypass && r.Operation == admissionv1.Create {
+		var names []string
+		for _, one := range list.Pending {
+			names = append(names, one.Name)
+		}
+		if after, err = write(r.Object.Raw, isPod, names); err != nil {
+			return nil, err
+		}
+	}
+	return &answer{Before: r.Object.Raw, After: after}, nil
+}
+
+// read decodes an object, with the list where v1.13 has it.
+func read(raw []byte, isPod bool) (*unstructured.Unstructured, json.RawMessage, error) {
+	object := &unstructured.Unstructured{Object: map[string]interface{}{}}
+	if len(raw) == 0 {
+		return object, raw, nil
+	}
+	if err := decode(raw, &object.Object); err != nil {
+		return nil, nil, err
+	}
+	text, ok := object.GetAnnotations()[pendingKey]
+	var pending []metav1.Initializer
+	if isPod {
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+		for _, gate := range gates {
+			if name, ok := gate.(map[string]interface{})["name"].(string); ok && strings.HasPrefix(name, gatePrefix) {
+				pending = append(pending, metav1.Initializer{Name: strings.TrimPrefix(name, gatePrefix)})
+			}
+		}
+	} else if text != "" {
+		for _, name := range strings.Split(text, ",") {
+			pending = append(pending, metav1.Initializer{Name: name})
+		}
+	}
+	if len(pending) > 0 || ok && text == "" {
+		object.SetInitializers(&metav1.Initializers{Pending: pending})
+	}
+	return object, raw, nil
+}
+
+// write returns the object with the list where fastadmit has it.
+func write(raw []byte, isPod bool, names []string) (json.RawMessage, error) {
+	object := &unstructured.Unstructured{Object: map[string]interface{}{}}
+	if err := decode(raw, &object.Object); err != nil {
+		return nil, err
+	}
+	had, _, err := read(raw, isPod)
+	if err != nil {
+		return nil, err
+	}
+	if had.GetInitializers() != nil {
+		return raw, nil
+	}
+	if isPod {
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+		for _, name := range names {
+			gates = append(gates, map[string]interface{}{"name": gatePrefix + name})
+		}
+		if err := unstructured.SetNestedSlice(object.Object, gates, "spec", "schedulingGates"); err != nil {
+			return nil, err
+		}
+	} else {
+		annotations := object.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[pendingKey] = strings.Join(names, ",")
+		object.SetAnnotations(annotations)
+	}
+	return json.Marshal(object.Object)
+}
+
+// place says in a status where fastadmit has the list.
+func place(s *metav1.Status, isPod bool) *metav1.Status {
+	at := "metadata.annotations[" + pendingKey + "]"
+	if isPod {
+		at = "spec.schedulingGates"
+	}
+	s.Message = strings.Replace(s.Message, "metadata.initializers", at, -1)
+	if s.Details != nil {
+		for i := range s.Details.Causes {
+			s.Details.Causes[i].Field = strings.Replace(s.Details.Causes[i].Field, "metadata.initializers", at, -1)
+		}
+	}
+	return s
+}
+
+// decode leaves numbers as they are written.
+func decode(raw []byte, into interface{}) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(into)
+}

@@ -1,0 +1,143 @@
+package initializers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+)
+
+// Config is the plugin's configuration file.
+type Config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// StaticManifestsDir is a folder of InitializerConfigurations.
+	StaticManifestsDir string `json:"staticManifestsDir"`
+}
+
+// configuration is an InitializerConfiguration (k8s.io/api
+// admissionregistration/v1alpha1 of Kubernetes v1.13).
+type configuration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Initializers      []initializer `json:"initializers"`
+}
+
+type initializer struct {
+	// Name is qualified by a domain, as in add.example.com.
+	Name string `json:"name"`
+	// Rules must all match.
+	Rules []rule `json:"rules"`
+}
+
+type rule struct {
+	APIGroups   []string `json:"apiGroups"`
+	APIVersions []string `json:"apiVersions"`
+	Resources   []string `json:"resources"`
+}
+
+// load reads the configurations of the folder and puts the initializers in order: by the
+// name of the configuration, and then as they stand in it.
+func load(setup handlers.Setup) ([]initializer, error) {
+	if setup.Config != nil {
+		var c Config
+		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			errs := handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "InitializersConfiguration")
+			if c.StaticManifestsDir == "" {
+				errs = append(errs, field.Required(field.NewPath("staticManifestsDir"), "the folder with InitializerConfigurations"))
+			}
+			return errs
+		}); err != nil {
+			return nil, err
+		}
+	}
+	var all []*configuration
+	known := make(map[string]bool)
+	kind := manifests.Kind{APIVersions: []string{"admissionregistration.k8s.io/v1alpha1"}, Kind: "InitializerConfiguration"}
+	if err := kind.Read(setup.Manifests, func(document []byte) error {
+		one := new(configuration)
+		if err := manifests.Decode(document, one); err != nil {
+			return err
+		}
+		all = append(all, one)
+		return one.validate(known).ToAggregate()
+	}); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b *configuration) int { return cmp.Compare(a.Name, b.Name) })
+	var list []initializer
+	for _, one := range all {
+		list = append(list, one.Initializers...)
+	}
+	return list, nil
+}
+
+// validate checks what v1.13 does (pkg/apis/admissionregistration/validation), that a
+// scheduling gate can have the name, and that no name is there twice.
+func (c *configuration) validate(known map[string]bool) (errs field.ErrorList) {
+	if c.Name == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "configurations are in the order of their names"))
+	}
+	for i := range c.Initializers {
+		one, at := &c.Initializers[i], field.NewPath("initializers").Index(i)
+		errs = append(errs, validation.IsFullyQualifiedName(at.Child("name"), one.Name)...)
+		for _, fault := range validation.IsQualifiedName(gatePrefix + one.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), one.Name, fault))
+		}
+		if known[one.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), one.Name))
+		}
+		known[one.Name] = true
+		for j := range one.Rules {
+			errs = append(errs, one.Rules[j].validate(at.Child("rules").Index(j))...)
+		}
+	}
+	return errs
+}
+
+func (r *rule) validate(at *field.Path) (errs field.ErrorList) {
+	for _, list := range []struct {
+		name   string
+		values []string
+	}{{"apiGroups", r.APIGroups}, {"apiVersions", r.APIVersions}, {"resources", r.Resources}} {
+		if len(list.values) == 0 {
+			errs = append(errs, field.Required(at.Child(list.name), ""))
+		}
+		if len(list.values) > 1 && slices.Contains(list.values, "*") {
+			errs = append(errs, field.Invalid(at.Child(list.name), list.values, "if '*' is present, must not specify others"))
+		}
+		for i, value := range list.values {
+			if value == "" && list.name != "apiGroups" {
+				errs = append(errs, field.Required(at.Child(list.name).Index(i), ""))
+			}
+			if list.name == "resources" && strings.Contains(value, "/") && value != "*/*" {
+				errs = append(errs, field.Invalid(at.Child(list.name).Index(i), value, fmt.Sprintf("subresources have no initializers; want a resource, %q or %q", "*", "*/*")))
+			}
+		}
+	}
+	return errs
+}
+
+// matches reports whether all rules match, as v1.13 had it, and that there are any.
+func (i *initializer) matches(resource codec.GroupVersionResource) bool {
+	for j := range i.Rules {
+		r := &i.Rules[j]
+		if !has(r.APIGroups, resource.Group) || !has(r.APIVersions, resource.Version) ||
+			r.Resources[0] != "*/*" && !has(r.Resources, resource.Resource) {
+			return false
+		}
+	}
+	return len(i.Rules) > 0
+}
+
+func has(values []string, value string) bool {
+	return values[0] == "*" || slices.Contains(values, value)
+}

@@ -1,0 +1,213 @@
+// Package initializers is the admission plugin Initializers.
+//
+// It holds new objects back until controllers that the operator names have made them
+// ready: each gets a list of initializers that are to come, and only who may initialize
+// objects can take one from the list. One wants it where a pod must not run before
+// something outside of the cluster was done for it, which may take minutes.
+//
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/initialization of Kubernetes v1.13, the
+// last release that had it. The API has no metadata.initializers any more: the list is the
+// scheduling gates of a pod, and an annotation of other objects.
+package initializers
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
+)
+
+const (
+	// gatePrefix is before the name of an initializer in that of a scheduling gate.
+	gatePrefix = "initializers.fastadmit.io/"
+	// pendingKey is the annotation with the names of the initializers to come, with
+	// commas between them. If it is there and empty, there is to be none.
+	pendingKey = "initializers.fastadmit.io/pending"
+	// mirrorKey is the annotation of pods that a kubelet runs already.
+	mirrorKey = "kubernetes.io/config.mirror"
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	everything := handlers.Any()
+	everything.Operations = []codec.Operation{codec.Create, codec.Update}
+	return handlers.Plugin{
+		Name:        "Initializers",
+		Summary:     "holds new objects back until the initializers that are configured for their kind have seen them",
+		Rules:       []handlers.Rule{everything},
+		Mutates:     true,
+		Validates:   true,
+		LastRelease: "1.13",
+		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			known, err := load(setup)
+			if err != nil {
+				return handlers.Handler{}, err
+			}
+			p := &plugin{known, cluster.AccessIn(setup.Cluster)}
+			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+		},
+	}
+}
+
+type plugin struct {
+	initializers []initializer
+	access       *cluster.Access
+}
+
+// A pending is the list of an object.
+type pending struct {
+	names  iter.Seq[string] // views of the object
+	some   bool             // that there are names
+	bypass bool             // the object says that there is to be none
+}
+
+func (p *pending) equals(want iter.Seq[string]) bool {
+	next, stop := iter.Pull(want)
+	defer stop()
+	for name := range p.names {
+		if other, ok := next(); !ok || other != name {
+			return false
+		}
+	}
+	_, more := next()
+	return !more
+}
+
+// admit gives a new object its list, unless it has one. The rest is for validate.
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Operation() != codec.Create || review.SubResource() != "" || review.Object.Root().Kind() != codec.KindObject {
+		return handlers.Allowed()
+	}
+	has, want := pendingOf(review, &review.Object), p.wanted(review)
+	if has.some || has.bypass || len(want) == 0 {
+		return p.decide(ctx, review, has, want)
+	}
+	if !isPod(review) {
+		review.Object.SetString(strings.Join(want, ","), "metadata", "annotations", pendingKey)
+		return handlers.Allowed()
+	}
+	for _, name := range want {
+		review.Object.Append(string(append(codec.AppendString([]byte(`{"name":`), gatePrefix+name), '}')), "spec", "schedulingGates")
+	}
+	return handlers.Allowed()
+}
+
+func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+	if review.Object.Root().Kind() != codec.KindObject {
+		return handlers.Allowed()
+	}
+	has := pendingOf(review, &review.Object)
+	if review.Operation() == codec.Update {
+		return p.update(ctx, review, has)
+	}
+	if review.SubResource() != "" {
+		return handlers.Allowed()
+	}
+	return p.decide(ctx, review, has, p.wanted(review))
+}
+
+// decide denies a new object that has another list than the configured one, unless its
+// user may initialize it.
+func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, want []string) handlers.Result {
+	if !has.bypass && has.equals(slices.Values(want)) {
+		return handlers.Allowed()
+	}
+	return p.demand(ctx, review, "create with initializers denied")
+}
+
+// update denies changes of an object with a list, unless the user may initialize it, and
+// a list where there was none.
+func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) handlers.Result {
+	had := pendingOf(review, &review.OldObject)
+	switch {
+	case !had.some && !has.some, review.OldObject.Get("metadata", "deletionTimestamp").Kind() == codec.KindString,
+		review.SubResource() != "" && has.equals(had.names):
+		return handlers.Allowed()
+	case !had.some:
+		kind := review.Kind()
+		at := field.NewPath("metadata", "annotations").Key(pendingKey)
+		if isPod(review) {
+			at = field.NewPath("spec", "schedulingGates")
+		}
+		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(),
+			field.ErrorList{field.Invalid(at, "null", "field is immutable once initialization has completed")}))
+	}
+	return p.demand(ctx, review, "update to uninitialized resource denied")
+}
+
+// demand denies unless the user may initialize the object.
+func (p *plugin) demand(ctx context.Context, review *codec.Review, otherwise string) handlers.Result {
+	resource := review.Resource()
+	spec, err := accessreview.Spec(review, &authorizationv1.ResourceAttributes{
+		Verb: "initialize", Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
+		Namespace: review.Namespace(), Name: review.Name(),
+	})
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	status, err := p.access.Review(ctx, spec)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if status.Allowed && !status.Denied {
+		return handlers.Allowed()
+	}
+	group := schema.GroupResource{Group: resource.Group, Resource: resource.Resource}
+	return handlers.Denied(apierrors.NewForbidden(group, review.Name(), fmt.Errorf("%s: %s", otherwise, status.Reason)))
+}
+
+// wanted returns the names of the initializers that are configured for a new object.
+func (p *plugin) wanted(review *codec.Review) (names []string) {
+	if isPod(review) && review.Object.Get("metadata", "annotations", mirrorKey).Exists() {
+		return nil
+	}
+	for i := range p.initializers {
+		if p.initializers[i].matches(review.Resource()) {
+			names = append(names, p.initializers[i].Name)
+		}
+	}
+	return names
+}
+
+func isPod(review *codec.Review) bool {
+	resource := review.Resource()
+	return resource.Group == "" && resource.Resource == "pods"
+}
+
+// pendingOf returns the list of an object.
+func pendingOf(review *codec.Review, object *codec.Object) (p pending) {
+	annotation := object.Get("metadata", "annotations", pendingKey)
+	text := annotation.String()
+	p.names = func(yield func(string) bool) {
+		if text != "" {
+			strings.SplitSeq(text, ",")(yield)
+		}
+	}
+	if isPod(review) {
+		p.names = func(yield func(string) bool) {
+			for _, gate := range object.Get("spec", "schedulingGates").Elements() {
+				if name, ok := strings.CutPrefix(gate.Get("name").String(), gatePrefix); ok && !yield(name) {
+					return
+				}
+			}
+		}
+	}
+	for range p.names {
+		p.some = true
+		break
+	}
+	p.bypass = !p.some && annotation.Exists() && text == ""
+	return p
+}
