@@ -12,7 +12,7 @@ type Unavailable struct {
 // the table, by name. Testdata/releases.yaml has all that there ever were.
 func NotHere() []Unavailable {
 	return []Unavailable{
-		{"BanFlunder", "1.7", "1.36", "is an example: it denies objects of a kind that only k8s.io/sample-apiserver has"},
+		{"BanFlunder", "1.8", "1.36", "is an example: it denies objects of a kind that only k8s.io/sample-apiserver has"},
 		{"GenericAdmissionWebhook", "1.7", "1.8", "was renamed: enable ValidatingAdmissionWebhook"},
 		{"PVCProtection", "1.9", "1.9", "was renamed: enable StorageObjectInUseProtection"},
 		{"SchedulingPolicy", "1.7", "1.8", "is of the API server of a federation, which is gone: it asked a policy engine in which clusters to run a ReplicaSet"},
