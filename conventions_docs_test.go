@@ -268,7 +268,7 @@ func notHereTable() string {
 func pluginTable(t *testing.T) string {
 	const columns = 6
 	stdout, _, _ := fastadmit([]string{"plugins", "-o", "wide"})
-	table := "| plugin | does | resources | what it does | needs | in kube-apiserver |\n|---|---|---|---|---|---|\n"
+	table := "| plugin | what it does | kind | in kube-apiserver | needs |\n|---|---|---|---|---|\n"
 	for i, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
 		cells := regexp.MustCompile(`  +`).Split(line, -1)
 		if len(cells) != columns {
@@ -277,9 +277,8 @@ func pluginTable(t *testing.T) string {
 		if i == 0 {
 			continue
 		}
-		table += fmt.Sprintf("| [%s](handlers/%s/README.md) | %s | `%s` | %s | %s | %s |\n",
-			cells[0], strings.ToLower(cells[0]), strings.ReplaceAll(cells[1], ",", ", "),
-			strings.ReplaceAll(cells[2], ",", "`, `"), cells[3], cells[4], cells[5])
+		table += fmt.Sprintf("| [%s](../handlers/%s/README.md) | %s | %s | %s | %s |\n",
+			cells[0], strings.ToLower(cells[0]), cells[3], strings.ReplaceAll(cells[1], ",", ", "), cells[5], cells[4])
 	}
 	return table
 }
@@ -345,8 +344,10 @@ func TestConventionsDocuments(t *testing.T) {
 	}
 }
 
-// TestConventionsManifests reads the manifests in README.md as fastadmit does.
-func TestConventionsManifests(t *testing.T) {
+// TestConventionsReadme reads the configurations in README.md as fastadmit does, and
+// looks for its other manifests and commands in docs/operations.md, whose
+// commands e2e runs.
+func TestConventionsReadme(t *testing.T) {
 	var names []string
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
 		names = append(names, plugin.Name)
@@ -354,11 +355,16 @@ func TestConventionsManifests(t *testing.T) {
 	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {
 		return matchconditions.Compile(conditions, policy, nil, path)
 	}
-	blocks := fences(read(t, "README.md"), "yaml")
-	if len(blocks) == 0 {
-		t.Error("README.md: got no manifest")
-	}
-	for _, block := range blocks {
+	readme, configurations := read(t, "README.md"), 0
+	operations := read(t, "docs/operations.md")
+	for _, block := range append(fences(readme, "yaml"), fences(readme, "sh")...) {
+		if !strings.Contains(block, "kind: Configuration\n") {
+			if block != "make demo\n" && !strings.Contains(operations, block) {
+				t.Errorf("README.md: docs/operations.md does not have\n%s", block)
+			}
+			continue
+		}
+		configurations++
 		file := filepath.Join(t.TempDir(), "config.yaml")
 		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -366,6 +372,9 @@ func TestConventionsManifests(t *testing.T) {
 		if _, err := config.Read(config.Source{File: file, Known: names, Compile: compile}); err != nil {
 			t.Errorf("README.md: %v", err)
 		}
+	}
+	if configurations == 0 {
+		t.Error("README.md: got no configuration")
 	}
 }
 
