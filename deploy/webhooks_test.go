@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -140,7 +141,17 @@ func requirements(t *testing.T, s *metav1.LabelSelector) string {
 // configurations are those of plugins that need one, as values of the chart.
 var configurations = map[string]string{
 	"EventRateLimit":        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
+	"ImagePolicyWebhook":    "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
 	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}",
+}
+
+// backend returns the path of a kubeconfig for a backend, which is not asked.
+func backend() string {
+	path, err := filepath.Abs("testdata/backend.kubeconfig")
+	if err != nil {
+		panic(err)
+	}
+	return path
 }
 
 // A handled is what the chart knows of a plugin.

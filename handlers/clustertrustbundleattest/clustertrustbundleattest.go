@@ -79,6 +79,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old
 // kube-apiserver's bookkeeping need. It writes to object.
 func isKept(object, old *bundle) bool {
 	object.OwnerReferences, object.Finalizers = old.OwnerReferences, old.Finalizers
-	object.SelfLink, object.ManagedFields = old.SelfLink, old.ManagedFields
+	object.SetSelfLink(old.GetSelfLink())
+	object.ManagedFields = old.ManagedFields
 	return apiequality.Semantic.DeepEqual(object, old)
 }

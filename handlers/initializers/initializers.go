@@ -13,7 +13,6 @@ package initializers
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -68,21 +67,35 @@ type plugin struct {
 
 // A pending is the list of an object.
 type pending struct {
-	names  iter.Seq[string] // views of the object
-	some   bool             // that there are names
-	bypass bool             // the object says that there is to be none
+	gates  codec.Value // spec.schedulingGates of a pod
+	text   string      // the annotation of another object, a view
+	some   bool        // that there are names
+	bypass bool        // the object says that there is to be none
 }
 
-func (p *pending) equals(want iter.Seq[string]) bool {
-	next, stop := iter.Pull(want)
-	defer stop()
-	for name := range p.names {
-		if other, ok := next(); !ok || other != name {
-			return false
+// names yields the names in the list, which are views of the object.
+func (p *pending) names(yield func(string) bool) {
+	for _, gate := range p.gates.Elements() {
+		if name, ok := strings.CutPrefix(gate.Get("name").String(), gatePrefix); ok && !yield(name) {
+			return
 		}
 	}
-	_, more := next()
-	return !more
+	for rest, more := p.text, p.text != ""; more; {
+		var name string
+		if name, rest, more = strings.Cut(rest, ","); !yield(name) {
+			return
+		}
+	}
+}
+
+func (p *pending) equals(want []string) bool {
+	for name := range p.names {
+		if len(want) == 0 || want[0] != name {
+			return false
+		}
+		want = want[1:]
+	}
+	return len(want) == 0
 }
 
 // admit gives a new object its list, unless it has one. The rest is for validate.
@@ -121,7 +134,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 // decide denies a new object that has another list than the configured one, unless its
 // user may initialize it.
 func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, want []string) handlers.Result {
-	if !has.bypass && has.equals(slices.Values(want)) {
+	if !has.bypass && has.equals(want) {
 		return handlers.Allowed()
 	}
 	return p.demand(ctx, review, "create with initializers denied")
@@ -133,7 +146,7 @@ func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) 
 	had := pendingOf(review, &review.OldObject)
 	switch {
 	case !had.some && !has.some, review.OldObject.Get("metadata", "deletionTimestamp").Kind() == codec.KindString,
-		review.SubResource() != "" && has.equals(had.names):
+		review.SubResource() != "" && has.equals(slices.Collect(had.names)):
 		return handlers.Allowed()
 	case !had.some:
 		kind := review.Kind()
@@ -189,25 +202,15 @@ func isPod(review *codec.Review) bool {
 // pendingOf returns the list of an object.
 func pendingOf(review *codec.Review, object *codec.Object) (p pending) {
 	annotation := object.Get("metadata", "annotations", pendingKey)
-	text := annotation.String()
-	p.names = func(yield func(string) bool) {
-		if text != "" {
-			strings.SplitSeq(text, ",")(yield)
-		}
-	}
 	if isPod(review) {
-		p.names = func(yield func(string) bool) {
-			for _, gate := range object.Get("spec", "schedulingGates").Elements() {
-				if name, ok := strings.CutPrefix(gate.Get("name").String(), gatePrefix); ok && !yield(name) {
-					return
-				}
-			}
-		}
+		p.gates = object.Get("spec", "schedulingGates")
+	} else {
+		p.text = annotation.String()
 	}
 	for range p.names {
 		p.some = true
 		break
 	}
-	p.bypass = !p.some && annotation.Exists() && text == ""
+	p.bypass = !p.some && annotation.Exists() && annotation.String() == ""
 	return p
 }

@@ -329,8 +329,9 @@ func TestWorstEnds(t *testing.T) {
 	// Others read no lists, or stop at the first thing that they deny.
 	want := []string{
 		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
-		"ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeLabel", "PodGroupProtection", "PodPreset", "PodSecurity", "PodSecurityPolicy", "PodTolerationRestriction", "ResourceQuota", "RuntimeClass", "SecurityContextDeny", "ServiceAccount",
-		"StorageObjectInUseProtection", "TaintNodesByCondition",
+		"ImagePolicyWebhook", "Initializers", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
+		"PersistentVolumeLabel", "PodGroupProtection", "PodPreset", "PodSecurity", "PodSecurityPolicy", "PodTolerationRestriction", "ResourceQuota",
+		"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
 	}
 	if got := slices.Sorted(maps.Keys(asking)); !slices.Equal(got, want) {
 		t.Errorf("these look at the context: %q\nwant %q", got, want)

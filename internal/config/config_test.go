@@ -196,7 +196,7 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: leave it out to match all that the plugin handles")
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
-		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration",
+		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory")
 	if _, err := Read(Source{File: "missing.yaml"}); err == nil || err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {

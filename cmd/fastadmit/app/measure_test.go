@@ -16,6 +16,12 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
+// alone are plugins that are not tested together with the others: they deny all pods, or
+// ask an API server or a backend.
+var alone = map[string]bool{
+	"AlwaysDeny": true, "PodSecurityPolicy": true, "OwnerReferencesPermissionEnforcement": true, "ImagePolicyWebhook": true,
+}
+
 // everythingFlags are the flags of serve for all plugins but AlwaysDeny, each with
 // both selectors if wanted.
 func everythingFlags(t testing.TB, selectors bool) []string {
@@ -31,7 +37,7 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 	var names []string
 	var settings strings.Builder
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
-		if plugin.Name == "AlwaysDeny" || plugin.Name == "OwnerReferencesPermissionEnforcement" { // which asks an API server
+		if alone[plugin.Name] {
 			continue
 		}
 		names = append(names, plugin.Name)
@@ -49,7 +55,9 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 		own += "plugins:" + settings.String() + "\n"
 	}
 	limits := `{kind: Configuration, apiVersion: eventratelimit.admission.k8s.io/v1alpha1, limits: [{type: Server, qps: 1000000, burst: 1000000}]}`
-	admission := "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, configuration: " + limits + "}]\n"
+	disks := `{kind: PersistentVolumeLabelConfiguration, apiVersion: fastadmit.io/v1alpha1, volumes: [{provider: gce, id: d, labels: {a: b}}]}`
+	admission := "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, configuration: " + limits + "}, " +
+		"{name: PersistentVolumeLabel, configuration: " + disks + "}]\n"
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
 		t.Fatal(err)

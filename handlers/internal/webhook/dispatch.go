@@ -53,7 +53,7 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ha
 		return nil, handlers.Denied(apierrors.NewInternalError(errLoop))
 	}
 	d := &Dispatch{Webhooks: webhooks, source: s}
-	d.Dispatch.Begin(ctx, review, &s.cluster)
+	d.Begin(ctx, review, &s.cluster)
 	return d, handlers.Allowed()
 }
 

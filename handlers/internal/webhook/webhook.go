@@ -123,7 +123,7 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, e
 		return false, new(handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, d.Name(), err))), nil
 	}
 	if !matches {
-		w.metrics.excluded(d.Review.Operation())
+		w.metrics.excluded(d.Operation())
 	}
 	return matches, nil, nil
 }
