@@ -170,6 +170,16 @@ func fill(t *testing.T, s *cluster.APIServer) {
 		})
 	}
 	working.Wait()
+	// Those that an API server makes, some time after it is ready.
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		for _, err := s.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil; {
+			if ctx.Err() != nil || !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+			_, err = s.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		}
+	}
 }
 
 // An outcome is what an audit said, and what it took.

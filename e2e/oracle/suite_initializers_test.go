@@ -73,18 +73,18 @@ func (g *generator) initialized() *oracle.Case {
 		c.User = g.initializes()
 		return c
 	}
-	var make func() runtime.Object
+	var object func() runtime.Object
 	c := g.request(g.writes(), podKind, pods)
-	make = func() runtime.Object { return g.listed(g.aPod()) }
+	object = func() runtime.Object { return g.listed(g.aPod()) }
 	switch g.IntN(3) {
 	case 0:
 		c = g.request(g.writes(), appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithResource("deployments"))
-		make = func() runtime.Object { return g.listed(&appsv1.Deployment{ObjectMeta: g.metadata()}) }
+		object = func() runtime.Object { return g.listed(&appsv1.Deployment{ObjectMeta: g.metadata()}) }
 	case 1:
 		c = g.request(g.writes(), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithResource("configmaps"))
-		make = func() runtime.Object { return g.listed(&corev1.ConfigMap{ObjectMeta: g.metadata()}) }
+		object = func() runtime.Object { return g.listed(&corev1.ConfigMap{ObjectMeta: g.metadata()}) }
 	}
-	g.write(c, make(), make)
+	g.write(c, object(), object)
 	c.User = g.initializes()
 	return c
 }

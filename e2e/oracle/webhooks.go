@@ -20,7 +20,7 @@ const HooksDomain = ".hooks.example.com"
 // webhook configurations.
 func asCustomResources(objects []runtime.Object) (all []runtime.Object, err error) {
 	for _, object := range objects {
-		kind := ""
+		var kind string
 		switch object.(type) {
 		case *admissionregistrationv1.ValidatingWebhookConfiguration:
 			kind = "ValidatingWebhookConfiguration"

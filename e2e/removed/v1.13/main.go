@@ -122,7 +122,8 @@ func start(known runtime.Object) admission.Interface {
 }
 
 func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
-	if !(r.Operation == admissionv1.Create && phase == "mutate") && !(r.Operation == admissionv1.Update && phase == "validate") || len(r.Object.Raw) == 0 {
+	asked := r.Operation == admissionv1.Create && phase == "mutate" || r.Operation == admissionv1.Update && phase == "validate"
+	if !asked || len(r.Object.Raw) == 0 {
 		return &answer{}, nil
 	}
 	isPod := r.Resource.Group == "" && r.Resource.Resource == "pods"
@@ -227,10 +228,10 @@ func place(s *metav1.Status, isPod bool) *metav1.Status {
 	if isPod {
 		at = "spec.schedulingGates"
 	}
-	s.Message = strings.Replace(s.Message, "metadata.initializers", at, -1)
+	s.Message = strings.ReplaceAll(s.Message, "metadata.initializers", at)
 	if s.Details != nil {
 		for i := range s.Details.Causes {
-			s.Details.Causes[i].Field = strings.Replace(s.Details.Causes[i].Field, "metadata.initializers", at, -1)
+			s.Details.Causes[i].Field = strings.ReplaceAll(s.Details.Causes[i].Field, "metadata.initializers", at)
 		}
 	}
 	return s
