@@ -159,11 +159,14 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	return s
 }
 
+// WebhookPlugins are those by which an API server calls fastadmit.
+var WebhookPlugins = []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
+
 // off returns the plugins to switch off.
 func off(on []string) string {
 	var all []string
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
-		if p.OnByDefault && !slices.Contains(on, p.Name) {
+		if p.OnByDefault && !slices.Contains(on, p.Name) && !slices.Contains(WebhookPlugins, p.Name) {
 			all = append(all, p.Name)
 		}
 	}

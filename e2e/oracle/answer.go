@@ -174,6 +174,9 @@ func unrandom(object, sent []byte) []byte {
 }
 
 func (a Answer) unchanced(message func(string) string) {
+	for key, value := range a.Annotations {
+		a.Annotations[key] = message(value)
+	}
 	if a.Status != nil {
 		a.Status.Message = message(a.Status.Message)
 		if d := a.Status.Details; d != nil {

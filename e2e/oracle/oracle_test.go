@@ -113,6 +113,9 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 		if g.in(4) {
 			g.spoil(c)
 		}
+		if s.settle != nil {
+			s.settle(c)
+		}
 		c.Message = s.message
 		c.About = strings.TrimSpace(fmt.Sprintf("%s case %d", v.about, did.cases))
 		did.cases++

@@ -38,6 +38,12 @@ type suite struct {
 	background bool
 	// authorizer is that of the world of the tables; nil for none.
 	authorizer func(t *testing.T) authorizer.Authorizer
+	// settle does to a generated object what an API server does before it asks plugins;
+	// nil for nothing.
+	settle func(*oracle.Case)
+	// untabled says that there are no tables: cases depend on other objects, which the
+	// generator makes.
+	untabled bool
 	// message is the Message of all cases.
 	message func(string) string
 	// removed is the command that answers for a plugin that Kubernetes has

@@ -173,6 +173,10 @@ plugins:
     apiVersion: eventratelimit.admission.k8s.io/v1alpha1
     kind: Configuration
     limits: [{type: Server, qps: 1, burst: 1}]
+- name: PersistentVolumeLabel
+  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}
+- name: ImagePolicyWebhook
+  configuration: {imagePolicy: {kubeConfigFile: `+s.Kubeconfig(t)+`}}
 `))
 	ca := cluster.WriteFile(t, "ca.crt", s.authority.PEM)
 	var names []string

@@ -48,6 +48,9 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 	if err != nil {
 		return nil, err
 	}
+	if version.Empty() {
+		version.Version = "v1" // in-tree takes any version of the core group, which has one
+	}
 	known, ok := m.known.Get(version)
 	if !ok {
 		list, err := m.discovery.Resources(ctx, version)
