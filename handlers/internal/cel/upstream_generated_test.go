@@ -60,6 +60,7 @@ func TestUpstreamGenerated(t *testing.T) {
 	returns := [...][]*celgo.Type{Any, Bool, String, StringOrNull}
 	kinds := [...]expressions.Kind{expressions.Any, expressions.Bool, expressions.String, expressions.String}
 	const objects = 3 // on which an expression is evaluated
+	allDone, allValues := 0, 0
 	for f, feature := range expressions.Features() {
 		t.Run(feature, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, uint64(f)))
@@ -97,10 +98,14 @@ func TestUpstreamGenerated(t *testing.T) {
 				values += p.compareWithUpstream(t, budget, reviews...)
 				done += len(reviews) * len(p.conditions)
 			}
-			if t.Logf("%d of %d had a value", values, done); !t.Failed() && values*8 < done {
-				t.Errorf("got a value from %d of %d, want an eighth at least", values, done)
-			}
+			t.Logf("%d of %d had a value", values, done)
+			allDone += done
+			allValues += values
 		})
+	}
+	// Of all features together: of one there are too few cases in a short run to say.
+	if !t.Failed() && allValues*8 < allDone {
+		t.Errorf("got a value from %d of %d, want an eighth at least", allValues, allDone)
 	}
 }
 
