@@ -1,6 +1,7 @@
 package twins
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -17,10 +18,9 @@ var permissionPlugins = []string{ownersPlugin, "CertificateApproval", "Certifica
 // TestPermissions is TestTwins for plugins that are about permissions: users have
 // those that rbac.yaml gives.
 func TestPermissions(t *testing.T) {
-	tw := startWith(t, map[string]string{
-		"authorization-mode": "RBAC", "feature-gates": "ClusterTrustBundle=true",
-		"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true,certificates.k8s.io/v1alpha1/clustertrustbundles=true",
-	})
+	flags := maps.Clone(resources)
+	flags["authorization-mode"] = "RBAC"
+	tw := startWith(t, flags)
 	rbac, err := tables.Read("../testdata/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -54,8 +54,10 @@ type given struct{ namespace, uid string }
 // resources has API servers serve what Kubernetes does not serve unless told to, and
 // plugins know about.
 var resources = map[string]string{
-	"feature-gates":  "PodCertificateRequest=true,GenericWorkload=true,WorkloadWithJob=true,InPlacePodVerticalScalingInitContainers=true",
-	"runtime-config": "certificates.k8s.io/v1beta1/podcertificaterequests=true,scheduling.k8s.io/v1alpha2=true",
+	"feature-gates": "ClusterTrustBundle=true,PodCertificateRequest=true,GenericWorkload=true,WorkloadWithJob=true," +
+		"InPlacePodVerticalScalingInitContainers=true",
+	"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true,certificates.k8s.io/v1alpha1/clustertrustbundles=true," +
+		"certificates.k8s.io/v1beta1/podcertificaterequests=true,scheduling.k8s.io/v1alpha2=true",
 }
 
 // configurations are those of plugins, on either side.

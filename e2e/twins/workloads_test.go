@@ -26,7 +26,8 @@ const (
 )
 
 // workloads compares the pods that kube-controller-manager makes, with all
-// plugins about pods on at once, in their order.
+// plugins about pods on at once, in their order. ImagePolicyWebhook is left out: its
+// backend denies by the hash of what it is asked, and controllers try again for ever.
 func (tw *twins) workloads(t *testing.T) {
 	cases, err := tables.Read("../testdata/workloads.yaml")
 	if err != nil {
@@ -34,7 +35,7 @@ func (tw *twins) workloads(t *testing.T) {
 	}
 	var about []handlers.Plugin
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
-		if p.LastRelease == "" && slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
+		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" && slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
 			about = append(about, p)
 		}
 	}
