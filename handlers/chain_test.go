@@ -226,11 +226,20 @@ func TestChainFailures(t *testing.T) {
 	f(handlers.Mutate, podCreate, misuse, handlers.OutcomeErrored, `cannot edit "/x": the Value that the edit starts at is missing`)
 	f(handlers.Mutate, podCreate, invalid, handlers.OutcomeErrored, "not valid JSON")
 	f(handlers.Validate, podCreate, label("x"), handlers.OutcomeErrored, "changed the object while validating")
-	f(handlers.Mutate, podConnect, func(_ context.Context, review *codec.Review) handlers.Result {
+	f(handlers.Mutate, podDelete, label("x"), handlers.OutcomeErrored, "there is no document")
+}
+
+// TestConnectOptionsChange changes the options of a CONNECT request, which
+// kube-apiserver takes from webhooks.
+func TestConnectOptionsChange(t *testing.T) {
+	chain := mustChain(t, mutating("Container", func(_ context.Context, review *codec.Review) handlers.Result {
 		review.Object.SetString("sh", "container")
 		return handlers.Allowed()
-	}, handlers.OutcomeErrored, "changed the object of a CONNECT request")
-	f(handlers.Mutate, podDelete, label("x"), handlers.OutcomeErrored, "there is no document")
+	}))
+	review, outcome, err := run(t, chain, handlers.Mutate, podConnect)
+	if err != nil || outcome != handlers.OutcomePatched || !strings.Contains(string(review.Response.Patch), `"/container"`) {
+		t.Errorf("got %v, %v, patch %s, want one of the container", outcome, err, review.Response.Patch)
+	}
 }
 
 func TestPanicKeepsItsSecrets(t *testing.T) {

@@ -27,7 +27,7 @@ func mayPatch(review *codec.Review, phase Phase) error {
 	switch op := review.Operation(); {
 	case phase == Validate:
 		return errors.New("it changed the object while validating")
-	case op != codec.Create && op != codec.Update:
+	case op != codec.Create && op != codec.Update && op != codec.Connect: // whose options are an object, too
 		return fmt.Errorf("it changed the object of a %s request", op)
 	}
 	return nil

@@ -25,8 +25,8 @@ func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "MutatingAdmissionPolicy",
 		Summary: "evaluates MutatingAdmissionPolicies, changes of objects written in CEL",
-		Rules: []handlers.Rule{{
-			Operations: []codec.Operation{codec.Create, codec.Update},
+		Rules: []handlers.Rule{{ // nothing is changed that is deleted
+			Operations: []codec.Operation{codec.Create, codec.Update, codec.Connect},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 		}},
 		Mutates:     true,
