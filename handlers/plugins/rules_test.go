@@ -71,7 +71,7 @@ PodGroupWorkloadExists               CREATE               scheduling.k8s.io/v1al
 NodeDeclaredFeatureValidator         UPDATE               /v1                          pods,pods/resize
 JobValidation                        UPDATE               batch/v1                     jobs
 PodResizeValidator                   UPDATE               /v1                          pods/resize
-MutatingAdmissionPolicy              CREATE,UPDATE        */*                          */*
+MutatingAdmissionPolicy              CREATE,UPDATE,CONNECT */*                         */*
 MutatingAdmissionWebhook             *                    */*                          */*
 Initializers                         CREATE,UPDATE        */*                          */*
 ResourceQuota                        CREATE               */*                          *    Namespaced
