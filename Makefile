@@ -48,7 +48,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# Modules of e2e use the settings of e2e/run, so that both share the build cache.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	lint deploy; lint bench/compare; lint tools/release; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
-	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
+	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/behind/controllerruntime; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.

@@ -8,9 +8,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// before is what the API server puts before the message of a webhook's denial,
-// and fastadmit behind that: the name of the plugin.
-var before = regexp.MustCompile(`^admission webhook "[^"]+" denied the request: [A-Za-z]+: `)
+// before is what the API server puts before the message of a denial by one of fastadmit's
+// webhooks, and fastadmit behind that: the name of the plugin.
+var before = regexp.MustCompile(`^admission webhook "[^"]*fastadmit[^"]*" denied the request: [A-Za-z]+: `)
 
 // Unattributed removes from the status of a denial what an in-tree plugin's
 // has not: whose it is.

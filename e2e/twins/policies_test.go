@@ -360,7 +360,7 @@ func (tw *policyTwins) send(side int, r *policyRequest, id string) (string, erro
 	slices.Sort(warnings) // kube-apiserver evaluates policies in any order
 	text := fmt.Sprintf("%s\nwarnings %q\n", response.Status, warnings)
 	if object.GetKind() != "Status" {
-		return text + normal(object), nil
+		return text + cluster.Normal(object), nil
 	}
 	var status metav1.Status
 	content, err := object.MarshalJSON()
@@ -368,7 +368,7 @@ func (tw *policyTwins) send(side int, r *policyRequest, id string) (string, erro
 		err = json.Unmarshal(content, &status)
 	}
 	cluster.Unattributed(&status)
-	return text + normal(status), err
+	return text + cluster.Normal(status), err
 }
 
 // TestPolicies compares kube-apiserver's own evaluation of policies with fastadmit's.
@@ -488,7 +488,7 @@ func shownAnnotations(annotations map[string]string) string {
 			own[prefix+"."+name] = inOrder(value)
 		}
 	}
-	return normal(own)
+	return cluster.Normal(own)
 }
 
 // inOrder sorts what several parameters gave an annotation.

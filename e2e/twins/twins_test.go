@@ -418,7 +418,7 @@ func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) stri
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
-		c, warnings := cases[i], new(warnings)
+		c, warnings := cases[i], new(cluster.Warnings)
 		as := s.WithWarnings(t, warnings)
 		if c.User != nil {
 			as = as.As(t, c.User.Username, c.User.Groups)
@@ -427,10 +427,10 @@ func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) stri
 		if about := subject(c.New()); err == nil && about.GetKind() != c.New().GetKind() {
 			object = about
 		}
-		results[i] = strings.Join(*warnings, "\n") + shown(object, err, c.New().GetGenerateName())
+		results[i] = strings.Join(*warnings, "\n") + cluster.Shown(object, err, c.New().GetGenerateName())
 		if err == nil {
 			stored, err := read(s, object)
-			results[i] += "\nstored " + shown(stored, err, c.New().GetGenerateName())
+			results[i] += "\nstored " + cluster.Shown(stored, err, c.New().GetGenerateName())
 		}
 		results[i] += "\n" + home(s, c)
 	}
@@ -449,11 +449,6 @@ func home(s *cluster.APIServer, c *tables.Case) string {
 	}
 	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
 }
-
-// warnings implements rest.WarningHandler.
-type warnings []string
-
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 // write does what the case says.
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {

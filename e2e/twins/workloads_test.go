@@ -105,7 +105,7 @@ func pods(t *testing.T, s *cluster.APIServer) []string {
 			var all []string
 			for i := range list.Items {
 				pod := &list.Items[i]
-				all = append(all, fmt.Sprintf("%s %s", pod.GetLabels()["app"], shown(pod, nil, pod.GetGenerateName())))
+				all = append(all, fmt.Sprintf("%s %s", pod.GetLabels()["app"], cluster.Shown(pod, nil, pod.GetGenerateName())))
 			}
 			slices.Sort(all)
 			return all

@@ -1,4 +1,4 @@
-package twins
+package cluster
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
 // random are the parts of objects and messages that no two clusters have in
@@ -27,20 +25,20 @@ var random = []struct {
 	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
 }
 
-// shown returns the object, or the error, less what is random in it. Generate
+// Shown returns the object, or the error, less what is random in it. Generate
 // is what its name was made from, empty if it was not.
-func shown(object *unstructured.Unstructured, err error, generate string) string {
+func Shown(object *unstructured.Unstructured, err error, generate string) string {
 	var text string
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &status):
 		own := status.Status()
-		cluster.Unattributed(&own)
-		text = "status " + normal(own)
+		Unattributed(&own)
+		text = "status " + Normal(own)
 	case err != nil:
 		text = "error " + err.Error()
 	default:
-		text = "object " + normal(object)
+		text = "object " + Normal(object)
 	}
 	text = withoutVolumeNames(text)
 	if generate != "" {
@@ -65,7 +63,8 @@ func withoutVolumeNames(text string) string {
 	})
 }
 
-func normal(v any) string {
+// Normal returns the value as JSON, less what no two clusters have in common.
+func Normal(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
@@ -75,3 +74,9 @@ func normal(v any) string {
 	}
 	return string(text)
 }
+
+// Warnings are those of an API server, for its WithWarnings.
+type Warnings []string
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *Warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
