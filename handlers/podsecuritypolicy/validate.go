@@ -195,7 +195,7 @@ func (c *candidate) validateContainer(p *PodSecurityPolicy, i int, f *faultsOf) 
 		procMount = *sc.ProcMount
 	}
 	if len(allowed) == 0 && procMount != corev1.DefaultProcMount || len(allowed) > 0 && !slices.Contains(allowed, procMount) {
-		f.add(field.Invalid(path.Child("procMount"), procMount, "ProcMountType is not allowed"))
+		f.add(field.Invalid(path.Child("procMount"), string(procMount), "ProcMountType is not allowed"))
 	}
 	checkCapabilities(f, path.Child("capabilities"), p, sc.Capabilities)
 	checkHostPorts(f, given, p)
