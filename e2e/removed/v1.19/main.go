@@ -144,8 +144,9 @@ func ask(plugin *podpreset.Plugin, r *admissionv1.AdmissionRequest) (*answer, er
 	return a, err
 }
 
-// conflicts finds in the log which presets were not applied, and the first reason.
-var conflicts = regexp.MustCompile(`conflict occurred while applying podpresets: (\S+) on pod: .* err: [\[]*(merging (?:env|volumes|volume mounts) for \S+ has a conflict on .*): \n`)
+// conflicts finds in the log which presets were not applied, and the first reason. The
+// name of a pod that was not checked yet may have lines in it.
+var conflicts = regexp.MustCompile(`conflict occurred while applying podpresets: (\S+) on pod: (?s:.*?) err: [\[]*(merging (?:env|volumes|volume mounts) for \S+ has a conflict on .*): \n`)
 
 func external(internal *core.Pod) (*corev1.Pod, error) {
 	pod := new(corev1.Pod)
