@@ -28,16 +28,18 @@ var (
 // features are what generated policies have more of than others, in turns.
 var features = []string{"matching", "conditions", "variables", "validations", "messages", "annotations", "actions"}
 
-// wholeGenerator makes policies with all that they may have, and requests.
-type wholeGenerator struct {
+// generator makes policies with all that they may have, and requests.
+type generator struct {
 	*expressions.Generator
 	feature  string
 	request  map[string]json.RawMessage
+	object   any                           // of the request
+	pointers []string                      // to its fields
 	compiler *plugincel.CompositedCompiler // of the policy that is being made
 }
 
-func newWholeGenerator(r *rand.Rand, feature string, body []byte) (*wholeGenerator, error) {
-	g := &wholeGenerator{feature: feature}
+func newGenerator(r *rand.Rand, feature string, body []byte) (*generator, error) {
+	g := &generator{feature: feature}
 	var err error
 	if g.request, err = requestOf(body); err != nil {
 		return nil, err
@@ -52,7 +54,8 @@ func newWholeGenerator(r *rand.Rand, feature string, body []byte) (*wholeGenerat
 		}
 		variables[name] = content
 	}
-	g.Generator = expressions.New(r, variables)
+	g.Generator, g.object = expressions.New(r, variables), variables["object"]
+	g.collectPointers("", g.object)
 	return g, nil
 }
 
@@ -63,11 +66,11 @@ func requestOf(body []byte) (map[string]json.RawMessage, error) {
 	return review.Request, json.Unmarshal(body, &review)
 }
 
-func pick[T any](g *wholeGenerator, all ...T) T { return all[g.IntN(len(all))] }
+func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 // often reports true once in n times, or every third time for policies that are to
 // have more of a feature.
-func (g *wholeGenerator) often(feature string, n int) bool {
+func (g *generator) often(feature string, n int) bool {
 	if g.feature == feature {
 		n = 3
 	}
@@ -83,29 +86,31 @@ func (a accessor) GetExpression() string      { return a.text }
 func (a accessor) GetName() string            { return a.name }
 func (a accessor) ReturnTypes() []*celgo.Type { return a.returns }
 
+// allVariables are those that most expressions may use.
+var allVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+
 // compiles reports whether kube-apiserver would accept an expression. It panics on
 // some.
-func (g *wholeGenerator) compiles(a accessor, hasAuthorizer bool) (ok bool) {
+func (g *generator) compiles(a accessor, options plugincel.OptionalVariableDeclarations) (ok bool) {
 	defer func() { ok = recover() == nil && ok }()
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: hasAuthorizer}
 	return g.compiler.CompileCELExpression(a, options, environment.NewExpressions).Error == nil
 }
 
 // expression makes an expression that compiles.
-func (g *wholeGenerator) expression(kind expressions.Kind, hasAuthorizer bool, returns ...*celgo.Type) string {
+func (g *generator) expression(kind expressions.Kind, hasAuthorizer bool, returns ...*celgo.Type) string {
 	for range 20 {
 		text := g.Expression("", kind)
 		if hasAuthorizer && kind == expressions.Bool && g.IntN(3) == 0 {
 			text = g.Expression("authorizer", kind)
 		}
-		if g.compiles(accessor{text: text, returns: returns}, hasAuthorizer) {
+		if g.compiles(accessor{text: text, returns: returns}, plugincel.OptionalVariableDeclarations{HasAuthorizer: hasAuthorizer}) {
 			return text
 		}
 	}
 	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object", expressions.List: "[1]"}[kind]
 }
 
-func (g *wholeGenerator) condition() string {
+func (g *generator) condition() string {
 	text := g.expression(expressions.Bool, true, celgo.BoolType)
 	switch g.IntN(4) {
 	case 0:
@@ -119,7 +124,7 @@ func (g *wholeGenerator) condition() string {
 }
 
 // message makes what there is to say, with all that upstream does not take.
-func (g *wholeGenerator) message() string {
+func (g *generator) message() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, false, celgo.StringType)
 	}
@@ -130,7 +135,7 @@ func (g *wholeGenerator) message() string {
 		`string(type(namespaceObject.metadata.creationTimestamp) == string)`)
 }
 
-func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	var err error
 	if g.compiler, err = plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())); err != nil {
 		return nil, err
@@ -144,12 +149,11 @@ func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.Validatin
 		spec.MatchConditions = append(spec.MatchConditions,
 			admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(spec.MatchConditions)), Expression: g.condition()})
 	}
-	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, name := range [...]string{"a", "b", "c"} {
 		if g.often("variables", 4) {
 			kind := pick(g, expressions.Bool, expressions.String, expressions.Any, expressions.List)
 			text := g.expression(kind, true, celgo.AnyType, celgo.DynType)
-			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, all, environment.StoredExpressions)
+			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, allVariables, environment.StoredExpressions)
 			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: text})
 			g.Add(kind, "variables."+name)
 		}
@@ -165,7 +169,7 @@ func (g *wholeGenerator) policy(name string) (*admissionregistrationv1.Validatin
 	return p, nil
 }
 
-func (g *wholeGenerator) validation() admissionregistrationv1.Validation {
+func (g *generator) validation() admissionregistrationv1.Validation {
 	v := admissionregistrationv1.Validation{Expression: g.expression(expressions.Bool, true, celgo.BoolType)}
 	if g.IntN(3) == 0 {
 		v.Expression = g.condition()
@@ -183,7 +187,7 @@ func (g *wholeGenerator) validation() admissionregistrationv1.Validation {
 	return v
 }
 
-func (g *wholeGenerator) annotation() string {
+func (g *generator) annotation() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, true, celgo.StringType, celgo.NullType)
 	}
@@ -192,7 +196,7 @@ func (g *wholeGenerator) annotation() string {
 		"string(namespaceObject.metadata.creationTimestamp)")
 }
 
-func (g *wholeGenerator) binding(name, policy string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+func (g *generator) binding(name, policy string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	b.Spec.PolicyName = policy
 	b.Spec.ValidationActions = pick(g,
@@ -240,7 +244,7 @@ func TestGenerated(t *testing.T) {
 func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
 	t.Helper()
 	names := corpus.Names()
-	g, err := newWholeGenerator(r, feature, corpus.MustRead(names[r.IntN(len(names))]))
+	g, err := newGenerator(r, feature, corpus.MustRead(names[r.IntN(len(names))]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
@@ -30,6 +31,7 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // MutatingDocuments are MutatingAdmissionPolicies with their bindings.
@@ -43,6 +45,7 @@ type MutatingDocuments struct {
 type UpstreamMutating struct {
 	dispatcher generic.Dispatcher[mutating.PolicyHook]
 	hooks      []mutating.PolicyHook
+	plugin     *mutating.Plugin // which says what operations it handles
 }
 
 // NewUpstreamMutating compiles documents, which have the defaults of the API, for a
@@ -56,8 +59,12 @@ func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Aut
 		}
 	}
 	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
-	schemas := patch.NewTypeConverterManager(applyconfigurations.NewTypeConverter(scheme.Scheme), nil)
-	u := &UpstreamMutating{dispatcher: mutating.NewDispatcher(authorizer, matcher, schemas)}
+	schemas := patch.NewTypeConverterManager(deducing{applyconfigurations.NewTypeConverter(scheme.Scheme)}, nil)
+	plugin, err := mutating.NewPlugin(nil)
+	if err != nil {
+		return nil, err
+	}
+	u := &UpstreamMutating{dispatcher: mutating.NewDispatcher(authorizer, matcher, schemas), plugin: plugin}
 	for i := range documents.Policies {
 		policy := &documents.Policies[i]
 		evaluator, err := compileMutating(policy)
@@ -135,17 +142,31 @@ func (u *UpstreamMutating) Answer(request *admissionv1.AdmissionRequest) (*Answe
 }
 
 func (u *UpstreamMutating) admit(a admission.Attributes) error {
+	if !u.plugin.Handles(a.GetOperation()) { // as the chain does
+		return nil
+	}
 	if slices.Contains(exclusion.Excluded(), a.GetResource().GroupResource()) { // as package generic does
 		return nil
 	}
-	return u.dispatcher.Dispatch(context.Background(), a, typed{admission.NewObjectInterfacesFromScheme(scheme.Scheme)}, u.hooks)
+	return u.dispatcher.Dispatch(context.Background(), a, typedObjects{admission.NewObjectInterfacesFromScheme(scheme.Scheme)}, u.hooks)
 }
 
-// typed also converts objects to their own type, as kube-apiserver's scheme does.
-type typed struct{ admission.ObjectInterfaces }
+// deducing deduces the schema of custom resources.
+type deducing struct{ managedfields.TypeConverter }
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (d deducing) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	if !scheme.Scheme.Recognizes(object.GetObjectKind().GroupVersionKind()) {
+		return managedfields.NewDeducedTypeConverter().ObjectToTyped(object, options...)
+	}
+	return d.TypeConverter.ObjectToTyped(object, options...)
+}
+
+// typedObjects also converts objects to their own type, as kube-apiserver's scheme does.
+type typedObjects struct{ admission.ObjectInterfaces }
 
 // GetObjectConvertor implements admission.ObjectInterfaces.
-func (o typed) GetObjectConvertor() runtime.ObjectConvertor {
+func (o typedObjects) GetObjectConvertor() runtime.ObjectConvertor {
 	return convertor{o.ObjectInterfaces.GetObjectConvertor()}
 }
 
@@ -154,6 +175,10 @@ type convertor struct{ runtime.ObjectConvertor }
 // Convert implements runtime.ObjectConvertor.
 func (c convertor) Convert(in, out, context any) error {
 	if from, ok := in.(*unstructured.Unstructured); ok {
+		if custom, ok := out.(*unstructured.Unstructured); ok {
+			custom.Object = from.Object
+			return nil
+		}
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, out)
 	}
 	if reflect.TypeOf(in) != reflect.TypeOf(out) {

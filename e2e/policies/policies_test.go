@@ -183,15 +183,22 @@ func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *hand
 	}
 	if !reflect.DeepEqual(normal(got), normal(want)) {
 		text, _ := yaml.Marshal(documents)
-		g, w := normal(got), normal(want)
-		same := 0 // as far as they are
-		for same < min(len(g), len(w)) && g[same] == w[same] {
-			same++
-		}
-		same = max(same-100, 0)
-		t.Errorf("got  ... %.500s\nwant ... %.500s\nof %s\non %.1500s", g[same:], w[same:], text, body)
+		t.Errorf("%s\nof %s\non %.1500s", difference(normal(got), normal(want)), text, body)
 	}
 	return want.Denied != nil
+}
+
+// difference shows where two texts differ, "" if they do not.
+func difference(got, want string) string {
+	if got == want {
+		return ""
+	}
+	same := 0 // as far as they are
+	for same < min(len(got), len(want)) && got[same] == want[same] {
+		same++
+	}
+	same = max(same-100, 0)
+	return fmt.Sprintf("got  ... %.500s\nwant ... %.500s", got[same:], want[same:])
 }
 
 // goTypes are in the error of an expression that uses a map or a list as the name of a

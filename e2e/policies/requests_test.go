@@ -12,7 +12,7 @@ import (
 )
 
 // resources makes what a policy or a binding is for: mostly what the request is of.
-func (g *wholeGenerator) resources(ofBinding bool) *admissionregistrationv1.MatchResources {
+func (g *generator) resources(ofBinding bool) *admissionregistrationv1.MatchResources {
 	m := &admissionregistrationv1.MatchResources{
 		MatchPolicy:       new(pick(g, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)),
 		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
@@ -37,13 +37,13 @@ func (g *wholeGenerator) resources(ofBinding bool) *admissionregistrationv1.Matc
 	return m
 }
 
-func (g *wholeGenerator) field(name string) string {
+func (g *generator) field(name string) string {
 	var s string
 	_ = json.Unmarshal(g.request[name], &s) // "" where there is none
 	return s
 }
 
-func (g *wholeGenerator) rule(all bool) admissionregistrationv1.NamedRuleWithOperations {
+func (g *generator) rule(all bool) admissionregistrationv1.NamedRuleWithOperations {
 	r := admissionregistrationv1.NamedRuleWithOperations{}
 	r.Rule = admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
 		Scope: new(admissionregistrationv1.AllScopes)}
@@ -86,7 +86,7 @@ func (g *wholeGenerator) rule(all bool) admissionregistrationv1.NamedRuleWithOpe
 
 // review makes a request of the recorded one: the same, or another operation, another
 // user, as a dry run, with an object as only a custom resource may have, and so on.
-func (g *wholeGenerator) review() ([]byte, error) {
+func (g *generator) review() ([]byte, error) {
 	r := maps.Clone(g.request)
 	set := func(name, value string) { r[name] = json.RawMessage(value) }
 	isSet := func(name string) bool { return len(r[name]) > 0 && string(r[name]) != "null" }
@@ -126,7 +126,7 @@ func (g *wholeGenerator) review() ([]byte, error) {
 }
 
 // spoil makes the object one of a custom resource, with anything in it.
-func (g *wholeGenerator) spoil(r map[string]json.RawMessage) error {
+func (g *generator) spoil(r map[string]json.RawMessage) error {
 	for _, name := range [...]string{"object", "oldObject"} {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(r[name], &object); err != nil || object == nil {
