@@ -37,6 +37,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("registered-by-others", s.registeredByOthers)
 	t.Run("extra-plugins", s.extraPlugins)
 	t.Run("policies", s.policies)
+	t.Run("pod-kinds", s.podKinds)
 }
 
 // ofOthers are the CRDs of others whose kinds the chart has, by the modules that

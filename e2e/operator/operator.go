@@ -3,6 +3,7 @@ package operator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,8 @@ import (
 )
 
 // An Operator is somebody who follows docs/operations.md, in a folder with what it
-// names: deploy, values.yaml, tls.crt, tls.key and ca.crt.
+// names: deploy, values.yaml, tls.crt, tls.key and ca.crt. The kubeconfig is also where
+// kubectl has it.
 type Operator struct {
 	Document string // whose blocks are run
 	dir      string
@@ -34,12 +36,15 @@ func New(t testing.TB, kubeconfig string) *Operator {
 	}
 	o := &Operator{dir: t.TempDir(), Document: string(document)}
 	home := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(home, ".kube"), 0o700), os.Symlink(kubeconfig, filepath.Join(home, ".kube", "config"))); err != nil {
+		t.Fatal(err)
+	}
 	o.env = []string{
 		"PATH=" + o.dir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig, "HOME=" + home,
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"),
+		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"), "fastadmit": cluster.Binary,
 	} {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
@@ -67,9 +72,12 @@ func (o *Operator) Installed(t testing.TB) string {
 }
 
 // Values writes the operator's file of that name.
-func (o *Operator) Values(t testing.TB, text string) {
+func (o *Operator) Values(t testing.TB, text string) { o.Write(t, "values.yaml", text) }
+
+// Write writes a file for the operator's commands.
+func (o *Operator) Write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(o.dir, "values.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +95,7 @@ func (o *Operator) Documented(t testing.TB, language string, words ...string) st
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("docs/operations.md: got %d blocks of %s with %q, want 1", len(found), language, words)
+		t.Fatalf("the document: got %d blocks of %s with %q, want 1", len(found), language, words)
 	}
 	return found[0]
 }
