@@ -1,8 +1,10 @@
 package behind
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +119,14 @@ func differing(itself, behind string) string {
 func shown(object *unstructured.Unstructured, err error) string {
 	if object == nil && err == nil {
 		return "nothing"
+	}
+	if object != nil {
+		// The API server sorts them by the second in which they wrote.
+		managers := object.GetManagedFields()
+		slices.SortStableFunc(managers, func(a, b metav1.ManagedFieldsEntry) int {
+			return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource), cmp.Compare(a.Manager, b.Manager))
+		})
+		object.SetManagedFields(managers)
 	}
 	// fastadmit adds a cause to the details, and the API server leaves out details that
 	// are empty without it.

@@ -152,7 +152,7 @@ func fixed(t *testing.T) []*scenario {
 }
 
 // freed is a patch after which nothing holds an object.
-const freed = `{"metadata":{"labels":{"` + prefix + `keep":null,"` + prefix + `answered":null},"annotations":null},"spec":{"replicas":0}}`
+const freed = `{"metadata":{"labels":{"` + prefix + `keep":null,"` + prefix + `answered":null},"annotations":null,"finalizers":null},"spec":{"replicas":0}}`
 
 // forControllerRuntime has what webhooks do, the objects of Kubernetes' tests, as they
 // are and with answers, and generated ones.
@@ -381,7 +381,7 @@ func (g *generator) patch() []any {
 		switch {
 		case op["op"] == "copy":
 		case strings.HasSuffix(path, "finalizers"):
-			op["value"] = []any{}
+			op["value"] = []any{"example.com/f"}
 		case strings.HasSuffix(path, "annotations"):
 			op["value"] = map[string]any{"only": "this"}
 		default:
