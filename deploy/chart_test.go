@@ -296,6 +296,66 @@ func TestPluginRBAC(t *testing.T) {
 	}
 }
 
+// TestCustomResources compares what the chart allows with what the plugins need that follow
+// custom resources, and looks for their definitions and configurations. fastadmit is
+// called for nothing but what they select.
+func TestCustomResources(t *testing.T) {
+	f := func(values, group string, follows ...string) {
+		t.Helper()
+		r := render(t, somePlugins+values, "")
+		var got []rbacv1.PolicyRule
+		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+			for _, rule := range role.Rules {
+				if slices.Equal(rule.APIGroups, []string{group}) || slices.Contains(rule.Resources, "services") {
+					got = append(got, rule)
+				}
+			}
+		}
+		var wanted []rbacv1.PolicyRule
+		var table struct {
+			Plugins []struct {
+				Name          string
+				Configuration map[string]any
+			}
+		}
+		config := one[corev1.ConfigMap](t, r, "ConfigMap").Data["admission.yaml"]
+		if err := yaml.Unmarshal([]byte(config), &table); err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, p := range table.Plugins {
+			if !slices.Contains(follows, p.Name) {
+				continue
+			}
+			found++
+			own, err := yaml.Marshal(p.Configuration)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range cluster.Rules(needsWith(p.Name, own)...) {
+				if slices.Equal(rule.APIGroups, []string{group}) || slices.Contains(rule.Resources, "services") {
+					wanted = append(wanted, rule)
+				}
+			}
+		}
+		if got, want := permissions(got), permissions(wanted); found != len(follows) || len(want) == 0 || !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", group, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+		definitions := 0
+		for _, o := range r {
+			if o.GetKind() == "CustomResourceDefinition" && strings.HasSuffix(o.GetName(), "."+group) {
+				definitions++
+			}
+		}
+		if definitions != len(follows) && group == cluster.WebhookGroup || definitions == 0 {
+			t.Errorf("%s: got %d definitions", group, definitions)
+		}
+		run(t, binary, append([]string{"config"}, files(t, r)...)...)
+	}
+	f("policies: {customResources: true}", cluster.PolicyGroup, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+	f("webhookConfigurations: {customResources: true}", cluster.WebhookGroup, "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+}
+
 // enabled returns the plugins of a release.
 func enabled(t *testing.T, r release) []string {
 	t.Helper()

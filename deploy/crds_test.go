@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -14,35 +15,47 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-const crdsFile = "chart/files/policies.crds.yaml"
+// A customResource is what a CustomResourceDefinition is made of.
+type customResource struct {
+	kind    *cluster.Kind
+	object  reflect.Type // with the fields beside apiVersion, kind and metadata
+	does    string       // what fastadmit does with it
+	status  bool
+	columns []any
+}
 
-// TestCRDs makes chart/files/policies.crds.yaml of the Go types of
+// TestCRDs makes the files of CustomResourceDefinitions of the Go types of
 // admissionregistration.k8s.io/v1.
 func TestCRDs(t *testing.T) {
-	want := "# The kinds of policies.fastadmit.io, made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run TestCRDs -update\n"
-	for _, k := range []struct {
-		kind    *cluster.Kind
-		spec    any
-		columns []any
-	}{
-		{cluster.ValidatingAdmissionPolicies.Kind, admissionregistrationv1.ValidatingAdmissionPolicySpec{}, policyColumns()},
-		{cluster.ValidatingAdmissionPolicyBindings.Kind, admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{}, bindingColumns("Actions", ".spec.validationActions")},
-		{cluster.MutatingAdmissionPolicies.Kind, admissionregistrationv1.MutatingAdmissionPolicySpec{}, policyColumns()},
-		{cluster.MutatingAdmissionPolicyBindings.Kind, admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{}, bindingColumns()},
-	} {
-		text, err := yaml.Marshal(crd(k.kind, reflect.TypeOf(k.spec), k.columns))
+	bindings := bindingColumns("Actions", ".spec.validationActions")
+	testCRDs(t, cluster.PolicyGroup, "chart/files/policies.crds.yaml",
+		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](), "evaluated", true, policyColumns()},
+		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
+		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](), "evaluated", true, policyColumns()},
+		customResource{cluster.MutatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()})
+	columns := []any{column("Ready", `.status.conditions[?(@.type=="Ready")].status`), age()}
+	testCRDs(t, cluster.WebhookGroup, "chart/files/webhooks.crds.yaml",
+		customResource{cluster.ValidatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
+		customResource{cluster.MutatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.MutatingWebhookConfiguration](), "called", true, columns})
+}
+
+func testCRDs(t *testing.T, group, file string, resources ...customResource) {
+	t.Helper()
+	want := "# The kinds of " + group + ", made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run TestCRDs -update\n"
+	for i := range resources {
+		text, err := yaml.Marshal(crd(&resources[i]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		want += "---\n" + string(text)
 	}
 	if *update {
-		if err := os.WriteFile(crdsFile, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := readFile(t, crdsFile); got != want {
-		t.Errorf("%s is not current: go test . -run TestCRDs -update writes it anew", crdsFile)
+	if got := readFile(t, file); got != want {
+		t.Errorf("%s is not current: go test . -run TestCRDs -update writes it anew", file)
 	}
 }
 
@@ -71,22 +84,27 @@ func bindingColumns(more ...string) []any {
 }
 
 // crd returns the CustomResourceDefinition of a kind.
-func crd(kind *cluster.Kind, spec reflect.Type, columns []any) map[string]any {
-	gvk, plural := kind.GroupVersionKind(), kind.Resource().Resource
+func crd(d *customResource) map[string]any {
+	gvk, plural := d.kind.GroupVersionKind(), d.kind.Resource().Resource
+	properties := map[string]any{
+		"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"}, "metadata": map[string]any{"type": "object"},
+	}
 	schema := map[string]any{
-		"type": "object", "required": []string{"spec"},
-		"description": gvk.Kind + " as in admissionregistration.k8s.io/v1, evaluated by fastadmit.",
-		"properties": map[string]any{
-			"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"},
-			"metadata": map[string]any{"type": "object"}, "spec": schemaOf(spec, ""),
-		},
+		"type": "object", "properties": properties,
+		"description": gvk.Kind + " as in admissionregistration.k8s.io/v1, " + d.does + " by fastadmit.",
+	}
+	if spec, ok := d.object.FieldByName("Spec"); ok {
+		schema["required"], properties["spec"] = []string{"spec"}, schemaOf(spec.Type, "")
+	} else {
+		webhooks, _ := d.object.FieldByName("Webhooks")
+		properties["webhooks"] = listMap(schemaOf(webhooks.Type, ""), "name")
 	}
 	version := map[string]any{
-		"name": gvk.Version, "served": true, "storage": true, "additionalPrinterColumns": columns,
+		"name": gvk.Version, "served": true, "storage": true, "additionalPrinterColumns": d.columns,
 		"schema": map[string]any{"openAPIV3Schema": schema},
 	}
-	if strings.HasSuffix(gvk.Kind, "Policy") {
-		schema["properties"].(map[string]any)["status"] = statusSchema()
+	if d.status {
+		properties["status"] = statusSchema(gvk.Kind)
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
 	return map[string]any{
@@ -105,18 +123,24 @@ func crd(kind *cluster.Kind, spec reflect.Type, columns []any) map[string]any {
 	}
 }
 
-func statusSchema() map[string]any {
-	condition := schemaOf(reflect.TypeFor[metav1.Condition](), "")
+func statusSchema(kind string) map[string]any {
+	what := "configuration"
+	if strings.HasSuffix(kind, "Policy") {
+		what = "policy"
+	}
 	return map[string]any{
-		"type": "object", "description": "What became of the policy. fastadmit writes it.",
+		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.",
 		"properties": map[string]any{
 			"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
-			"conditions": map[string]any{
-				"type": "array", "items": condition,
-				"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []string{"type"},
-			},
+			"conditions":         listMap(schemaOf(reflect.TypeFor[[]metav1.Condition](), ""), "type"),
 		},
 	}
+}
+
+// listMap returns the schema of a list whose elements a key tells apart.
+func listMap(list map[string]any, key string) map[string]any {
+	list["x-kubernetes-list-type"], list["x-kubernetes-list-map-keys"] = "map", []string{key}
+	return list
 }
 
 // What the API server says when a field is left out, and which values a type has.
@@ -129,8 +153,32 @@ var (
 		"FailurePolicyType": {"Fail", "Ignore"}, "MatchPolicyType": {"Equivalent", "Exact"}, "ScopeType": {"*", "Cluster", "Namespaced"},
 		"OperationType": {"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}, "ValidationAction": {"Audit", "Deny", "Warn"},
 		"ParameterNotFoundActionType": {"Allow", "Deny"}, "PatchType": {"ApplyConfiguration", "JSONPatch"},
-		"ReinvocationPolicyType": {"IfNeeded", "Never"},
+		"ReinvocationPolicyType": {"IfNeeded", "Never"}, "SideEffectClass": {"None", "NoneOnDryRun"},
+		"LabelSelectorOperator": {"DoesNotExist", "Exists", "In", "NotIn"},
 	}
+	// What more there is to say of fields (k8s.io/kubernetes
+	// pkg/apis/admissionregistration/validation), and of types. It accepts whatever
+	// kube-apiserver does. fastadmit checks all of it when it is asked.
+	schemaMore = map[string]map[string]any{
+		"MutatingWebhook.name": webhookName, "ValidatingWebhook.name": webhookName,
+		"MutatingWebhook.timeoutSeconds": webhookTimeout, "ValidatingWebhook.timeoutSeconds": webhookTimeout,
+		"MutatingWebhook.matchConditions": webhookConditions, "ValidatingWebhook.matchConditions": webhookConditions,
+		"MutatingWebhook.admissionReviewVersions": notEmpty, "ValidatingWebhook.admissionReviewVersions": notEmpty,
+		"MutatingWebhook.reinvocationPolicy": {"default": "Never"},
+		"WebhookClientConfig": {"x-kubernetes-validations": []any{map[string]any{
+			"rule": "has(self.url) != has(self.service)", "message": "exactly one of url or service is required",
+		}}},
+		"WebhookClientConfig.url": {"pattern": "^[hH][tT][tT][pP][sS]://"},
+		"ServiceReference.name":   {"minLength": 1}, "ServiceReference.namespace": {"minLength": 1},
+		"ServiceReference.port": {"default": 443, "minimum": 1, "maximum": 65535},
+		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty, "RuleWithOperations.operations": notEmpty,
+	}
+	webhookName = map[string]any{
+		"maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$`,
+	}
+	webhookTimeout    = map[string]any{"default": 10, "minimum": 1, "maximum": 30}
+	webhookConditions = listMap(map[string]any{"maxItems": 64}, "name")
+	notEmpty          = map[string]any{"minItems": 1}
 )
 
 // schemaOf returns the structural schema of a Go type of the API.
@@ -143,6 +191,9 @@ func schemaOf(t reflect.Type, description string) map[string]any {
 	case t == reflect.TypeFor[metav1.Time]():
 		s["type"], s["format"] = "string", "date-time"
 		return s
+	case t == reflect.TypeFor[[]byte]():
+		s["type"], s["format"] = "string", "byte"
+		return s
 	case t.Kind() == reflect.Pointer:
 		return schemaOf(t.Elem(), description)
 	}
@@ -154,8 +205,8 @@ func schemaOf(t reflect.Type, description string) map[string]any {
 		}
 	case reflect.Bool:
 		s["type"] = "boolean"
-	case reflect.Int64:
-		s["type"], s["format"] = "integer", "int64"
+	case reflect.Int32, reflect.Int64:
+		s["type"], s["format"] = "integer", t.Kind().String()
 	case reflect.Slice:
 		s["type"], s["items"] = "array", schemaOf(t.Elem(), "")
 	case reflect.Map:
@@ -165,6 +216,7 @@ func schemaOf(t reflect.Type, description string) map[string]any {
 		properties, required := make(map[string]any), []string{}
 		addFields(t, properties, &required)
 		s["properties"] = properties
+		maps.Copy(s, schemaMore[t.Name()])
 		if len(required) > 0 {
 			slices.Sort(required)
 			s["required"] = required
@@ -191,7 +243,9 @@ func addFields(t reflect.Type, properties map[string]any, required *[]string) {
 		if value, ok := schemaDefaults[name]; ok {
 			property["default"] = value
 		}
-		if !strings.Contains(options, "omitempty") {
+		maps.Copy(property, schemaMore[t.Name()+"."+name])
+		if !strings.Contains(options, "omitempty") || t == reflect.TypeFor[admissionregistrationv1.Rule]() && name != "scope" ||
+			t == reflect.TypeFor[admissionregistrationv1.RuleWithOperations]() {
 			*required = append(*required, name)
 		}
 		properties[name] = property

@@ -169,10 +169,13 @@ type handled struct {
 }
 
 // needs returns what a plugin declares.
-func needs(name string) []cluster.Need {
+func needs(name string) []cluster.Need { return needsWith(name, nil) }
+
+// needsWith returns what a plugin needs with a configuration.
+func needsWith(name string, config []byte) []cluster.Need {
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if p.Name == name {
-			return p.Needs
+			return p.AllNeeds(config)
 		}
 	}
 	return nil

@@ -104,18 +104,28 @@ all without asking. */ -}}
 {{ merge $table .Values.extraPlugins | toYaml }}
 {{- end }}
 
-{{- /* The plugins to run: with policies.customResources, those for policies too. */ -}}
+{{- /* The plugins that follow custom resources of fastadmit's own, with the kinds of their configurations. */ -}}
+{{- define "fastadmit.following" -}}
+{{- $table := include "fastadmit.table" . | fromYaml -}}
+{{- $following := dict -}}
+{{- range $phase := list "Mutating" "Validating" -}}
+{{- if and ($.Values.policies | default dict).customResources (hasKey $table (printf "%sAdmissionPolicy" $phase)) -}}
+{{- $_ := set $following (printf "%sAdmissionPolicy" $phase) (printf "%sAdmissionPolicyConfiguration" $phase) -}}
+{{- end -}}
+{{- if and ($.Values.webhookConfigurations | default dict).customResources (hasKey $table (printf "%sAdmissionWebhook" $phase)) -}}
+{{- $_ := set $following (printf "%sAdmissionWebhook" $phase) "WebhookAdmissionConfiguration" -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $following }}
+{{- end }}
+
+{{- /* The plugins to run: with customResources of policies and webhookConfigurations, those that follow them too. */ -}}
 {{- define "fastadmit.plugins" -}}
 {{- $plugins := deepCopy .Values.plugins -}}
-{{- if (.Values.policies | default dict).customResources -}}
-{{- $table := include "fastadmit.table" . | fromYaml -}}
-{{- range $name := list "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy" -}}
-{{- if hasKey $table $name -}}
+{{- range $name, $kind := include "fastadmit.following" . | fromYaml -}}
 {{- $settings := get $plugins $name | default dict -}}
-{{- $configuration := merge (dict "apiVersion" "fastadmit.io/v1alpha1" "customResources" true) ($settings.configuration | default (dict "kind" (printf "%sConfiguration" $name))) -}}
+{{- $configuration := merge (dict "apiVersion" "fastadmit.io/v1alpha1" "customResources" true) ($settings.configuration | default (dict "kind" $kind)) -}}
 {{- $_ := set $plugins $name (merge (dict "configuration" $configuration) $settings) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- with (.Values.policies | default dict).shipped -}}
 {{- $settings := get $plugins "ValidatingAdmissionPolicy" | default dict -}}
@@ -191,9 +201,9 @@ configMap:
   {{- end }}
 {{- end }}
 
-{{- /* "true" for a plugin that asks to be sent only what the policies of the cluster select: where fastadmit registers itself. */ -}}
+{{- /* "true" for a plugin that asks to be sent only what custom resources select: where fastadmit registers itself. */ -}}
 {{- define "fastadmit.narrowsItself" -}}
-{{- if and .root.Values.policies.customResources (include "fastadmit.registersItself" .root) (has .name (list "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy")) }}true{{ end -}}
+{{- if and (include "fastadmit.registersItself" .root) (hasKey (include "fastadmit.following" .root | fromYaml) .name) }}true{{ end -}}
 {{- end }}
 
 {{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. */ -}}
@@ -208,6 +218,18 @@ configMap:
 {{- end -}}
 {{- range $name, $settings := include "fastadmit.plugins" . | fromYaml -}}
 {{- $needs = concat $needs ((get $table $name | default dict).cluster | default list) -}}
+{{- end -}}
+{{- range $phase := list "Mutating" "Validating" -}}
+{{- with (get (include "fastadmit.plugins" $ | fromYaml) (printf "%sAdmissionWebhook" $phase) | default dict).configuration -}}
+{{- if eq .apiVersion "fastadmit.io/v1alpha1" -}}
+{{- $needs = append $needs (dict "apiGroups" (list "") "resources" (list "services") "verbs" (list "get")) -}}
+{{- end -}}
+{{- if .customResources -}}
+{{- $kind := printf "%swebhookconfigurations" (lower $phase) -}}
+{{- $needs = append $needs (dict "apiGroups" (list "webhooks.fastadmit.io") "resources" (list $kind) "verbs" (list "get" "list" "watch")) -}}
+{{- $needs = append $needs (dict "apiGroups" (list "webhooks.fastadmit.io") "resources" (list (printf "%s/status" $kind)) "verbs" (list "update")) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.policies -}}
 {{- if .customResources -}}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,9 +12,18 @@ import (
 	"github.com/fastadmit/fastadmit/internal/match"
 )
 
-// ErrVersion is why nobody can tell whether a review matches: the object is of another
-// version.
-var ErrVersion = errors.New("failed to convert object version")
+// VersionError is why nobody can tell whether a review matches: the object is of another
+// version than the one that is asked for.
+type VersionError struct{ Got codec.GroupVersionResource }
+
+func (e *VersionError) Error() string {
+	return e.Says("a version that the policy names; let the rules of the webhook name the versions that policies do")
+}
+
+// Says returns the message with what is wanted.
+func (e *VersionError) Says(want string) string {
+	return fmt.Sprintf("failed to convert object version: got %s, want %s", resourceName(e.Got), want)
+}
 
 // A Matcher says which reviews a policy or a binding is for. It may be used by many
 // goroutines at once.
@@ -74,7 +82,7 @@ func NewRequest(review *codec.Review) Request {
 // The API server evaluates a policy on the version of an object that the user sent,
 // or, under matchPolicy Equivalent, on the one that the policy names. Here there is
 // the one that the webhook was called with. Where the policy asks for another, the
-// error says so. Other errors are those of package match, about namespaces.
+// error is a VersionError. Other errors are those of package match, about namespaces.
 func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Namespaces) (bool, error) {
 	for i := range m.excludes {
 		if e := &m.excludes[i]; e.matches(r, &r.original) || !m.exact && e.matches(r, &r.sent) {
@@ -106,8 +114,7 @@ func (m *Matcher) matchesRules(r *Request) (bool, error) {
 	if !asks {
 		return false, nil
 	}
-	return false, fmt.Errorf("%w: got %s, want a version that the policy names; "+
-		"let the rules of the webhook name the versions that policies do", ErrVersion, resourceName(r.sent.Resource))
+	return false, &VersionError{r.sent.Resource}
 }
 
 func resourceName(r codec.GroupVersionResource) string {
@@ -126,8 +133,8 @@ func (m *Matcher) Rules() (all []handlers.Rule) {
 	return all
 }
 
-// withoutSelectors returns the Matcher of what the rules select.
-func (m *Matcher) withoutSelectors() *Matcher {
+// WithoutSelectors returns the Matcher of what the rules select.
+func (m *Matcher) WithoutSelectors() *Matcher {
 	own := *m
 	own.selectors, _ = match.New(new(match.Criteria), nil) // which accepts no criteria
 	return &own

@@ -160,7 +160,7 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 	checked := r.kind.checkPolicy(document).ToAggregate()
 	policy, err := newPolicy[E](document)
 	if err != nil {
-		policy.matcher = policy.matcher.withoutSelectors()
+		policy.matcher = policy.matcher.WithoutSelectors()
 	}
 	c.policy = policy
 	if checked != nil {

@@ -2,14 +2,13 @@ package policy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/status"
 )
 
 // The conditions of a policy.
@@ -21,19 +20,9 @@ const (
 	// without paramKind, and one without bindings, does not have it.
 	conditionParameters = "ParametersKnown"
 
-	// statusMessageBytesMax is how long the message of a condition is at most; the API
-	// has 32,768 (k8s.io/apimachinery pkg/apis/meta/v1 Condition).
-	statusMessageBytesMax = 8 << 10
-
 	// statusTimeout bounds writing one status.
 	statusTimeout = 5 * time.Second
 )
-
-// status is that of a policy, as of both kinds.
-type status struct {
-	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
-	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-}
 
 // writeStatus writes the status of policies of which it says something else. All
 // replicas come to the same, so whoever is first writes it; each writes what it has to
@@ -76,7 +65,7 @@ func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says st
 	if c == nil {
 		return nil, "", true
 	}
-	now := &status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
+	now := &status.Status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
 	settled = true
 	if c.paramKind != nil {
 		if condition, ok := r.parametersCondition(c); ok {
@@ -84,20 +73,14 @@ func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says st
 			settled = condition.Status != metav1.ConditionUnknown
 		}
 	}
-	says = now.says()
+	says = now.Says()
 	if says == c.written {
 		return nil, says, settled
 	}
-	var before struct{ Status status }
-	if err := decodeStored(c.object, &before); err != nil {
-		return nil, says, settled
-	}
-	if before.Status.says() == says {
+	if object = now.In(c.object); object == nil {
 		c.written = says
-		return nil, says, settled
 	}
-	now.keepTimes(&before.Status)
-	return withStatus(c.object, now), says, settled
+	return object, says, settled
 }
 
 // compiledCondition says whether the policy can be evaluated.
@@ -112,7 +95,7 @@ func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
 	}
 	if err != nil {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
-		condition.Message = codec.TruncateString(err.Error(), statusMessageBytesMax)
+		condition.Message = status.Message(err)
 	}
 	return condition
 }
@@ -132,44 +115,7 @@ func (r *resources[P, B, E]) parametersCondition(c *compiledPolicy[E]) (conditio
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, "NotListed", "waiting for the API server"
 	} else if err != nil {
 		condition.Status, condition.Reason = metav1.ConditionFalse, "CannotWatch"
-		condition.Message = codec.TruncateString(err.Error(), statusMessageBytesMax)
+		condition.Message = status.Message(err)
 	}
 	return condition, true
-}
-
-// says returns what a status says, without times.
-func (s *status) says() string {
-	text := fmt.Sprint(s.ObservedGeneration)
-	for _, c := range s.Conditions {
-		text += fmt.Sprintf(" %q %q %q %q %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
-	}
-	return text
-}
-
-// keepTimes sets when the conditions became what they are.
-func (s *status) keepTimes(before *status) {
-	for i := range s.Conditions {
-		s.Conditions[i].LastTransitionTime = metav1.Now()
-		for j := range before.Conditions {
-			if b := &before.Conditions[j]; b.Type == s.Conditions[i].Type && b.Status == s.Conditions[i].Status {
-				s.Conditions[i].LastTransitionTime = b.LastTransitionTime
-			}
-		}
-	}
-}
-
-// withStatus returns an object with another status.
-func withStatus(object *cluster.JSON, s *status) *cluster.JSON {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil // it is strings, numbers and times
-	}
-	var o codec.Object
-	object.Read(&o)
-	o.Set(string(text), "status")
-	changed, err := cluster.NewJSON(o.Root().AppendJSON(nil))
-	if err != nil || o.Err() != nil {
-		return nil // it was an object of the API
-	}
-	return changed
 }

@@ -94,7 +94,8 @@ func (c *Config) check() (errs field.ErrorList) {
 }
 
 // NeedsOf returns what a plugin of kind k needs with a configuration beside what it
-// always needs: to find Services, and with custom resources to watch them.
+// always needs: to find Services, and with custom resources to watch them and to write
+// their status.
 func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || c.APIVersion != ownVersion {
@@ -102,7 +103,7 @@ func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	}
 	needs := []cluster.Need{cluster.Services.Called("get")}
 	if c.CustomResources {
-		needs = append(needs, k.resources.Watched())
+		needs = append(needs, k.resources.Watched(), k.resources.CalledStatus("update").InBackground())
 	}
 	return needs
 }

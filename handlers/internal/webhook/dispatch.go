@@ -45,8 +45,14 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ha
 	if resource.Group == cluster.WebhookGroup {
 		return nil, s.check(review)
 	}
-	webhooks := s.Webhooks()
-	if len(webhooks) == 0 || isExempt(resource) {
+	if isExempt(resource) {
+		return nil, handlers.Allowed()
+	}
+	webhooks, err := s.webhooks(ctx)
+	if err != nil {
+		return nil, handlers.Errored(err)
+	}
+	if len(webhooks) == 0 {
 		return nil, handlers.Allowed()
 	}
 	if isOwnUID(review.UID()) {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
+
+// retryPause is how often the status of configurations is written that could not be
+// written.
+const retryPause = 10 * time.Second
 
 // resources are the configurations that are custom resources.
 type resources struct {
@@ -35,7 +40,8 @@ type resources struct {
 type readyResource struct {
 	object   *cluster.JSON
 	webhooks []*Webhook
-	err      error
+	err      error  // what is wrong with it
+	written  string // the status that this process wrote or found
 }
 
 func newResources(s *Source, view *cluster.View) *resources {
@@ -63,7 +69,9 @@ func (r *resources) refresh() {
 	var invalid int64
 	for _, object := range r.objects.List("") {
 		made := r.ready[object.GetName()]
-		if made == nil || made.object != object {
+		if made != nil && made.isSame(object) {
+			made.object = object
+		} else {
 			made = r.source.readyStored(object)
 		}
 		ready[object.GetName()] = made
@@ -77,24 +85,34 @@ func (r *resources) refresh() {
 	r.source.use(all)
 }
 
-// readyStored makes the webhooks of a custom resource ready. Of one that is not valid,
-// which was written when nobody checked it, those that are valid are called. A condition
-// that does not compile fails when it is evaluated.
+// isSame reports whether an object has the webhooks that were made ready: those keep their
+// connections, and their circuits, where only the status or the metadata changed.
+func (m *readyResource) isSame(object *cluster.JSON) bool {
+	return m.object == object || object.GetUID() != "" && m.object.GetUID() == object.GetUID() &&
+		object.GetGeneration() != 0 && m.object.GetGeneration() == object.GetGeneration()
+}
+
+// readyStored makes the webhooks of a custom resource ready. A webhook that is not valid,
+// which was written when nobody checked it, is not called: it fails for what its rules
+// select, and its failurePolicy decides, which is Fail unless it is Ignore. A condition that
+// does not compile fails when it is evaluated.
 func (s *Source) readyStored(object *cluster.JSON) *readyResource {
 	made := &readyResource{object: object}
 	c, err := s.kind.readStored(object)
 	if err != nil {
-		made.err = err
+		made.err = fmt.Errorf("cannot be read: %w", err)
 		return made // and nobody knows what it is for
 	}
 	var errs []error
 	for i := range c.webhooks {
 		path := field.NewPath("webhooks").Index(i)
-		if invalid := checkWebhook(&c.webhooks[i], true, path).ToAggregate(); invalid != nil {
-			errs = append(errs, invalid)
-			continue
-		}
+		invalid := checkWebhook(&c.webhooks[i], true, path).ToAggregate()
 		w, err := newWebhook(s, c.Name, &c.webhooks[i], path)
+		if invalid != nil {
+			err = invalid
+			// Without the details, in which there may be secrets.
+			w.invalid = fmt.Errorf("it is not valid; the status of the %s %q of %s says why", s.kind.Name, c.Name, cluster.WebhookGroup)
+		}
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -105,7 +123,8 @@ func (s *Source) readyStored(object *cluster.JSON) *readyResource {
 	return made
 }
 
-// run follows the custom resources until ctx ends. See handlers.Handler.
+// run follows the custom resources until ctx ends: it makes ready what changes, and writes
+// what became of it into their status. See handlers.Handler.
 func (r *resources) run(ctx context.Context, rulesChanged func()) {
 	select {
 	case <-r.objects.Synced():
@@ -127,9 +146,15 @@ func (r *resources) run(ctx context.Context, rulesChanged func()) {
 			last = now
 			rulesChanged()
 		}
+		r.writeStatus(ctx)
+		wait := time.NewTimer(retryPause)
 		select {
 		case <-bell:
+		case <-wait.C:
 		case <-ctx.Done():
+		}
+		wait.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,12 +91,19 @@ func (s *Source) use(custom []*Webhook) {
 	s.all.Store(&all)
 }
 
-// Webhooks returns the webhooks in the order in which they are called.
-func (s *Source) Webhooks() []*Webhook {
+// webhooks returns the webhooks in the order in which they are called. Nobody is let
+// through because the custom resources were not listed yet: it waits for them until ctx
+// ends, which is the error.
+func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
 	if s.resources != nil {
+		select {
+		case <-s.resources.objects.Synced():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the webhook configurations of %s are not known yet: %w", cluster.WebhookGroup, context.Cause(ctx))
+		}
 		s.resources.refresh()
 	}
-	return *s.all.Load()
+	return *s.all.Load(), nil
 }
 
 // Handler returns the handler of the plugin but for its functions Admit and Validate.

@@ -35,6 +35,7 @@ type Webhook struct {
 	Reinvokes bool
 
 	source        *Source
+	invalid       error // why it cannot be called, nil for one that is valid
 	rules         bool
 	matcher       *policy.Matcher
 	compiler      *cel.Compiler
@@ -53,7 +54,8 @@ type Webhook struct {
 }
 
 // newWebhook makes a webhook ready, which has its defaults. The error says what is wrong
-// with it; what could be made ready is returned all the same.
+// with it; what could be made ready is returned all the same, and selectors that could not
+// be select everything.
 func newWebhook(s *Source, configuration string, w *admissionregistrationv1.MutatingWebhook, path *field.Path) (*Webhook, error) {
 	made := &Webhook{
 		Name: w.Name, Configuration: configuration, source: s, config: w.ClientConfig,
@@ -83,6 +85,7 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	var err error
 	if made.matcher, err = policy.NewMatcher(constraints); err != nil {
 		errs = append(errs, err)
+		made.matcher = made.matcher.WithoutSelectors()
 	}
 	made.compiler = cel.NewCompiler(false)
 	for i, condition := range w.MatchConditions {
@@ -95,6 +98,10 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	return made, errors.Join(errs...)
 }
 
+// wantVersion is what a webhook wants that cannot be called with the version of the object
+// that there is.
+const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
+
 // Matches reports whether the webhook is to be called for a review (k8s.io/apiserver
 // pkg/admission/plugin/webhook/generic ShouldCallHook). A result ends the review. The
 // error is one of the call: nobody can tell.
@@ -106,11 +113,14 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, e
 	if _, refused := errors.AsType[*handlers.RefusalError](err); refused {
 		return false, new(handlers.Denied(err)), nil
 	}
-	if errors.Is(err, policy.ErrVersion) {
-		return true, nil, &CallError{w.Name, err, http.StatusInternalServerError}
+	if other, ok := errors.AsType[*policy.VersionError](err); ok {
+		return true, nil, &CallError{w.Name, errors.New(other.Says(wantVersion)), http.StatusInternalServerError}
 	}
 	if err != nil {
 		return false, new(handlers.Errored(err)), nil
+	}
+	if matches && w.invalid != nil {
+		return true, nil, &CallError{w.Name, w.invalid, http.StatusInternalServerError}
 	}
 	if !matches || len(w.conditions) == 0 {
 		return matches, nil, nil

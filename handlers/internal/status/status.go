@@ -1,0 +1,69 @@
+// Package status is the status of the custom resources that plugins follow: conditions,
+// which fastadmit writes.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// messageBytesMax is how long the message of a condition is at most; the API has 32,768
+// (k8s.io/apimachinery pkg/apis/meta/v1 Condition).
+const messageBytesMax = 8 << 10
+
+// A Status is the field status of a custom resource.
+type Status struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Message returns an error as the message of a condition.
+func Message(err error) string { return codec.TruncateString(err.Error(), messageBytesMax) }
+
+// Says returns what a status says, without times.
+func (s *Status) Says() string {
+	text := fmt.Sprint(s.ObservedGeneration)
+	for _, c := range s.Conditions {
+		text += fmt.Sprintf(" %q %q %q %q %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
+	}
+	return text
+}
+
+// In returns a copy of an object with the status s, for UpdateStatus. It is nil where the
+// object says the same already, or has a status that nobody can read.
+func (s *Status) In(object *cluster.JSON) *cluster.JSON {
+	var before struct{ Status Status }
+	text, err := object.MarshalJSON()
+	if err != nil || json.Unmarshal(text, &before) != nil || before.Status.Says() == s.Says() {
+		return nil
+	}
+	s.keepTimes(&before.Status)
+	if text, err = json.Marshal(s); err != nil {
+		return nil // it is strings, numbers and times
+	}
+	var o codec.Object
+	object.Read(&o)
+	o.Set(string(text), "status")
+	changed, err := cluster.NewJSON(o.Root().AppendJSON(nil))
+	if err != nil || o.Err() != nil {
+		return nil // it was an object of the API
+	}
+	return changed
+}
+
+// keepTimes sets when the conditions became what they are.
+func (s *Status) keepTimes(before *Status) {
+	for i := range s.Conditions {
+		s.Conditions[i].LastTransitionTime = metav1.Now()
+		for j := range before.Conditions {
+			if b := &before.Conditions[j]; b.Type == s.Conditions[i].Type && b.Status == s.Conditions[i].Status {
+				s.Conditions[i].LastTransitionTime = b.LastTransitionTime
+			}
+		}
+	}
+}
