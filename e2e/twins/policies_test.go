@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"text/template"
 	"time"
@@ -139,6 +140,10 @@ type policyTwins struct {
 	on      [2]*cluster.APIServer
 	clients [2]*http.Client
 	sent    []sentRequest
+	// groups are the API versions of documents on either side.
+	groups [2]string
+	// annotations shows what the audit log of a side says of a request.
+	annotations func(side int, annotations map[string]string) string
 }
 
 // sentRequest is a request that both have answered.
@@ -172,7 +177,7 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 	}
 	inTree := cluster.WriteFile(t, "in-tree.yaml", fmt.Appendf(nil, policyConfiguration, "apiserver.config.k8s.io/v1", dir, ""))
 	ours := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, policyConfiguration, "fastadmit.io/v1alpha1", dir, ", customResources: true"))
-	etcd, authority, tw := cluster.StartEtcd(t), cluster.NewAuthority(t), new(policyTwins)
+	etcd, authority, tw := cluster.StartEtcd(t), cluster.NewAuthority(t), &policyTwins{groups: policyGroups, annotations: shownAnnotations}
 	rbac := map[string]string{"authorization-mode": "RBAC"}
 	withStatic := maps.Clone(rbac)
 	withStatic["admission-control-config-file"], withStatic["feature-gates"] = inTree, "ManifestBasedAdmissionControlConfig=true"
@@ -182,12 +187,7 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 	for i, s := range tw.on {
 		s.MustKubectl(t, "", "apply", "-f", "testdata/policies.crds/")
 		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
-		client, err := rest.HTTPClientFor(s.Config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client.Timeout = time.Minute
-		tw.clients[i] = client
+		tw.connect(t, i)
 	}
 	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t), "--admission-control-config-file", ours,
 		"--enable-admission-plugins", strings.Join(append(policyPlugins, "AlwaysDeny"), ","), "--allow-unauthenticated-writes")
@@ -199,6 +199,17 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 	hook.URL = fastadmit.URL + "/validate/ValidatingAdmissionPolicy"
 	tw.on[1].Validating(t, marker, hook)
 	return tw
+}
+
+// connect makes the client of a side.
+func (tw *policyTwins) connect(t *testing.T, side int) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(tw.on[side].Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Timeout = time.Minute
+	tw.clients[side] = client
 }
 
 // writeStatic writes the documents into folders.
@@ -278,7 +289,7 @@ func (tw *policyTwins) apply(t *testing.T, own *scenario) {
 		var errs [2]error
 		for side, s := range tw.on {
 			d := own.Documents[i].DeepCopy()
-			d.SetAPIVersion(policyGroups[side])
+			d.SetAPIVersion(tw.groups[side])
 			errs[side] = create(s, d)
 		}
 		if (errs[0] == nil) != (errs[1] == nil) {
@@ -317,7 +328,7 @@ func (tw *policyTwins) awaitPolicies(t *testing.T) {
 		})
 		s := tw.on[side]
 		for i := range own.Documents {
-			own.Documents[i].SetAPIVersion(policyGroups[side])
+			own.Documents[i].SetAPIVersion(tw.groups[side])
 			resource, err := s.Resource(&own.Documents[i])
 			if err == nil {
 				err = resource.Delete(t.Context(), own.Documents[i].GetName(), metav1.DeleteOptions{})
@@ -439,12 +450,16 @@ func (tw *policyTwins) wantAll(t *testing.T) {
 // ask sends a request to both sides.
 func (tw *policyTwins) ask(own *scenario, r *policyRequest) {
 	sent := sentRequest{scenario: own, request: r, id: fmt.Sprintf("00000000-0000-0000-0000-%012d", len(tw.sent))}
+	var both sync.WaitGroup
 	for side := range tw.on {
-		var err error
-		if sent.answers[side], err = tw.send(side, r, sent.id); err != nil {
-			sent.answers[side] = "no answer: " + err.Error() // kube-apiserver's handler panicked
-		}
+		both.Go(func() {
+			var err error
+			if sent.answers[side], err = tw.send(side, r, sent.id); err != nil {
+				sent.answers[side] = "no answer: " + err.Error() // kube-apiserver's handler panicked
+			}
+		})
 	}
+	both.Wait()
 	tw.sent = append(tw.sent, sent)
 }
 
@@ -468,13 +483,13 @@ func (tw *policyTwins) addAnnotations(t *testing.T) {
 			return err
 		})
 		for i := range tw.sent {
-			tw.sent[i].answers[side] += "\nannotations " + shownAnnotations(events[tw.sent[i].id])
+			tw.sent[i].answers[side] += "\nannotations " + tw.annotations(side, events[tw.sent[i].id])
 		}
 	}
 }
 
 // shownAnnotations are those of policies, with the keys that a webhook has.
-func shownAnnotations(annotations map[string]string) string {
+func shownAnnotations(_ int, annotations map[string]string) string {
 	own := make(map[string]string)
 	for key, value := range annotations {
 		prefix, name, _ := strings.Cut(key, "/")

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -149,6 +151,9 @@ func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 		_ = d.Response.Annotate(policy.AnnotationKey(w.Name, key), answer.Annotations[key]) // the key is valid
 	}
 	for _, warning := range answer.Warnings {
+		if strings.ContainsFunc(warning, unicode.IsControl) {
+			continue // which upstream drops (k8s.io/apimachinery pkg/util/net NewWarningHeader)
+		}
 		d.Response.Warn(warning)
 	}
 }
