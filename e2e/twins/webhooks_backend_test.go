@@ -156,9 +156,6 @@ func (r *hookReview) shown() string {
 				delete(metadata, own)
 			}
 		}
-		if name == "oldObject" && r.Request["operation"] == "DELETE" {
-			continue // an API server asks about what it has cached, too, which may be older
-		}
 		encoded, _ := json.Marshal(object)
 		digest := fmt.Sprintf("%x", sha256.Sum256(encoded))[:8]
 		hookObjects.Store(digest, string(encoded))
@@ -179,7 +176,7 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 	}
 	does, name, _ := strings.Cut(r.URL.Path[1:], "/")
 	w.Header().Set("Content-Type", "application/json")
-	response := ""
+	var response string
 	switch does {
 	case "hang":
 		<-r.Context().Done()

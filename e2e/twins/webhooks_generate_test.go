@@ -159,8 +159,7 @@ func (g *hookGenerator) rule() map[string]any {
 	return rule
 }
 
-// requests makes the requests: each object is created, changed and, when API servers have
-// heard of that, deleted.
+// requests makes the requests: each object is created, changed and deleted.
 func (g *hookGenerator) requests() {
 	add := func(send, body string) {
 		r := policyRequest{Send: send, Body: json.RawMessage(body)}

@@ -22,13 +22,15 @@ type dispatch struct {
 	*webhook.Dispatch
 	round int
 
-	called map[int]bool // those to call again once the object changes, by place
-	again  map[int]bool // those to call again
+	changed bool         // a webhook changed the object
+	called  map[int]bool // those to call again once the object changes, by place
+	again   map[int]bool // those to call again
 }
 
 // admit calls the webhooks, and those again whose reinvocationPolicy is IfNeeded and
 // which were called before one that changed the object. kube-apiserver calls all mutating
-// plugins again when a webhook has changed something. In a reinvocation of the plugin,
+// plugins again when a webhook has changed something, so the others are matched again too,
+// and match conditions that fail then deny. In a reinvocation of the plugin,
 // because another plugin changed the object after it, all with that policy are called.
 func (d *dispatch) admit(reinvocation bool) *handlers.Result {
 	if reinvocation {
@@ -38,7 +40,7 @@ func (d *dispatch) admit(reinvocation bool) *handlers.Result {
 		d.round = 1
 		return d.pass()
 	}
-	if ended := d.pass(); ended != nil || len(d.again) == 0 {
+	if ended := d.pass(); ended != nil || !d.changed {
 		return ended
 	}
 	d.round = 1
@@ -76,6 +78,7 @@ func (d *dispatch) pass() *handlers.Result {
 				d.again[called] = true
 			}
 			clear(d.called)
+			d.changed = true
 			d.Changed()
 		}
 		if w.Reinvokes {

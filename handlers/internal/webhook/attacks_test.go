@@ -350,6 +350,21 @@ func TestReinvocation(t *testing.T) {
 	}
 }
 
+// TestReinvocationConditions has a webhook that is not called again match only after the
+// object changed, with a condition that fails then.
+func TestReinvocationConditions(t *testing.T) {
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`))
+	})
+	chain := b.chain(handlers.Mutate, upstreamConfig,
+		hook{name: "a.example.com", path: "/a", more: `"objectSelector":{"matchLabels":{"b":"c"}},"matchConditions":[{"name":"c","expression":"object.spec.none == 1"}]`},
+		hook{name: "b.example.com", path: "/b"})
+	if r := ask(t, chain, handlers.Mutate, pod); r.code != http.StatusForbidden || !strings.Contains(r.message, "no such key: none") {
+		t.Errorf("got %+v, want a denial, as kube-apiserver matches all webhooks again", r)
+	}
+}
+
 // TestLoop has a webhook of fastadmit be fastadmit.
 func TestLoop(t *testing.T) {
 	var chain *handlers.Chain
