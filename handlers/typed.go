@@ -9,6 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // AdmitTyped returns a Handler's Admit for a plugin that works on a Go type, such
@@ -28,7 +29,8 @@ import (
 // it changed of old has no effect.
 //
 // An object that T cannot hold is denied with code 400. One that takes more
-// memory than codec.MemoryMax to decode is denied as too large, with code 413.
+// memory than codec.MemoryMax to decode is denied as too large, with code 413, and
+// so is one with a quantity of over 10,000 digits, written or by its exponent.
 // admit is called in neither case.
 //
 // Decoding a Pod and encoding it twice takes hundreds of times longer than
@@ -71,6 +73,9 @@ func ValidateTyped[T any](validate func(ctx context.Context, review *codec.Revie
 func decodeTyped[T any](review *codec.Review) (object, old *T, refusal *Result) {
 	if !review.Object.Root().FitsDecoded() || !review.OldObject.Root().FitsDecoded() {
 		return nil, nil, new(Allowed()) // which the chain makes a denial of
+	}
+	if quantity.CheckDecoded[T](review.Object.Root()) != nil || quantity.CheckDecoded[T](review.OldObject.Root()) != nil {
+		return nil, nil, new(Allowed()) // likewise
 	}
 	object, err := decode[T](&review.Object)
 	if err == nil {

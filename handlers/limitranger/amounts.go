@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // An amount is a quantity that somebody gave, or zero.
@@ -40,11 +41,11 @@ func read(resources codec.Value, field, name string) (amount, error) {
 	if !value.Exists() {
 		return amount{}, nil
 	}
-	quantity, err := resource.ParseQuantity(value.Scalar())
+	parsed, err := quantity.Parse(value)
 	if err != nil {
 		return amount{}, fmt.Errorf("resources.%s[%s]: got %s, want a quantity: %w", field, name, value.JSON(), err)
 	}
-	return amount{quantity, true}, nil
+	return amount{parsed, true}, nil
 }
 
 // containerAmounts are those of what has the field resources: a container, or

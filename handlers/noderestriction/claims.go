@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // checkClaimStatus lets a kubelet say how far it is with the resizing of a volume.
@@ -37,6 +38,9 @@ func claimOf(object *codec.Object) (*corev1.PersistentVolumeClaim, error) {
 	claim := new(corev1.PersistentVolumeClaim)
 	if !object.Root().FitsDecoded() {
 		return nil, object.Err()
+	}
+	if err := quantity.CheckDecoded[corev1.PersistentVolumeClaim](object.Root()); err != nil {
+		return nil, err
 	}
 	if err := json.Unmarshal([]byte(object.Root().JSON()), claim); err != nil {
 		return nil, &failureError{fmt.Errorf("cannot read the claim: %w", err)}

@@ -21,6 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // What the user is told, as in-tree.
@@ -94,7 +95,7 @@ func size(v codec.Value) (resource.Quantity, error) {
 	if !v.IsSet() {
 		return resource.Quantity{}, nil
 	}
-	q, err := resource.ParseQuantity(v.Scalar())
+	q, err := quantity.Parse(v)
 	if err != nil {
 		return q, fmt.Errorf("spec.resources.requests.storage: got %s: %w", v.JSON(), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
@@ -37,7 +38,7 @@ var unread = map[string]bool{
 func specOf(pod codec.Value) (*corev1.PodSpec, error) {
 	spec := new(corev1.PodSpec)
 	value := pod.Get("spec")
-	if !value.IsSet() || !value.FitsDecoded() {
+	if !value.IsSet() || !value.FitsDecoded() || quantity.CheckDecoded[corev1.PodSpec](value) != nil {
 		return spec, nil
 	}
 	return spec, json.UnmarshalCaseSensitivePreserveInts(appendRead(nil, value), spec)

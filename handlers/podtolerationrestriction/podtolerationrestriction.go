@@ -17,12 +17,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/memo"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
@@ -177,8 +177,7 @@ func asks(resources codec.Value) bool {
 	for _, list := range [...]string{"requests", "limits"} {
 		amounts := resources.Get(list)
 		for _, name := range [...]string{"cpu", "memory"} {
-			amount := amounts.Get(name).Scalar()
-			if q, err := resource.ParseQuantity(amount); err == nil && q.Sign() > 0 {
+			if q, err := quantity.Parse(amounts.Get(name)); err == nil && q.Sign() > 0 {
 				return true
 			}
 		}

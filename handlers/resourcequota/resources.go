@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // The functions on resource lists do as those of k8s.io/apiserver
@@ -35,11 +36,14 @@ func readResources(list codec.Value) (corev1.ResourceList, error) {
 // readQuantity reads a quantity. It is made of a copy, because a Quantity keeps the
 // text that it was parsed from.
 func readQuantity(value codec.Value) (resource.Quantity, error) {
-	quantity, err := resource.ParseQuantity(strings.Clone(value.Scalar()))
-	if err != nil {
-		return quantity, fmt.Errorf("got %s, want a quantity: %w", value.JSON(), err)
+	if err := quantity.Check(value); err != nil {
+		return resource.Quantity{}, err
 	}
-	return quantity, nil
+	parsed, err := resource.ParseQuantity(strings.Clone(value.Scalar()))
+	if err != nil {
+		return parsed, fmt.Errorf("got %s, want a quantity: %w", value.JSON(), err)
+	}
+	return parsed, nil
 }
 
 func count(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }

@@ -17,11 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
@@ -119,9 +119,9 @@ func equals(given codec.Value, want corev1.ResourceList) bool {
 	if given.Len() != len(want) {
 		return false
 	}
-	for name, quantity := range want {
-		got, err := resource.ParseQuantity(given.Get(string(name)).Scalar())
-		if err != nil || got.Cmp(quantity) != 0 {
+	for name, amount := range want {
+		got, err := quantity.Parse(given.Get(string(name)))
+		if err != nil || got.Cmp(amount) != 0 {
 			return false
 		}
 	}
