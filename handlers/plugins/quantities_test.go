@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -46,22 +47,24 @@ func TestQuantitiesEnd(t *testing.T) {
 	objects := append(state(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "h", Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}})
 	refused := make(map[string]int)
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
-		chain := worstChain(t, plugin, objects)
-		for _, test := range withQuantity {
-			for _, text := range endless {
-				s := shape{resource: "v1/" + test.resource, operation: test.operation, objects: func(int) (string, string) {
-					return strings.ReplaceAll(test.object, "$", text), test.old
-				}}
-				if test.sub != "" {
-					s.extra = `"subResource":"` + test.sub + `",`
-				}
-				for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
-					if isRefused(t, chain, phase, s.body(1, test.user)) {
-						refused[plugin.Name+test.object]++
+		synctest.Test(t, func(t *testing.T) { // nothing waits
+			chain := worstChain(t, plugin, objects)
+			for _, test := range withQuantity {
+				for _, text := range endless {
+					s := shape{resource: "v1/" + test.resource, operation: test.operation, objects: func(int) (string, string) {
+						return strings.ReplaceAll(test.object, "$", text), test.old
+					}}
+					if test.sub != "" {
+						s.extra = `"subResource":"` + test.sub + `",`
+					}
+					for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+						if isRefused(t, chain, phase, s.body(1, test.user)) {
+							refused[plugin.Name+test.object]++
+						}
 					}
 				}
 			}
-		}
+		})
 	}
 	for _, test := range withQuantity {
 		for name := range strings.FieldsSeq(test.readers) {

@@ -102,16 +102,28 @@ func (fn *function) compileRegex(literal ref.Val) {
 	if !ok {
 		return
 	}
-	args := make([]interpreter.Interpretable, fn.n)
-	for i := range args {
-		args[i] = argument(i)
-	}
-	call, err := regexFunctions[fn.name].Factory(interpreter.NewCall(0, fn.name, fn.overload, args, nil), string(pattern))
+	does, err := compiledRegex(fn.name, fn.overload, fn.n, string(pattern))
 	if err != nil {
 		return // cel-go has refused it
 	}
-	fn.unary, fn.binary, fn.bounded = nil, nil, nil
-	fn.any = func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }
+	fn.unary, fn.binary, fn.any, fn.bounded = nil, nil, does, nil
+	if fn.name == "findAll" {
+		fn.bounded = findAllLiteral
+	}
+}
+
+// compiledRegex returns one of regexFunctions, of n arguments, with the regular
+// expression compiled.
+func compiledRegex(name, overload string, n int, pattern string) (functions.FunctionOp, error) {
+	args := make([]interpreter.Interpretable, n)
+	for i := range args {
+		args[i] = argument(i)
+	}
+	call, err := regexFunctions[name].Factory(interpreter.NewCall(0, name, overload, args, nil), pattern)
+	if err != nil {
+		return nil, err
+	}
+	return func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }, nil
 }
 
 // An argument is the one of that index in arguments.

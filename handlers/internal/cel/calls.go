@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 )
 
 // cel-go counts what a call costs when it has ended, and does not interrupt it. So a
@@ -21,6 +23,7 @@ import (
 //   - A call that costs more than an expression may is not made. The expression ends
 //     with the cost and the error that it has after the call.
 //   - Loops over pairs of elements, and regular expressions, end with the context.
+//   - Lists and maps are formatted in linear time, and quantities of many digits refused.
 //   - What takes more memory than its arguments is asked for first.
 //
 // Results, errors and costs are upstream's but for that.
@@ -28,11 +31,14 @@ var boundedFunctions = map[string]func(e *Evaluation, args []ref.Val) ref.Val{
 	"distinct":        distinct,
 	"find":            find,
 	"findAll":         findAll,
+	"format":          format,
 	"indexOf":         indexOf,
+	"isQuantity":      parsedQuantity,
 	"join":            join,
 	"lastIndexOf":     lastIndexOf,
 	"lists.range":     listsRange,
 	"matches":         matches,
+	"quantity":        parsedQuantity,
 	"replace":         replace,
 	"sets.contains":   setsContains,
 	"sets.equivalent": setsEquivalent,
@@ -67,6 +73,16 @@ func boundCalls(env *cel.Env) cel.ProgramOption {
 		return bounded, nil
 	})
 }
+
+// boundLiteral bounds calls of findAll with a regular expression that is a literal,
+// which cel-go replaces by others that have it compiled.
+var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
+	Function: "findAll", RegexIndex: 1,
+	Factory: func(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
+		does, err := compiledRegex(call.Function(), call.OverloadID(), len(call.Args()), pattern)
+		return &boundedCall{InterpretableCall: call, does: findAllLiteral, original: &functions.Overload{Function: does}}, err
+	},
+})
 
 // boundedFunction returns what bounds the calls of a function of that name that were
 // checked to be of that overload, "" for one of several; nil for none.
@@ -170,5 +186,15 @@ var errInterrupted = types.NewErr("operation interrupted")
 // fits reports whether there is memory for so many bytes. If not, the review is
 // refused.
 func (e *Evaluation) fits(bytes int) bool { return e.request.review.Object.Fits(bytes) }
+
+// parsedQuantity has the review refused for a quantity that takes long to parse or to
+// compare.
+func parsedQuantity(e *Evaluation, args []ref.Val) ref.Val {
+	if text, ok := args[0].(types.String); !ok || quantity.Fits(string(text)) {
+		return nil
+	}
+	e.request.review.Object.TooLarge(quantity.ErrTooLarge)
+	return types.WrapErr(quantity.ErrTooLarge)
+}
 
 var errNoMemory = types.NewErr("the result or the regular expression takes too much memory")

@@ -4,6 +4,7 @@ import (
 	"io"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
@@ -28,13 +29,42 @@ func matches(e *Evaluation, args []ref.Val) ref.Val { return e.matchCharged(args
 
 func find(e *Evaluation, args []ref.Val) ref.Val { return e.matchCharged(args, foundText) }
 
-// findAll is interrupted before it begins only.
+// findAll looks for each match behind the one before, and may come to the end of the
+// text each time: its time is quadratic, also with a regular expression that is a
+// literal, such as (a.*b|a). What takes no long time without that is left to cel-go.
 func findAll(e *Evaluation, args []ref.Val) ref.Val {
-	return e.matchCharged(args, func(*matcher) ref.Val { return nil })
+	most := -1
+	if len(args) > 2 {
+		n, ok := args[2].(types.Int)
+		if !ok {
+			return nil
+		}
+		most = int(n)
+	}
+	if costOfMatches(actualSize(args[0]), actualSize(args[1])) > celconfig.PerCallLimit {
+		return refused(1)
+	}
+	return e.match(args, true, func(m *matcher) ref.Val { return m.all(most) })
 }
 
+// findAllLiteral is findAll with a regular expression that is a literal. cel-go has
+// compiled it, which is left to it as long as the text is short.
+func findAllLiteral(e *Evaluation, args []ref.Val) ref.Val {
+	if text, ok := args[0].(types.String); !ok || len(text) <= findAllFree {
+		return nil
+	}
+	return findAll(e, args)
+}
+
+// textBytes is what a text takes beside its characters.
+const textBytes = 16
+
+// findAllFree is the length of a text of which findAll takes less than a millisecond
+// for each instruction of a regular expression, whatever it is.
+const findAllFree = 256
+
 // matchesUncharged is matches(text, pattern), for which cel-go charges 1.
-func matchesUncharged(e *Evaluation, args []ref.Val) ref.Val { return e.match(args, matched) }
+func matchesUncharged(e *Evaluation, args []ref.Val) ref.Val { return e.match(args, false, matched) }
 
 func matched(m *matcher) ref.Val { return types.Bool(m.re.MatchReader(m)) }
 
@@ -50,11 +80,12 @@ func (e *Evaluation) matchCharged(args []ref.Val, does func(*matcher) ref.Val) r
 	if costOfMatches(actualSize(args[0]), actualSize(args[1])) > celconfig.PerCallLimit {
 		return refused(1)
 	}
-	return e.match(args, does)
+	return e.match(args, false, does)
 }
 
-// match matches what takes much time or memory, and returns nil for other things.
-func (e *Evaluation) match(args []ref.Val, does func(*matcher) ref.Val) ref.Val {
+// match matches what takes much time or memory, and returns nil for other things. Its
+// time is quadratic where the text may be read to its end for each of its characters.
+func (e *Evaluation) match(args []ref.Val, quadratic bool, does func(*matcher) ref.Val) ref.Val {
 	text, ok := args[0].(types.String)
 	pattern, ok2 := args[1].(types.String)
 	if !ok || !ok2 {
@@ -71,11 +102,15 @@ func (e *Evaluation) match(args []ref.Val, does func(*matcher) ref.Val) ref.Val 
 	if bytes := regexpBytes * size; bytes > resultFree && !e.fits(bytes) {
 		return errNoMemory
 	}
-	if size*len(text) <= regexpWork {
+	work := size * len(text)
+	if quadratic {
+		work *= len(text)
+	}
+	if work <= regexpWork {
 		return nil
 	}
-	m := &matcher{of: e, text: string(text)}
-	if m.re, err = regexp.Compile(string(pattern)); err != nil {
+	m := &matcher{of: e, text: string(text), pattern: string(pattern), tree: tree}
+	if m.re, err = regexp.Compile(m.pattern); err != nil {
 		return nil
 	}
 	v := does(m)
@@ -102,11 +137,78 @@ func instructions(re *syntax.Regexp) (n int) {
 
 // A matcher reads the text that is matched until the context ends.
 type matcher struct {
-	of     *Evaluation
-	re     *regexp.Regexp
-	text   string
-	pos    int
-	isOver bool
+	of      *Evaluation
+	pattern string
+	tree    *syntax.Regexp
+	re      *regexp.Regexp
+	behind  *regexp.Regexp // re behind a character, as its group 1
+	text    string
+	pos     int
+	isOver  bool
+}
+
+// all returns the matches, as FindAllString of package regexp finds them, at most so
+// many, or all if most is negative.
+func (m *matcher) all(most int) ref.Val {
+	if looksBehind(m.tree) {
+		var err error
+		for _, end := range [...]string{`)`, `\E)`} { // what \Q begins ends with the pattern
+			if m.behind, err = regexp.Compile(`\A(?s:.)(?s:.*?)(` + m.pattern + end); err == nil {
+				break
+			}
+		}
+		if err != nil { // it has as many levels as there may be
+			return types.NewErr("the regular expression is too large for a text that long")
+		}
+	}
+	found := []string{}
+	for pos, before := 0, -1; pos <= len(m.text) && (most < 0 || len(found) < most); {
+		start, end := m.next(pos)
+		if m.isOver || start < 0 {
+			break
+		}
+		if end > pos || start != before { // an empty match behind another one is none
+			found = append(found, m.text[start:end])
+			if bytes := textBytes * len(found); bytes > resultFree && len(found)%findAllFree == 0 && !m.of.fits(2*bytes) {
+				return errNoMemory
+			}
+		}
+		before = end
+		if end > pos {
+			pos = end
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(m.text[pos:])
+		pos += max(size, 1)
+	}
+	return types.NewStringList(types.DefaultTypeAdapter, found)
+}
+
+// looksBehind reports whether an expression has something that depends on what is in
+// front of it.
+func looksBehind(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpBeginLine, syntax.OpBeginText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return true
+	}
+	return slices.ContainsFunc(re.Sub, looksBehind)
+}
+
+// next returns where the first match from pos on begins and ends, -1 for none. A
+// search in a reader takes its beginning for that of the text. So for an expression
+// that looks behind it begins one character before, with one that passes that.
+func (m *matcher) next(pos int) (start, end int) {
+	re, from, group := m.re, pos, 0
+	if pos > 0 && m.behind != nil {
+		_, size := utf8.DecodeLastRuneInString(m.text[:pos])
+		re, from, group = m.behind, pos-size, 1
+	}
+	m.pos = from
+	at := re.FindReaderSubmatchIndex(m)
+	if at == nil {
+		return -1, -1
+	}
+	return from + at[2*group], from + at[2*group+1]
 }
 
 // ReadRune implements io.RuneReader.

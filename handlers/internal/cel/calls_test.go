@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,8 +60,33 @@ func TestCallsUpstream(t *testing.T) {
 			add("object.long.%s(object.empty + r'%s')", call, pattern)
 		}
 	}
-	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q}`,
-		strings.Repeat("aé", 3000))
+	for _, pattern := range [...]string{"a", "[a-z]+", "^", "^a", "$", "(?m)^.", "(?m)$", `\b`, `\B`, `\ba`, `a\b`, "a*", "a*?", "(?U)a+", "(a.*b|a)", "é|(a)(é)", "(?i)A", `\x{e9}`,
+		"x*", "(?:)", ".", "(?s).", `\A.`, `.\z`, `\Qa`, `\Qa)\E`, "(", `(a|aé)*?$`, "(?P<n>a)", strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999)} {
+		for _, text := range [...]string{"object.long", "object.lines"} {
+			add("%s.findAll(object.empty + r'%s')", text, pattern)
+			add("[-2, 0, 1, 3].map(n, %s.findAll(object.empty + r'%s', n))", text, pattern)
+			if pattern != "(" { // does not compile
+				add("[%s.findAll(r'%s'), %[1]s.findAll(r'%[2]s', 2)]", text, pattern)
+			}
+		}
+	}
+	for _, value := range [...]string{"object.deep", "object.list", "[object.deep, object]", "{'b': object.list, 'a': 1, 'c': {2: [b'x'], 1: null, true: 1u}}", "[1.5, double('NaN'), -1.0/0.0, 1.0/0.0, 1e300]", "[duration('1h1.5s'), duration('-1ns')]",
+		"[timestamp('2024-01-02T03:04:05.678+01:00')]", "[type(1), string, type([])]", "[true, false, null, '', 'a, b']", "[]", "{}", "[quantity('1')]", "{'a': [quantity('1')]}", "[ip('::1')]", "{'a': object.?nope}",
+		"object.int", "object.text", "quantity('1')", "object.nope"} {
+		for _, clauses := range [...]string{"%s", "a%%%sb", "%d", "%.2f", "%s %s", "%", "%.3", "%.0s", ""} {
+			add("(object.empty + '%s').format([dyn(%s)])", clauses, value)
+		}
+		add("(object.empty + '%%d%%s%%s').format([dyn(object.int), dyn(%s), dyn(object.list)])", value)
+		add("'%%s'.format([dyn(%s)])", value)
+		add("(object.empty + '%%s%%s').format(dyn(%s))", value)
+	}
+	add("(object.empty + '%%.20f').format([1.5])")
+	for _, text := range [...]string{"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999", "1e4294967296"} {
+		add("isQuantity('%s')", text)
+		add("quantity(object.empty + '%s').isGreaterThan(quantity('1'))", text)
+	}
+	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"lines":%q,"deep":%s}`,
+		strings.Repeat("aé", 3000), strings.Repeat("a aé-\naab\n\n", 400), strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50))
 	asked, values := newAsked(t, review("CREATE", object, "null")), 0
 	for c := range slices.Chunk(p.conditions, 8) {
 		values += (&expressionsOf{conditions: c}).compareWithUpstream(t, 1e12, asked)
@@ -109,8 +135,9 @@ func TestCallsLimit(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	const limit = "actual cost limit exceeded"
 	long := strings.Repeat("a", 400_000)
-	text := fmt.Appendf(nil, `{"kind":"X","n":%s,"long":%q,"sub":%q,"pattern":%q,"replicas":2147483647,"words":%s}`, numbered(100_000), long,
-		long[:200_000]+"b", "("+strings.Repeat("(a?){500}", 10)+")", "["+strings.Repeat(`"a",`, 9999)+`"a"]`)
+	text := fmt.Appendf(nil, `{"kind":"X","n":%s,"long":%q,"sub":%q,"pattern":%q,"replicas":2147483647,"empty":"","words":%s,"deep":%s,"nested":%s}`, numbered(100_000), long,
+		long[:200_000]+"b", "("+strings.Repeat("(a?){500}", 10)+")", "["+strings.Repeat(`"a",`, 9999)+`"a"]`,
+		strings.Repeat(`{"a":`, 11_000)+"1"+strings.Repeat("}", 11_000), strings.Repeat(`{"a":[`, 4900)+strconv.Quote(long)+strings.Repeat("]}", 4900))
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, test := range []struct {
@@ -133,6 +160,13 @@ func TestCallsEnd(t *testing.T) {
 		{"matches(object.long, object.pattern)", "operation interrupted", canceled},
 		{"object.long.find(object.pattern) == ''", "operation interrupted", canceled},
 		{"object.long.findAll(object.pattern) == []", "operation interrupted", canceled},
+		{"object.long.findAll('(a.*b|a)') == []", "operation interrupted", canceled},
+		{"object.long.findAll('(a.*b|a)', 300000) == []", "operation interrupted", canceled},
+		{"object.long.findAll(object.empty + '(a.*b|a)') == []", "operation interrupted", canceled},
+		{"object.long.findAll('a').size() == 400000", "", t.Context()},
+		{"'%s'.format([object.deep]).size() == 0", "too much memory", t.Context()},
+		{"'%s'.format([object.nested]).size() > 400000", "", t.Context()},
+		{"'%s'.format([object.nested]).size() > 0", "operation interrupted", canceled},
 		{"object.n.slice(0, 600).distinct() == []", "operation interrupted", canceled},
 		{"sets.contains(object.n.slice(0, 600), object.n.slice(0, 600))", "operation interrupted", canceled},
 		{"sets.equivalent(object.n.slice(0, 600), object.n.slice(0, 600))", "operation interrupted", canceled},
@@ -166,7 +200,8 @@ func allocatedBytes() uint64 {
 // TestCallsMemory has calls that take more memory than a review may: the review is
 // refused.
 func TestCallsMemory(t *testing.T) {
-	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"by":%q,"pattern":%q}`, strings.Repeat("a", 1000), strings.Repeat("b", 70_000), strings.Repeat("(?:b{999})", 300))
+	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"by":%q,"pattern":%q,"digits":%q,"numbers":%s}`, strings.Repeat("a", 1000), strings.Repeat("b", 70_000), strings.Repeat("(?:b{999})", 300), strings.Repeat("7", 1_400_000),
+		"["+strings.Repeat("1e300,", 300_000)+"1]")
 	for expression, refuses := range map[string]bool{
 		"object.long.replace('a', object.by) == ''":         true,
 		"object.long.replace('', object.by) == ''":          true,
@@ -177,6 +212,14 @@ func TestCallsMemory(t *testing.T) {
 		"'a'.find(object.pattern) == ''":                    true,
 		"'a'.findAll(object.pattern) == []":                 true,
 		"object.long.matches(object.long + '{3}') == false": false,
+		"quantity('1e-1000000000').isInteger()":             true,
+		"isQuantity(object.digits)":                         true,
+		"isQuantity(object.by) == false":                    false,
+		"quantity(object.digits).isInteger()":               true,
+		"isQuantity(object.digits.substring(0, 10000))":     false,
+		"'%.1000000f'.format([dyn(1.5)]) != ''":             false,
+		"'%s'.format([object.numbers]) != ''":               true,
+		"'%s'.format([object.numbers.slice(0, 9)]) != ''":   false,
 	} {
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {

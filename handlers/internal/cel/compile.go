@@ -111,7 +111,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		}
 		return invalid("must evaluate to one of %v but got %v", returns, ast.OutputType())
 	}
-	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env)); err != nil {
+	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral); err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
 	e.closure = c.build(env, ast)

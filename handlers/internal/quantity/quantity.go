@@ -23,7 +23,7 @@ func Fits(text string) bool {
 	switch {
 	case len(text) < len("1e10001"):
 		return true
-	case len(text) > PlacesMax:
+	case len(text) > PlacesMax && strings.Trim(text[:PlacesMax+1], "0123456789.+-") == "":
 		return false
 	}
 	exponent, err := strconv.ParseInt(text[strings.LastIndexAny(text, "eE")+1:], 10, 64)
@@ -35,7 +35,7 @@ func Fits(text string) bool {
 }
 
 // ErrTooLarge is the fault of a document with a quantity that does not fit.
-var ErrTooLarge = &codec.SizeError{What: "digits of a quantity, written or by its exponent,", Max: PlacesMax}
+var ErrTooLarge = &codec.SizeError{What: "digits of a quantity, written or by its exponent", Max: PlacesMax}
 
 // Check has the review refused if v is a quantity that does not fit, and returns the
 // reason. No failure policy lets such an object pass.

@@ -19,7 +19,8 @@ func TestParse(t *testing.T) {
 	for _, text := range []string{
 		"", "0", "1", "-1.5", "100Mi", "1E", "1Ei", "1e3", "1E3", "+1e-3", "12345678", "0.123456789012", "1e", "abcdefgh", "1e1x2y3z", "123456Ei",
 		"1e9999", "1e10000", "1E10000", "1e-10000", "-1e-9999", "1e4294967296", "1e-4294967299", "1e99999999999999999999", "1e00000000001",
-		digits(PlacesMax - 1), digits(PlacesMax), "0." + digits(PlacesMax-2), digits(PlacesMax-2) + "Mi",
+		digits(PlacesMax - 1), digits(PlacesMax), "0." + digits(PlacesMax-2), digits(PlacesMax-2) + "Mi", digits(PlacesMax) + "Ki",
+		strings.Repeat("word ", 4000), strings.Repeat("e", 20_000), "1e" + digits(20_000), "1" + strings.Repeat("K", 20_000),
 	} {
 		document := documentOf(t, `{"q":`+strconv.Quote(text)+`}`)
 		got, err := Parse(document.Get("q"))
@@ -30,7 +31,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{
 		"1e10001", "1E10001", "1e-10001", "-1e1000000000", "1e-1000000000", "1e+2147483647", "1e2147483648", "1e3000000000", "1e4294957295",
-		digits(PlacesMax + 1), "0." + digits(PlacesMax-1), digits(PlacesMax-1) + "Mi", digits(1 << 20),
+		digits(PlacesMax + 1), "0." + digits(PlacesMax-1), digits(PlacesMax+1) + "Mi", digits(1 << 20), "-" + digits(PlacesMax),
 	} {
 		document := documentOf(t, `{"q":`+strconv.Quote(text)+`}`)
 		var tooLarge *codec.SizeError
