@@ -1,0 +1,142 @@
+package codec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// TestEditsStop leaves the loop over edits after each of them, wherever it is.
+func TestEditsStop(t *testing.T) {
+	var o Object
+	o.Reset([]byte(`{"a":{"x":{"y":1,"z":2},"w":3},"b":[{"c":4},{"c":5}]}`))
+	for _, path := range [][]string{{"a", "x", "y"}, {"a", "x", "z"}, {"a", "w"}, {"b", "0", "c"}, {"b", "1", "c"}} {
+		o.SetInt(9, path...)
+	}
+	for stop := 1; stop <= 6; stop++ {
+		n := 0
+		for range o.Edits() {
+			if n++; n == stop {
+				break
+			}
+		}
+		if n != min(stop, 5) {
+			t.Errorf("got %d edits before stopping at %d, want %d", n, stop, min(stop, 5))
+		}
+	}
+}
+
+// TestIndexedTwice edits all members of an object, one of which is there twice: with
+// an index, as without, the first of two counts, and stays alone.
+func TestIndexedTwice(t *testing.T) {
+	for n := indexedMin - 4; n <= indexedMin+4; n++ {
+		for _, twice := range []int{0, 1, n - 1} {
+			for _, behind := range []int{0, n / 2, n - 1} {
+				var b strings.Builder
+				for i := range n {
+					fmt.Fprintf(&b, `,"m%d":%d`, i, i)
+					if i == behind {
+						fmt.Fprintf(&b, `,"m%d":"again"`, twice)
+					}
+				}
+				var o Object
+				o.Reset([]byte("{" + b.String()[1:] + "}"))
+				for i := range n {
+					o.SetInt(int64(1000+i), fmt.Sprint("m", i))
+				}
+				got := make(map[string]any)
+				if err := json.Unmarshal(o.Root().AppendJSON(nil), &got); err != nil || o.Err() != nil {
+					t.Fatal(err, o.Err())
+				}
+				for i := range n {
+					if name := fmt.Sprint("m", i); got[name] != float64(1000+i) {
+						t.Fatalf("%d members, m%d again behind m%d: got %v for %s, want %d", n, twice, behind, got[name], name, 1000+i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestStringIsView has a string without escapes be a view, whatever is in it.
+func TestStringIsView(t *testing.T) {
+	for _, text := range []string{`""`, `"a"`, `"abcdefghi"`, `"é"`, `"abcdefgé"`, `"\u2028"`, `"a'<>&"`} {
+		var o Object
+		o.Reset([]byte(`{"a":` + text + `}`))
+		got, source := o.Get("a").String(), o.Get("a").JSON()
+		if len(got) > 0 && (unsafe.StringData(got) == unsafe.StringData(source[1:])) == strings.Contains(text, `\`) {
+			t.Errorf("%s: got a copy, or a view of escapes", text)
+		}
+	}
+}
+
+// TestFaultsBeyondNodes reads members of objects that have no nodes any more, one of
+// which is no object.
+func TestFaultsBeyondNodes(t *testing.T) {
+	for _, bad := range []string{`{"a" 1}`, `{"a":1,,"b":2}`, `{a:1}`, `{"a":1 "b":2}`, `{1:2}`, `{"a"}`} {
+		var o Object
+		o.Reset([]byte(`{"list":[` + strings.Repeat(`{"a":{"b":1}},`, nodesMax) + bad + `]}`))
+		for _, v := range o.Get("list").Elements() {
+			if got := v.Get("missing"); got.Exists() {
+				t.Fatalf("%s: got %s for what is missing", bad, got.JSON())
+			}
+		}
+		if o.Err() == nil {
+			t.Errorf("%s: got no fault, want one", bad)
+		}
+	}
+	var o Object
+	o.Reset([]byte(`{"list":[` + strings.Repeat(`{"a":{"b":1}},`, nodesMax) + `{"a":1}]}`))
+	for _, v := range o.Get("list").Elements() {
+		_ = v.Get("missing").Exists()
+	}
+	if o.Err() != nil {
+		t.Errorf("got %v, want no fault", o.Err())
+	}
+}
+
+// TestRefusedChangesNothing has edits that are refused leave everything as it was.
+func TestRefusedChangesNothing(t *testing.T) {
+	for _, bad := range []string{``, `{`, `{bad}`, `"a`, `tru`, `1 2`, "\"\x01\"", `"\x"`, `[1,]`} {
+		for name, edit := range map[string]func(o *Object){
+			"set":    func(o *Object) { o.Set(bad, "a") },
+			"new":    func(o *Object) { o.Set(bad, "new") },
+			"append": func(o *Object) { o.Append(bad, "list") },
+			"add":    func(o *Object) { o.Add(bad, "list", "0") },
+		} {
+			var o Object
+			o.Reset([]byte(`{"a":1,"list":[1,2]}`))
+			edit(&o)
+			if got := string(o.Root().AppendJSON(nil)); o.Err() == nil || got != `{"a":1,"list":[1,2]}` || o.Changes() != 0 {
+				t.Errorf("%s %q: got %s, %d changes, error %v, want it unchanged and an error", name, bad, got, o.Changes(), o.Err())
+			}
+		}
+	}
+}
+
+// TestMissingFits asks the Value that is none.
+func TestMissingFits(t *testing.T) {
+	if !(Value{}).FitsDecoded() {
+		t.Error("got false for a Value of nothing, want true")
+	}
+}
+
+// TestAnnotationsBound has annotations fill what they may take, and then be cut to the
+// least that is worth something.
+func TestAnnotationsBound(t *testing.T) {
+	for _, left := range []int{TruncatedMin - 1, TruncatedMin, TruncatedMin + 1, 10 * TruncatedMin} {
+		var r Response
+		if err := r.Annotate("first", strings.Repeat("a", annotationBytesMax-left)); err != nil {
+			t.Fatal(err)
+		}
+		left = annotationBytesMax - r.annotationBytes
+		if err := r.Annotate("second", strings.Repeat("b", annotationBytesMax)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := r.annotations[1].value, TruncateString(strings.Repeat("b", annotationBytesMax), max(left, TruncatedMin)); got != want {
+			t.Errorf("%d bytes left: got %d bytes, want %d", left, len(got), len(want))
+		}
+	}
+}
