@@ -53,6 +53,7 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"the same for smaller reviews", "64 KiB", "codec", "memoryUsual"},
 	{"the same for smaller reviews", "16 KiB", "cmd/fastadmit/app", "memoryFreely"},
 	{"answer and body buffers kept", "64 KiB", "cmd/fastadmit/app", "cheapBytes"},
+	{"digits of a quantity", "10,000", "handlers/internal/quantity", "PlacesMax"},
 	{"messages that a plugin collects", "4 MiB", "handlers", "MessagesBytesMax"},
 	{"time of a call", "30 s", "cmd/fastadmit/app", "budgetMax"},
 	{"finishing after SIGTERM", "35 s", "cmd/fastadmit/app", "finishMax"},

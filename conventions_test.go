@@ -282,6 +282,7 @@ var layers = []string{
 	"corpus", // recordings and no code
 	"diff",
 	"handlers/cluster",
+	"handlers/internal/quantity", // which asks codec alone
 	"handlers",
 	"internal/...",
 	"bench/...", // the load generator
