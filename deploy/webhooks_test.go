@@ -142,6 +142,7 @@ func requirements(t *testing.T, s *metav1.LabelSelector) string {
 var configurations = map[string]string{
 	"EventRateLimit":        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
 	"ImagePolicyWebhook":    "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
+	"InitialResources":      "{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: http://127.0.0.1:1}}",
 	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}",
 }
 

@@ -178,6 +178,7 @@ func suites() []suite {
 		{name: "NamespaceAutoProvision", generate: (*generator).somewhere, variants: phasesVariants(), changes: true},
 		{name: "NamespaceExists", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
 		{name: "NamespaceLifecycle", generate: (*generator).somewhere, variants: phasesVariants(), denies: true},
+		initialResources(),
 		initializersSuite(),
 		persistentVolumeClaimResize(),
 		persistentVolumeLabel(),

@@ -175,6 +175,8 @@ plugins:
     limits: [{type: Server, qps: 1, burst: 1}]
 - name: PersistentVolumeLabel
   configuration: {apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}
+- name: InitialResources
+  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: "http://127.0.0.1:1"}}
 - name: ImagePolicyWebhook
   configuration: {imagePolicy: {kubeConfigFile: `+s.Kubeconfig(t)+`}}
 `))

@@ -17,6 +17,9 @@ import (
 const (
 	configAPIVersion = "fastadmit.io/v1alpha1"
 	configKind       = "PersistentVolumeLabelConfiguration"
+
+	// answerMax is how many bytes of an answer are read: a few labels have less than 1 KB.
+	answerMax = 64 << 10
 )
 
 // configuration is the plugin's configuration file. Upstream's was that of the cloud.
@@ -93,7 +96,7 @@ func newLabelers(config []byte) (labeler, error) {
 	}
 	if c.Endpoint != nil {
 		var err error
-		if s.server, err = endpoint.New(c.Endpoint); err != nil {
+		if s.server, err = endpoint.New(c.Endpoint, answerMax); err != nil {
 			return nil, err
 		}
 	}

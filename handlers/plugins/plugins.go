@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
 	"github.com/fastadmit/fastadmit/handlers/imagepolicywebhook"
 	"github.com/fastadmit/fastadmit/handlers/initializers"
+	"github.com/fastadmit/fastadmit/handlers/initialresources"
 	"github.com/fastadmit/fastadmit/handlers/jobvalidation"
 	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
 	"github.com/fastadmit/fastadmit/handlers/limitranger"
@@ -75,6 +76,7 @@ func InTree(options Options) []handlers.Plugin {
 		namespacelifecycle.Plugin(),
 		namespaceexists.Plugin(),
 		limitpodhardantiaffinitytopology.Plugin(),
+		initialresources.Plugin(),
 		podpreset.Plugin(),
 		limitranger.Plugin(),
 		serviceaccount.Plugin(),

@@ -22,6 +22,7 @@ NamespaceLifecycle                   CREATE,UPDATE        */*                   
 NamespaceLifecycle                   DELETE               /v1                          namespaces
 NamespaceExists                      CREATE,UPDATE,DELETE */*                          */*  Namespaced
 LimitPodHardAntiAffinityTopology     CREATE,UPDATE        /v1                          pods
+InitialResources                     CREATE               /v1                          pods
 PodPreset                            CREATE               /v1                          pods
 LimitRanger                          CREATE               /v1                          pods
 LimitRanger                          UPDATE               /v1                          pods/resize

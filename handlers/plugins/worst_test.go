@@ -329,7 +329,7 @@ func TestWorstEnds(t *testing.T) {
 	// Others read no lists, or stop at the first thing that they deny.
 	want := []string{
 		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
-		"ImagePolicyWebhook", "Initializers", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
+		"ImagePolicyWebhook", "InitialResources", "Initializers", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
 		"PersistentVolumeLabel", "PodGroupProtection", "PodPreset", "PodSecurity", "PodSecurityPolicy", "PodTolerationRestriction", "ResourceQuota",
 		"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
 	}

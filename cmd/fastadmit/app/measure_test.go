@@ -20,6 +20,7 @@ import (
 // ask an API server or a backend.
 var alone = map[string]bool{
 	"AlwaysDeny": true, "PodSecurityPolicy": true, "OwnerReferencesPermissionEnforcement": true, "ImagePolicyWebhook": true,
+	"InitialResources": true,
 }
 
 // everythingFlags are the flags of serve for all plugins but AlwaysDeny, each with

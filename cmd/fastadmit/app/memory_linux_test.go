@@ -160,7 +160,7 @@ func TestFourLargestReviews(t *testing.T) {
 	}
 	var enabled []string
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
-		needsConfiguration := plugin.Name == "EventRateLimit" || plugin.Name == "PersistentVolumeLabel"
+		needsConfiguration := plugin.RequiresConfig
 		if !alone[plugin.Name] && !needsConfiguration {
 			enabled = append(enabled, plugin.Name)
 		}

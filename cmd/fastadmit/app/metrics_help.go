@@ -46,6 +46,11 @@ var help = map[string]string{
 	"fastadmit_image_policy_request_duration_seconds": "How long requests to the backend of ImagePolicyWebhook took.",
 	"fastadmit_image_policy_requests_total":           "Requests to the backend of ImagePolicyWebhook, by what it said; those that are sent again count again.",
 
+	"fastadmit_initial_resources_cache_hits_total":       "Queries of InitialResources that a kept answer or failure saved.",
+	"fastadmit_initial_resources_failed_estimates_total": "Requests that InitialResources did not set because its source failed or took too long.",
+	"fastadmit_initial_resources_queries_total":          "Queries of InitialResources to its source of usage, by result.",
+	"fastadmit_initial_resources_query_duration_seconds": "How long queries of InitialResources took.",
+
 	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by how they ended.",
 	"fastadmit_plugin_duration_seconds":   "How long a plugin's runs take.",
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",

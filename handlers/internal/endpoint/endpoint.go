@@ -16,10 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerMax is how many bytes of an answer are read. The largest is a list of a few
-// labels, or a sample: less than 1 KB each.
-const answerMax = 64 << 10
-
 // ErrNotFound says that the server answered with code 404.
 var ErrNotFound = errors.New("not found")
 
@@ -57,12 +53,14 @@ func (c *Config) Validate(at *field.Path) (errs field.ErrorList) {
 
 // A Client asks the server. It is used by many goroutines at once.
 type Client struct {
-	url  string
-	http *http.Client
+	url       string
+	http      *http.Client
+	answerMax int64
 }
 
-// New makes a client of a Config that is valid.
-func New(c *Config) (*Client, error) {
+// New makes a client of a Config that is valid. An answer of more than answerMax bytes
+// is an error.
+func New(c *Config, answerMax int64) (*Client, error) {
 	client, err := rest.HTTPClientFor(&rest.Config{
 		Host:            c.URL,
 		BearerTokenFile: c.BearerTokenFile,
@@ -73,7 +71,7 @@ func New(c *Config) (*Client, error) {
 	}
 	// What a redirect names is nobody's to choose but the operator's.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{c.URL, client}, nil
+	return &Client{c.URL, client, answerMax}, nil
 }
 
 // Get asks for path with the query and decodes the answer, JSON, into what into points
@@ -92,7 +90,7 @@ func (c *Client) do(request *http.Request, into any) error {
 		return err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, c.answerMax+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: cannot read the answer: %w", c.url, err)
@@ -100,8 +98,8 @@ func (c *Client) do(request *http.Request, into any) error {
 		return ErrNotFound
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: got code %d and %.200q, want 200", c.url, response.StatusCode, body)
-	case len(body) > answerMax:
-		return fmt.Errorf("%s: got an answer of more than %d bytes, want fewer", c.url, answerMax)
+	case int64(len(body)) > c.answerMax:
+		return fmt.Errorf("%s: got an answer of more than %d bytes, want fewer", c.url, c.answerMax)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("%s: got %.200q, want JSON: %w", c.url, body, err)

@@ -1,0 +1,3 @@
+module github.com/hawkular/hawkular-client-go
+
+go 1.26.0

@@ -1,0 +1,201 @@
+// Package initialresources is the admission plugin InitialResources.
+//
+// It fills in the requests of containers that have none, by what containers of the same
+// image used before. A pod without requests is put onto nodes as if it used nothing, and
+// is the first to be evicted; most of those who write pods do not know what they use.
+//
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/initialresources v1.10.13, the last
+// release that had it. What it asked InfluxDB or Google Cloud Monitoring for, this asks a
+// server with the HTTP API of Prometheus for.
+package initialresources
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+const (
+	// annotation says which requests the plugin set.
+	annotation = "kubernetes.io/initial-resources"
+
+	resourceCPU    = "cpu"
+	resourceMemory = "memory"
+
+	// imagesMax is how many images of a pod are asked about. Others get no requests.
+	imagesMax = 32
+
+	// askersMax is how many questions about one pod are asked at the same time.
+	askersMax = 4
+
+	// Questions end before the call of kube-apiserver does, so that the pod is answered: by
+	// a tenth of the time, at most spareMax.
+	spareShare = 10
+	spareMax   = 500 * time.Millisecond
+
+	// elementsMax is after how many elements ctx is looked at.
+	elementsMax = 1024
+)
+
+// Plugin is the plugin's line in the table.
+func Plugin() handlers.Plugin {
+	return handlers.Plugin{
+		Name:           "InitialResources",
+		Summary:        "requests for containers without requests what containers of the same image used before",
+		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Mutates:        true,
+		RequiresConfig: true,
+		LastRelease:    "1.10",
+		New: func(setup handlers.Setup) (handlers.Handler, error) {
+			c := new(configuration)
+			if err := handlers.DecodeConfig(setup.Config, c, c.validate); err != nil {
+				return handlers.Handler{}, err
+			}
+			s, err := newSource(c, setup.Metrics)
+			if err != nil {
+				return handlers.Handler{}, err
+			}
+			return handlers.Handler{Admit: (&plugin{s}).admit}, nil
+		},
+	}
+}
+
+type plugin struct{ source *source }
+
+// wanted is a resource of an image.
+type wanted struct{ resource, image string }
+
+// An estimate is what is requested for it, empty for nothing.
+type estimate struct {
+	wanted
+	quantity string
+}
+
+// lists are those of containers, in upstream's order, with what it calls them.
+var lists = []struct{ name, called string }{{"initContainers", "init container "}, {"containers", "container "}}
+
+func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+	known, err := missing(ctx, review)
+	if err != nil {
+		return handlers.Errored(err)
+	}
+	if len(known) == 0 {
+		return handlers.Allowed()
+	}
+	p.estimate(ctx, strings.Clone(review.Namespace()), known)
+	return fill(ctx, review, known)
+}
+
+// needs reports whether a container says nothing about a resource.
+func needs(container codec.Value, resource string) bool {
+	resources := container.Get("resources")
+	return !resources.Get("requests", resource).Exists() && !resources.Get("limits", resource).Exists()
+}
+
+// missing returns what the pod's containers say nothing about, each once. Images are
+// copies.
+func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, error) {
+	var known map[wanted]*estimate
+	spec := review.Object.Get("spec")
+	for _, list := range lists {
+		for i, container := range spec.Get(list.name).Elements() {
+			if i%elementsMax == elementsMax-1 && ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			for _, resource := range []string{resourceCPU, resourceMemory} {
+				if !needs(container, resource) {
+					continue
+				}
+				image := container.Get("image").String()
+				if _, ok := known[wanted{resource, image}]; ok || len(known) >= 2*imagesMax || len(image) > imageMax {
+					continue
+				}
+				if known == nil {
+					known = make(map[wanted]*estimate)
+				}
+				w := wanted{resource, strings.Clone(image)}
+				known[w] = &estimate{wanted: w}
+			}
+		}
+	}
+	return known, nil
+}
+
+// estimate asks for all of them. Where there is no answer in time, or none at all,
+// nothing is requested: a pod never fails for that.
+func (p *plugin) estimate(ctx context.Context, namespace string, known map[wanted]*estimate) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/spareShare, spareMax)))
+		defer cancel()
+	}
+	work := make(chan *estimate, len(known))
+	for _, e := range known {
+		work <- e
+	}
+	close(work)
+	var askers sync.WaitGroup
+	for range min(askersMax, len(known)) {
+		askers.Go(func() {
+			for e := range work {
+				u, err := p.source.estimate(ctx, e.resource, e.image, namespace)
+				switch {
+				case err != nil:
+					p.source.series.unestimated.Inc()
+				case u.samples == 0:
+				case e.resource == resourceCPU:
+					e.quantity = resource.NewMilliQuantity(u.value, resource.DecimalSI).String()
+				default:
+					e.quantity = resource.NewQuantity(u.value, resource.DecimalSI).String()
+				}
+			}
+		})
+	}
+	askers.Wait()
+}
+
+// fill sets the requests, and the annotation that says so.
+func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate) handlers.Result {
+	said := []byte("Initial Resources plugin set: ")
+	head := len(said)
+	spec := review.Object.Get("spec")
+	for _, list := range lists {
+		for i, container := range spec.Get(list.name).Elements() {
+			if i%elementsMax == elementsMax-1 && ctx.Err() != nil {
+				return handlers.Errored(ctx.Err())
+			}
+			image, before := container.Get("image").String(), len(said)
+			for _, resource := range []string{resourceCPU, resourceMemory} {
+				e := known[wanted{resource, image}]
+				if e == nil || e.quantity == "" || !needs(container, resource) {
+					continue
+				}
+				if len(said) > before {
+					said = append(said, ", "...)
+				} else if before > head {
+					said = append(said, "; "...)
+				}
+				said = append(said, resource...)
+				container.SetString(e.quantity, "resources", "requests", resource)
+			}
+			if len(said) == before {
+				continue
+			}
+			name := container.Get("name").String()
+			if !review.Object.Fits(2 * (cap(said) + len(name))) { // which grows by as much
+				return handlers.Errored(review.Err())
+			}
+			said = append(append(append(said, " request for "...), list.called...), name...)
+		}
+	}
+	if len(said) > head {
+		review.Object.SetString(string(said), "metadata", "annotations", annotation)
+	}
+	return handlers.Allowed()
+}

@@ -1,0 +1,137 @@
+package initialresources
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+)
+
+// stepsPerOctave is into how many steps the values between a number and its double are
+// put, which bounds the answer whatever the number of samples. A step is 0.54 % wide:
+// much less than usage changes from one day to the next.
+const stepsPerOctave = 128
+
+// A question is for the usage of a resource by containers of an image.
+type question struct {
+	resource string
+	image    string
+	exact    bool   // of this image alone, or also of others with the name and another tag
+	within   string // the namespace, empty for all
+	days     int    // until now
+}
+
+// query returns the question in PromQL. Each sample is the usage of a container over
+// the time of the resolution. The answer has for each step how many samples are in it,
+// with the step as label v; -1 is for what is less than 1.
+func (q *question) query(resolution time.Duration) string {
+	step := fmt.Sprintf("%ds", int64(resolution/time.Second))
+	selector := `{image=~` + quote(q.images())
+	if q.within != "" {
+		selector += `,namespace=` + quote(q.within)
+	}
+	usage := `avg_over_time(container_memory_usage_bytes` + selector + `}[` + step + `])`
+	if q.resource == resourceCPU {
+		usage = `1000 * sum without (cpu) (rate(container_cpu_usage_seconds_total` + selector + `}[` + step + `]))`
+	}
+	return fmt.Sprintf(`sum_over_time(count_values("v", clamp_min(ceil(%d * log2(%s)), -1))[%dd:%s])`, stepsPerOctave, usage, q.days, step)
+}
+
+// images returns the regular expression for the names of the images, as Prometheus has
+// it: it matches whole names. Container runtimes call an image by its whole name, a pod
+// perhaps by a short one.
+func (q *question) images() string {
+	names := []string{regexp.QuoteMeta(q.image)}
+	if whole := wholeName(q.image, q.exact); whole != "" && whole != q.image {
+		names = append(names, regexp.QuoteMeta(whole))
+	}
+	if !q.exact {
+		for i := range names {
+			names[i] += `([:@].*)?`
+		}
+	}
+	return strings.Join(names, "|")
+}
+
+// wholeName returns the name with registry, and with a tag or digest if it is exact; empty
+// for what is no name of an image.
+func wholeName(image string, exact bool) string {
+	named, err := reference.ParseDockerRef(image)
+	if err != nil {
+		return ""
+	}
+	if !exact {
+		return named.Name()
+	}
+	return named.String()
+}
+
+// quote makes a string of PromQL, which are those of Go.
+func quote(s string) string { return strconv.Quote(s) }
+
+// An answer is what a server with the HTTP API of Prometheus says to an instant query.
+type answer struct {
+	Status string `json:"status"`
+	Data   struct {
+		ResultType string `json:"resultType"`
+		Result     []struct {
+			Metric struct {
+				V string `json:"v"`
+			} `json:"metric"`
+			Value [2]any `json:"value"` // time and value
+		} `json:"result"`
+	} `json:"data"`
+}
+
+// A usage is what the samples say.
+type usage struct{ value, samples int64 }
+
+// percentile returns the percentile of the samples: the smallest value that so many
+// percent of them do not exceed, as upstream.
+func (a *answer) percentile(percent int64) (usage, error) {
+	if a.Status != "success" || a.Data.ResultType != "vector" {
+		return usage{}, fmt.Errorf("got an answer with status %.20q and result type %.20q, want success and vector", a.Status, a.Data.ResultType)
+	}
+	type step struct{ at, samples int64 }
+	var steps []step
+	var all int64
+	for i := range a.Data.Result {
+		r := &a.Data.Result[i]
+		at, err := strconv.ParseInt(r.Metric.V, 10, 64)
+		if err != nil || at < -1 || at > 63*stepsPerOctave {
+			return usage{}, fmt.Errorf("got step %.40q, want an integer from -1 to %d", r.Metric.V, 63*stepsPerOctave)
+		}
+		text, _ := r.Value[1].(string)
+		samples, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(samples >= 0 && samples <= samplesMax) {
+			return usage{}, fmt.Errorf("got %.40q samples, want a number from 0 to %d", text, samplesMax)
+		}
+		steps = append(steps, step{at, int64(samples)})
+		all += int64(samples)
+	}
+	slices.SortFunc(steps, func(a, b step) int { return int(a.at - b.at) })
+	rank := (all*percent + 99) / 100
+	for _, s := range steps {
+		if rank -= s.samples; rank <= 0 && s.samples > 0 {
+			return usage{valueOf(s.at), all}, nil
+		}
+	}
+	return usage{}, nil
+}
+
+// samplesMax is more than any server counts for a step, and small enough for the sum of all
+// steps, times 100, to be a number.
+const samplesMax = 1 << 40
+
+// valueOf returns the largest integer in a step.
+func valueOf(step int64) int64 {
+	if step < 0 {
+		return 0
+	}
+	return int64(min(math.Exp2(float64(step)/stepsPerOctave), math.MaxInt64/2))
+}
