@@ -112,8 +112,8 @@ const manifests = `
   spec: {replicas: 20, selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {containers: [{name: c, image: i}]}}}
 `
 
-// fixed are the scenarios of manifests. Each is updated, too, and scaled.
-func fixed(t *testing.T) []*scenario {
+// fixed are scenarios of such manifests. Each is updated, too, and scaled.
+func fixed(t *testing.T, manifests string) []*scenario {
 	t.Helper()
 	var all []struct {
 		Kind                string
@@ -129,7 +129,9 @@ func fixed(t *testing.T) []*scenario {
 		if m.Kind == "Deployment" {
 			object.SetAPIVersion("apps/v1")
 		}
-		object.SetNamespace("default")
+		if m.Kind != "Namespace" {
+			object.SetNamespace("default")
+		}
 		object.SetLabels(m.Labels)
 		object.SetAnnotations(m.Annotations)
 		if m.Spec != nil {
@@ -154,13 +156,17 @@ func fixed(t *testing.T) []*scenario {
 // freed is a patch after which nothing holds an object.
 const freed = `{"metadata":{"labels":{"` + prefix + `keep":null,"` + prefix + `answered":null},"annotations":null,"finalizers":null},"spec":{"replicas":0}}`
 
-// forControllerRuntime has what webhooks do, the objects of Kubernetes' tests, as they
-// are and with answers, and generated ones.
+// forControllerRuntime tries what controllerruntime does.
 func (g *generator) forControllerRuntime(t *testing.T) {
-	fixed := fixed(t)
 	g.wanted = []string{"has no tag", "tier was", "keep this pod", "are too many", "scale it down first", "no default for this pod", "defaults are out",
 		"panic: this one", "passwords belong into Secrets", "has no limits", "generation 1 becomes 2", `behind.example.com/dry-run":"true"`, "sidecar:v1",
 		"answered", "denied the request without explanation", `"code":418`}
+	g.all(fixed(t, manifests), g.answered)
+}
+
+// all tries the fixed scenarios, the objects of Kubernetes' tests, and generated ones.
+// Some objects are changed before.
+func (g *generator) all(fixed []*scenario, change func(*unstructured.Unstructured)) {
 	g.scenarios = func(yield func(*scenario) bool) {
 		n := 0
 		for _, sc := range fixed {
@@ -173,27 +179,19 @@ func (g *generator) forControllerRuntime(t *testing.T) {
 		next := func(object *unstructured.Unstructured, about string) bool {
 			n++
 			object.SetName(fmt.Sprint("o-", n))
+			if g.in(2) {
+				change(object)
+			}
 			return yield(&scenario{about: fmt.Sprintf("%s %s (%s)", object.GetKind(), object.GetName(), about), object: object, steps: g.steps(object)})
 		}
 		for i, object := range g.objects {
 			// All of them in the full run, some in each of the others.
-			if !g.in(tally.Cases(5, 1)) {
-				continue
-			}
-			object = object.DeepCopy()
-			if g.in(2) {
-				g.answered(object)
-			}
-			if !next(object, fmt.Sprint("testdata ", i)) {
+			if g.in(tally.Cases(5, 1)) && !next(object.DeepCopy(), fmt.Sprint("testdata ", i)) {
 				return
 			}
 		}
 		for range tally.Cases(120, 1200) {
-			object := g.object()
-			if g.in(3) {
-				g.answered(object)
-			}
-			if !next(object, "generated") {
+			if !next(g.object(), "generated") {
 				return
 			}
 		}
