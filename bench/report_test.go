@@ -271,7 +271,7 @@ func TestWarmUp(t *testing.T) {
 		calls++
 		allow(w, r)
 	})
-	result := run(t, Config{Target: target, Load: Load{WarmUp: 50 * time.Millisecond, Count: 5}, Mix: pod(t, "v1")})
+	result := run(t, Config{Target: target, Load: Load{WarmUp: time.Second, Count: 5}, Mix: pod(t, "v1")})
 	if result.Requests != 5 || result.Opened != 0 || calls <= 5 {
 		t.Errorf("got %d requests on %d new connections, and %d calls", result.Requests, result.Opened, calls)
 	}
