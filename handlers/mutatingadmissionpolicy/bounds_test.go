@@ -17,6 +17,9 @@ import (
 // TestMany changes 10,000 containers: each by an operation, and all by an
 // ApplyConfiguration.
 func TestMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as many changes as there may be take seconds")
+	}
 	const n = 10_000
 	var before, after []string
 	for i := range n {
@@ -36,6 +39,9 @@ func TestMany(t *testing.T) {
 // TestOperationsMax asks for as many operations as there may be, and one more, and so
 // for the bytes of values.
 func TestOperationsMax(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as many changes as there may be take seconds")
+	}
 	f := func(operations int, value ref.Val, want bool) {
 		t.Helper()
 		one := &cel.JSONPatch{Op: "add", Path: "/a", Val: value}

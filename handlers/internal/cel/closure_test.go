@@ -180,6 +180,9 @@ func FuzzClosures(f *testing.F) {
 
 // TestClosureLimit has the limit of the cost met in different steps of an expression.
 func TestClosureLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("expressions up to their limit of cost take seconds")
+	}
 	text := manyOf(700)
 	for _, test := range []string{
 		"x.name in ['a'] || x.name.startsWith('n')", "object.metadata.labels == oldObject.metadata.labels", "x.?name.orValue('') != 'a'",
@@ -206,6 +209,9 @@ func TestClosureLimit(t *testing.T) {
 // TestHell has expressions that would take minutes end by their budget, and loops over
 // what the largest objects have end with a result, or with their context.
 func TestHell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("expressions up to their limit of cost take seconds")
+	}
 	const n = 100_000
 	texts := strings.Repeat(`,"t"`, n)[1:]
 	text := fmt.Appendf(nil, `{"kind":"X","texts":[%s],"long":%q}`, texts, strings.Repeat("a", n))
