@@ -143,6 +143,16 @@ func TestVolumes(t *testing.T) {
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a","readOnly":true},{"pathPrefix":"/a/b"}]`, `"hostPath":{"path":"/a/b"}`, "")
 }
 
+// TestMessagesQuote has what a message shows of a value with control characters.
+func TestMessagesQuote(t *testing.T) {
+	chain := chainOf(t, everybody, policy(t, "p", all, ""))
+	body := handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"securityContext":{"procMount":"\u0000"}}]}}`)
+	const want = `spec.containers[0].securityContext.procMount: Invalid value: \"\\x00\": ProcMountType is not allowed`
+	if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestWhoMayUse has who is asked about, and about what.
 func TestWhoMayUse(t *testing.T) {
 	var asked []string
