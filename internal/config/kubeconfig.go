@@ -23,14 +23,15 @@ func (r *reader) readKubeconfig(plugin string, config []byte, dir string) {
 	if err := yaml.Unmarshal(config, &names); err != nil {
 		return // the plugin says what is wrong
 	}
-	name, path := names.KubeConfigFile, "kubeConfigFile"
+	// That of the webhook plugins has a user for each host.
+	name, path, flatten := names.KubeConfigFile, "kubeConfigFile", FlattenUsers
 	if name == "" {
-		name, path = names.ImagePolicy.KubeConfigFile, "imagePolicy.kubeConfigFile"
+		name, path, flatten = names.ImagePolicy.KubeConfigFile, "imagePolicy.kubeConfigFile", Flatten
 	}
 	if name == "" {
 		return
 	}
-	flat, err := Flatten(inFolder(dir, name), r.readFile)
+	flat, err := flatten(inFolder(dir, name), r.readFile)
 	if err != nil {
 		at := r.places[plugin]
 		r.refuse(at.document.Errorf(strings.TrimPrefix(at.path+"."+path, "."), "cannot read the kubeconfig of %s: %v", plugin, err))
@@ -54,6 +55,15 @@ func inFolder(dir, name string) string {
 // place of their names: those of the current context, or of all clusters and users if
 // there is none. Who reads the result needs no other file, and sees any change.
 func Flatten(name string, read func(name string) ([]byte, error)) ([]byte, error) {
+	return flatten(name, read, false)
+}
+
+// FlattenUsers is Flatten for a file of which all users are used, and no cluster.
+func FlattenUsers(name string, read func(name string) ([]byte, error)) ([]byte, error) {
+	return flatten(name, read, true)
+}
+
+func flatten(name string, read func(name string) ([]byte, error), users bool) ([]byte, error) {
 	content, err := read(name)
 	if err != nil {
 		return nil, err
@@ -62,22 +72,26 @@ func Flatten(name string, read func(name string) ([]byte, error)) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Dir(name)
 	inline := func(file *string, data *[]byte) {
 		if *file == "" || len(*data) > 0 || err != nil { // both are for the plugin to refuse
 			return
 		}
-		if *data, err = read(inFolder(filepath.Dir(name), *file)); err == nil {
+		if *data, err = read(inFolder(dir, *file)); err == nil {
 			*file = ""
 		}
 	}
 	current := kubeconfig.Contexts[kubeconfig.CurrentContext]
 	for _, name := range slices.Sorted(maps.Keys(kubeconfig.Clusters)) {
-		if cluster := kubeconfig.Clusters[name]; current == nil || current.Cluster == name {
+		if cluster := kubeconfig.Clusters[name]; !users && (current == nil || current.Cluster == name) {
 			inline(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(kubeconfig.AuthInfos)) {
-		if user := kubeconfig.AuthInfos[name]; current == nil || current.AuthInfo == name {
+		if user := kubeconfig.AuthInfos[name]; users || current == nil || current.AuthInfo == name {
+			if user.Exec != nil && strings.ContainsRune(user.Exec.Command, filepath.Separator) {
+				user.Exec.Command = inFolder(dir, user.Exec.Command)
+			}
 			inline(&user.ClientCertificate, &user.ClientCertificateData)
 			inline(&user.ClientKey, &user.ClientKeyData)
 			var token []byte

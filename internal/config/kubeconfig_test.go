@@ -19,7 +19,7 @@ plugins:
 - name: B
   path: sub/b.yaml
 `,
-	"dir/sub/b.yaml": "other: 1\nkubeConfigFile: kubeconfig",
+	"dir/sub/b.yaml": "other: 1\nimagePolicy: {kubeConfigFile: kubeconfig}",
 	"dir/sub/kubeconfig": `apiVersion: v1
 kind: Config
 clusters:
@@ -101,6 +101,33 @@ func TestKubeconfigsWrong(t *testing.T) {
 	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1", "x: y"} {
 		if _, err := readKubeconfigs(admission(fine)); err != nil {
 			t.Errorf("%s: got %v, want it to be for the plugin to say", fine, err)
+		}
+	}
+}
+
+// TestFlattenUsers has a kubeconfig of the webhook plugins: the files of all users are read,
+// those of clusters are not.
+func TestFlattenUsers(t *testing.T) {
+	loaded, err := readKubeconfigs(map[string]string{
+		"dir/sub/b.yaml": "kubeConfigFile: kubeconfig",
+		"dir/sub/kubeconfig": `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"certificate-authority":"missing"}}],` +
+			`"users":[{"name":"a.example.com:8443","user":{"tokenFile":"token"}},{"name":"*","user":{"client-certificate":"pki/tls.crt","client-key":"pki/tls.key"}},` +
+			`{"name":"e","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"bin/login","interactiveMode":"Never"}}}],` +
+			`"contexts":[{"name":"x","context":{"cluster":"c","user":"*"}}],"current-context":"x"}`,
+		"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  path: sub/b.yaml\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(loaded.Kubeconfigs["A"])
+	for _, want := range []string{"token: secret", "client-certificate-data: Q0VSVA==", "client-key-data: S0VZ", "certificate-authority: missing", "command: dir/sub/bin/login"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s, want %q in it", got, want)
+		}
+	}
+	for _, want := range []string{"dir/sub/token", "dir/sub/pki/tls.crt", "dir/sub/pki/tls.key"} {
+		if !slices.Contains(loaded.Files, want) {
+			t.Errorf("got files %q, want %s among them", loaded.Files, want)
 		}
 	}
 }

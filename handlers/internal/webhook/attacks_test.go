@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -312,12 +310,8 @@ func TestCredentials(t *testing.T) {
 	for name, want := range map[string]string{
 		host: "Bearer " + secret, "*." + rest: "Bearer " + secret, "*": "Bearer " + secret, "other": "", "127.0.0.1": "", "*.0.0.1": "",
 	} {
-		file := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","users":[{"name":%q,"user":{"token":%q}}]}`, name, secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		config := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration","kubeConfigFile":%q}`, file)
-		chain := b.chain(handlers.Validate, config, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
+		kubeconfig := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","users":[{"name":%q,"user":{"token":%q}}]}`, name, secret)
+		chain := b.chainWith(handlers.Validate, upstreamConfig, kubeconfig, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
 		r := ask(t, chain, handlers.Validate, pod)
 		if got.Load() != want || r.message == "" || strings.Contains(r.answer, secret) {
 			t.Errorf("user %s: got %q and %s, want %q and nothing secret", name, got.Load(), r.answer, want)

@@ -100,15 +100,13 @@ func newConfig(c *admissionregistrationv1.WebhookClientConfig, known *credential
 	if s := c.Service; s != nil {
 		name := s.Name + "." + s.Namespace + ".svc"
 		host := net.JoinHostPort(name, strconv.Itoa(int(*s.Port)))
-		config, err := known.configFor(host)
-		if err != nil {
-			return nil, nil, err
-		}
+		config := known.configFor(host)
 		config.Host, config.APIPath, config.ServerName = "https://"+host, servicePath(s), name
 		// One connection of HTTP/2 would be to one pod of the Service.
 		config.NextProtos = []string{"http/1.1"}
 		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == host {
+				var err error
 				if address, err = resolve(ctx, services, s); err != nil {
 					return nil, err
 				}
@@ -125,10 +123,7 @@ func newConfig(c *admissionregistrationv1.WebhookClientConfig, known *credential
 	if u.Port() == "" {
 		target = net.JoinHostPort(u.Host, "443")
 	}
-	config, err := known.configFor(target)
-	if err != nil {
-		return nil, nil, err
-	}
+	config := known.configFor(target)
 	config.Host, config.APIPath = u.Scheme+"://"+u.Host, u.Path
 	return config, direct, nil
 }

@@ -1,127 +1,60 @@
 package webhook
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/fastadmit/fastadmit/internal/files"
 )
 
-// recheckPause is how often a kubeconfig file is looked at, at most: as often as
-// kube-apiserver looks at its certificates.
-const recheckPause = time.Minute
-
 // credentials are those of a kubeconfig file, by the hosts that they are for
-// (k8s.io/apiserver pkg/util/webhook/authentication.go). Of a nil one there are none.
-type credentials struct {
-	file string
+// (k8s.io/apiserver pkg/util/webhook/authentication.go). The file has the contents of the
+// files that it names in place of their names; see handlers.Setup.
+type credentials struct{ config *clientcmdapi.Config }
 
-	mu      sync.Mutex
-	config  *clientcmdapi.Config
-	digest  [sha256.Size]byte
-	checked time.Time
-	version int // grows when the file changes
-}
-
-// readCredentials reads a kubeconfig file; "" is that of nobody.
-func readCredentials(file string) (*credentials, error) {
-	c := &credentials{file: file, config: clientcmdapi.NewConfig()}
-	if file == "" {
-		return c, nil
+// readCredentials reads a kubeconfig file; nil is that of nobody.
+func readCredentials(kubeconfig []byte) (*credentials, error) {
+	if kubeconfig == nil {
+		return &credentials{clientcmdapi.NewConfig()}, nil
 	}
-	if err := c.read(); err != nil {
-		return nil, fmt.Errorf("kubeConfigFile: %w", err)
-	}
-	return c, nil
-}
-
-// read reads the file unless it is what was read before. After an error, what was read
-// before stays.
-func (c *credentials) read() error {
-	c.checked = time.Now()
-	content, err := files.Read(c.file)
+	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return err
+		return nil, errors.New("kubeConfigFile: it is no kubeconfig file") // what the error quotes may be a secret
 	}
-	digest := sha256.Sum256(content)
-	if digest == c.digest {
-		return nil
-	}
-	config, err := clientcmd.Load(content)
-	if err != nil {
-		return errors.New("it is no kubeconfig file") // what the error quotes may be a secret
-	}
-	for _, user := range config.AuthInfos {
-		user.LocationOfOrigin = c.file
-	}
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return err
-	}
-	for name, user := range config.AuthInfos {
+	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
+		user := config.AuthInfos[name]
 		if user.AuthProvider != nil {
-			return fmt.Errorf("users[%q]: auth provider not supported", name)
-		}
-		if err := files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile); err != nil {
-			return fmt.Errorf("users[%q]: %w", name, err)
+			return nil, fmt.Errorf("kubeConfigFile: users[%q]: auth provider not supported", name)
 		}
 	}
-	c.config, c.digest = config, digest
-	c.version++
-	return nil
-}
-
-// current returns which version of the file is known, which it looks at now and then.
-func (c *credentials) current() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.file != "" && time.Since(c.checked) > recheckPause {
-		_ = c.read() // and goes on with what was read before
-	}
-	return c.version
+	return &credentials{config}, nil
 }
 
 // configFor returns how to present oneself to a host and port.
-func (c *credentials) configFor(target string) (*rest.Config, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config := &rest.Config{}
+func (c *credentials) configFor(target string) *rest.Config {
 	user := c.user(target)
 	if user == nil {
-		return config, nil
+		return new(rest.Config)
 	}
-	config.BearerToken, config.BearerTokenFile = user.Token, user.TokenFile
-	if user.Token == "" && user.TokenFile != "" {
-		token, err := files.Read(user.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		config.BearerToken = string(token)
+	config := &rest.Config{
+		BearerToken: user.Token, Username: user.Username, Password: user.Password,
+		TLSClientConfig: rest.TLSClientConfig{CertData: user.ClientCertificateData, KeyData: user.ClientKeyData},
 	}
 	if user.Impersonate != "" {
 		config.Impersonate = rest.ImpersonationConfig{
 			UserName: user.Impersonate, UID: user.ImpersonateUID, Groups: user.ImpersonateGroups, Extra: user.ImpersonateUserExtra,
 		}
 	}
-	if user.ClientCertificate != "" || len(user.ClientCertificateData) > 0 {
-		config.TLSClientConfig = rest.TLSClientConfig{
-			CertFile: user.ClientCertificate, CertData: user.ClientCertificateData,
-			KeyFile: user.ClientKey, KeyData: user.ClientKeyData,
-		}
-	}
-	config.Username, config.Password = user.Username, user.Password
 	if user.Exec != nil {
 		config.ExecProvider = user.Exec.DeepCopy()
 	}
-	return config, nil
+	return config
 }
 
 // user returns the user for a host and port: the one of that name, or of the longest
@@ -130,7 +63,7 @@ func (c *credentials) configFor(target string) (*rest.Config, error) {
 func (c *credentials) user(target string) *clientcmdapi.AuthInfo {
 	names := suffixes(target)
 	if host, port, err := net.SplitHostPort(target); err == nil && port == "443" {
-		names = append(names, suffixes(host)...)
+		names = slices.Concat(names, suffixes(host))
 	}
 	names = append(names, "*")
 	for _, name := range names {

@@ -77,13 +77,19 @@ const upstreamConfig = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"Webho
 // chain returns a chain of the plugin for webhooks in a phase.
 func (b *backend) chain(phase handlers.Phase, config string, hooks ...hook) *handlers.Chain {
 	b.t.Helper()
+	return b.chainWith(phase, config, nil, hooks...)
+}
+
+// chainWith is chain with a kubeconfig file.
+func (b *backend) chainWith(phase handlers.Phase, config string, kubeconfig []byte, hooks ...hook) *handlers.Chain {
+	b.t.Helper()
 	plugin, kind := validatingadmissionwebhook.Plugin(), "ValidatingWebhookConfiguration"
 	if phase == handlers.Mutate {
 		plugin, kind = mutatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration"
 	}
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
 	return newChain(b.t, map[*handlers.Plugin]handlers.Enabled{&plugin: {
-		Config: []byte(config), Manifests: []handlers.File{{Name: "a.yaml", Content: document}},
+		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []handlers.File{{Name: "a.yaml", Content: document}},
 	}})
 }
 

@@ -46,7 +46,7 @@ func NewSource(plugin string, kind *Kind, setup handlers.Setup) (*Source, error)
 	if own {
 		s.services = cluster.Services.In(setup.Cluster)
 	}
-	if s.credentials, err = readCredentials(config.KubeConfigFile); err != nil {
+	if s.credentials, err = readCredentials(setup.Kubeconfig); err != nil {
 		return nil, err
 	}
 	read, err := kind.read(setup.Manifests, own)

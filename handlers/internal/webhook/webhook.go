@@ -50,7 +50,6 @@ type Webhook struct {
 
 	mu     sync.Mutex
 	client *rest.RESTClient // nil until the first call
-	known  int              // the version of the credentials that it has
 }
 
 // newWebhook makes a webhook ready, which has its defaults. The error says what is wrong
@@ -138,19 +137,18 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, e
 	return matches, nil, nil
 }
 
-// clientOf returns the client, made anew when credentials have changed.
+// clientOf returns the client, which it makes for the first call. One that cannot be made is
+// tried again for the next.
 func (w *Webhook) clientOf() (*rest.RESTClient, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	credentials := w.source.credentials
-	version := credentials.current()
-	if w.client != nil && w.known == version {
+	if w.client != nil {
 		return w.client, nil
 	}
-	client, err := newClient(&w.config, credentials, w.source.services)
+	client, err := newClient(&w.config, w.source.credentials, w.source.services)
 	if err != nil {
 		return nil, err
 	}
-	w.client, w.known = client, version
+	w.client = client
 	return client, nil
 }
