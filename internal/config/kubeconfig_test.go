@@ -96,7 +96,7 @@ func TestKubeconfigsWrong(t *testing.T) {
 	f(admission("kubeConfigFile: /none"), "dir/admission.yaml:6: plugins[0].configuration.kubeConfigFile: cannot read the kubeconfig of A: open /none: file does not exist")
 	f(map[string]string{"dir/sub/kubeconfig": "rubbish"},
 		"dir/admission.yaml:5: plugins[0].configuration.imagePolicy.kubeConfigFile: cannot read the kubeconfig of A: couldn't get version/kind",
-		"dir/sub/b.yaml:2: kubeConfigFile: cannot read the kubeconfig of B: couldn't get version/kind")
+		"dir/sub/b.yaml:2: imagePolicy.kubeConfigFile: cannot read the kubeconfig of B: couldn't get version/kind")
 	f(map[string]string{"dir/sub/kubeconfig": strings.Replace(kubeconfigFiles["dir/sub/kubeconfig"], "pki/tls.key", "pki/none", 1)}, "open dir/sub/pki/none: file does not exist")
 	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1", "x: y"} {
 		if _, err := readKubeconfigs(admission(fine)); err != nil {

@@ -1,0 +1,77 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+)
+
+const followConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`
+
+// following returns a chain with the webhooks of a custom resource.
+func following(t *testing.T, webhooks string) *handlers.Chain {
+	t.Helper()
+	object, err := cluster.NewJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`,
+		cluster.WebhookGroup+"/v1", webhooks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := validatingadmissionwebhook.Plugin()
+	return newChain(t, map[*handlers.Plugin]handlers.Enabled{&plugin: {Config: []byte(followConfig)}}, object)
+}
+
+// TestStoredInvalid has webhooks in the cluster that nobody checked: they fail for what
+// their rules select, and their failurePolicy decides. The others are called.
+func TestStoredInvalid(t *testing.T) {
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true,"warnings":["called `+r.URL.Path+`"]`)
+	})
+	const fails = `failed calling webhook "a.example.com": it is not valid; the status of the ValidatingWebhookConfiguration "c"`
+	f := func(rules, more, want string) {
+		t.Helper()
+		chain := following(t, b.webhooks(hook{name: "a.example.com", path: "/a", rules: rules, more: more}, hook{name: "b.example.com", path: "/b"}))
+		r := ask(t, chain, handlers.Validate, pod)
+		if !strings.Contains(r.message, want) || want == "" && r.message != "" || strings.Contains(r.answer, "called /a") {
+			t.Errorf("%s: got %+v, want %q", more, r, want)
+		}
+		if r.code != http.StatusForbidden && strings.Join(r.warnings, " ") != "called /b" {
+			t.Errorf("%s: got warnings %q, want the other webhook to be called", more, r.warnings)
+		}
+	}
+	const services = `[{"operations":["*"],"apiGroups":[""],"apiVersions":["*"],"resources":["services"]}]`
+	f("", `"timeoutSeconds":31`, fails)
+	f("", `"failurePolicy":"Sometimes"`, fails)
+	f("", `"timeoutSeconds":31,"failurePolicy":"Ignore"`, "")
+	f(services, `"timeoutSeconds":31`, "")
+	f("", `"timeoutSeconds":31,"objectSelector":{"matchLabels":{"no":"pod"}}`, "")
+	f("", `"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`, fails)      // selects all
+	f("", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}`, fails)   // the same
+	f("", `"timeoutSeconds":0,"matchConditions":[{"name":"a","expression":"false"}]`, fails) // nothing of it is evaluated
+	f("", `"matchConditions":[{"name":"a","expression":"object."}]`, "ERROR: <input>:1:8: ") // which denies, as kube-apiserver does
+	f(`[]`, `"timeoutSeconds":31`, "")
+}
+
+// TestOwnChecked has the custom resources refused that kube-apiserver would refuse, but not
+// what changes nothing of their webhooks.
+func TestOwnChecked(t *testing.T) {
+	chain := following(t, `[]`)
+	const bad = `{"metadata":{"name":"d"},"webhooks":[{"name":"a"}]}`
+	const resource = cluster.WebhookGroup + "/v1/validatingwebhookconfigurations"
+	if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, bad)); r.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(r.message, "webhooks[0].name") || !strings.Contains(r.message, "webhooks[0].sideEffects") {
+		t.Errorf("got %+v", r)
+	}
+	for _, fine := range []string{`{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"},"webhooks":[]}`} {
+		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, fine)); r.message != "" {
+			t.Errorf("%s: got %+v", fine, r)
+		}
+	}
+}
