@@ -1,0 +1,140 @@
+package webhook_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+)
+
+// countedBackend counts connections and notes the protocols that calls came by. Its
+// certificate is for a Service too.
+type countedBackend struct {
+	*backend
+	connections atomic.Int64
+	protocols   sync.Map
+}
+
+func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.shop.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(countedBackend)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.protocols.Store(r.Proto, true)
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}}}
+	server.EnableHTTP2 = http2
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			c.connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	c.backend = &backend{server, t}
+	return c
+}
+
+// want compares what there was.
+func (c *countedBackend) want(protocol string, connections int64) {
+	c.t.Helper()
+	var protocols []string
+	c.protocols.Range(func(p, _ any) bool {
+		protocols = append(protocols, p.(string))
+		return true
+	})
+	if got := c.connections.Load(); got != connections || len(protocols) != 1 || protocols[0] != protocol {
+		c.t.Errorf("got %d connections and %q, want %d and %s", got, protocols, connections, protocol)
+	}
+}
+
+// TestConnections has calls share connections: all of them one with HTTP/2, and one after
+// the other with HTTP/1.1. A Service gets HTTP/1.1, also where it offers more.
+func TestConnections(t *testing.T) {
+	const calls = 10
+	second := newCountedBackend(t, true)
+	chain := second.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	f := func(chain *handlers.Chain) {
+		t.Helper()
+		if r := ask(t, chain, handlers.Validate, pod); r.message != "" {
+			t.Error(r.message)
+		}
+	}
+	f(chain) // the first one connects
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() { f(chain) })
+	}
+	all.Wait()
+	second.want("HTTP/2.0", 1)
+
+	first := newCountedBackend(t, false)
+	chain = first.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	for range calls {
+		f(chain)
+	}
+	first.want("HTTP/1.1", 1)
+
+	service := newCountedBackend(t, true)
+	chain = service.serviceChain()
+	for range calls {
+		f(chain)
+	}
+	service.want("HTTP/1.1", 1)
+}
+
+// serviceChain is chain for a webhook by Service, whose cluster IP is that of the server.
+func (c *countedBackend) serviceChain() *handlers.Chain {
+	c.t.Helper()
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var port int32
+	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+		c.t.Fatal(err)
+	}
+	webhooks := strings.Replace(c.webhooks(hook{name: "a.example.com", path: "/"}), fmt.Sprintf(`"url":%q`, c.URL+"/"),
+		fmt.Sprintf(`"service":{"namespace":"shop","name":"hook","port":%d}`, port), 1)
+	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`, webhooks)
+	plugin := validatingadmissionwebhook.Plugin()
+	config := strings.Replace(followConfig, `,"customResources":true`, "", 1)
+	return newChain(c.t, map[*handlers.Plugin]handlers.Enabled{&plugin: {Config: []byte(config), Manifests: []handlers.File{{Name: "a.json", Content: document}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hook"}, Spec: corev1.ServiceSpec{
+			ClusterIP: u.Hostname(), Ports: []corev1.ServicePort{{Port: port}},
+		}})
+}
