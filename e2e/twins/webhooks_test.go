@@ -184,7 +184,7 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 			own[name] = value
 		}
 	}
-	return normal(own)
+	return cluster.Normal(own)
 }
 
 // invalidHooks are changes of a valid webhook that make it one which kube-apiserver
