@@ -44,7 +44,7 @@ func initializersSuite() suite {
 		name: "Initializers", generate: (*generator).initialized, denies: true, changes: true, background: true,
 		removed: "../.cache/kubernetes-v1.13", told: initializerConfigurations,
 		authorizer: func(*testing.T) authorizer.Authorizer { return bobInitializes{} },
-		variants: []variant{{options: plugins.DefaultOptions(), world: func(*generator) oracle.World {
+		variants: []variant{{options: plugins.DefaultOptions(), alike: true, world: func(*generator) oracle.World {
 			return oracle.World{Authorizer: bobInitializes{}}
 		}}},
 		wrap: func(p handlers.Plugin) handlers.Plugin {

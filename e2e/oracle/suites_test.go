@@ -66,6 +66,8 @@ type variant struct {
 	// world makes the cluster; nil for an empty one. The cases of the variant are
 	// tried in several worlds then.
 	world func(g *generator) oracle.World
+	// alike says that all worlds are: one is enough.
+	alike bool
 }
 
 // worldsMax is how many worlds a variant has, if it has any.
@@ -73,7 +75,7 @@ const worldsMax = 50
 
 // worlds returns how many worlds the variant is tried in.
 func (v *variant) worlds() int {
-	if v.world == nil {
+	if v.world == nil || v.alike {
 		return 1
 	}
 	return worldsMax
