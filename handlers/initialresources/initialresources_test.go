@@ -99,7 +99,7 @@ func container(name, image, resources string) string {
 
 // body is the creation of a pod with one container and one init container.
 func body(image, resources string) []byte {
-	return handlertest.Body(codec.Create, pods, `{"spec":{"initContainers":[` + container("i0", image, resources) + `],"containers":[` + container("c0", image, resources) + `]}}`)
+	return handlertest.Body(codec.Create, pods, `{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
 }
 
 // check compares the patches of both phases of a pod's creation with what is wanted.
