@@ -3,6 +3,7 @@ package oracle_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -20,17 +21,26 @@ func podSecurityPolicy() suite {
 		name: "PodSecurityPolicy", generate: (*generator).podOfPolicies, denies: true, changes: true, removed: "../.cache/kubernetes-v1.24",
 		variants:   []variant{{options: plugins.DefaultOptions(), world: (*generator).podSecurityPolicies}},
 		authorizer: func(*testing.T) authorizer.Authorizer { return authorizer.AuthorizerFunc(mayUse) },
-		settle:     keepStatus,
+		settle:     keepIgnored,
 	}
 }
 
-// keepStatus keeps the status of a pod that is updated, as API servers do: a change of
-// what v1.24 does not know about it would be none there.
-func keepStatus(c *oracle.Case) {
+// keepIgnored keeps what v1.24 does not see of a pod that is updated, where the change of it
+// would be none: the status, as API servers keep it, and annotations of seccomp, which the
+// command v1.24 makes of the fields.
+func keepIgnored(c *oracle.Case) {
 	pod, ok := c.Object.(*corev1.Pod)
 	old, was := c.OldObject.(*corev1.Pod)
 	if ok && was && pod != nil && old != nil {
 		old.Status.DeepCopyInto(&pod.Status)
+		isSeccomp := func(key, _ string) bool { return strings.Contains(key, "seccomp.security.alpha.kubernetes.io/") }
+		kept := maps.Clone(old.Annotations)
+		maps.DeleteFunc(kept, func(key, value string) bool { return !isSeccomp(key, value) })
+		maps.DeleteFunc(pod.Annotations, isSeccomp)
+		if pod.Annotations == nil && len(kept) > 0 {
+			pod.Annotations = make(map[string]string, len(kept))
+		}
+		maps.Copy(pod.Annotations, kept)
 	}
 }
 
