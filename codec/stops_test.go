@@ -28,7 +28,8 @@ func TestEditsStop(t *testing.T) {
 }
 
 // TestIndexedTwice edits all members of an object, one of which is there twice: with
-// an index, as without, the first of two counts, and stays alone.
+// an index, as without, the first of two counts, and stays alone. An object has an index
+// if there are more nodes than reading makes.
 func TestIndexedTwice(t *testing.T) {
 	for n := indexedMin - 4; n <= indexedMin+4; n++ {
 		for _, twice := range []int{0, 1, n - 1} {
@@ -41,12 +42,14 @@ func TestIndexedTwice(t *testing.T) {
 					}
 				}
 				var o Object
-				o.Reset([]byte("{" + b.String()[1:] + "}"))
+				o.Reset([]byte(`{"list":[` + strings.Repeat("0,", nodesMax) + `0],"a":{` + b.String()[1:] + `}}`))
+				_ = o.Get("list", fmt.Sprint(nodesMax)).Exists() // one more than reading makes nodes for
+				o.SetInt(0, "a", "added")
 				for i := range n {
-					o.SetInt(int64(1000+i), fmt.Sprint("m", i))
+					o.SetInt(int64(1000+i), "a", fmt.Sprint("m", i))
 				}
 				got := make(map[string]any)
-				if err := json.Unmarshal(o.Root().AppendJSON(nil), &got); err != nil || o.Err() != nil {
+				if err := json.Unmarshal(o.Get("a").AppendJSON(nil), &got); err != nil || o.Err() != nil {
 					t.Fatal(err, o.Err())
 				}
 				for i := range n {
@@ -136,5 +139,71 @@ func TestAnnotationsBound(t *testing.T) {
 		if got, want := r.annotations[1].value, TruncateString(strings.Repeat("b", annotationBytesMax), max(left, TruncatedMin)); got != want {
 			t.Errorf("%d bytes left: got %d bytes, want %d", left, len(got), len(want))
 		}
+	}
+}
+
+// TestLoopsStop leaves loops over members and elements after each of them, before and
+// behind the ones that have nodes.
+func TestLoopsStop(t *testing.T) {
+	var names, elements strings.Builder
+	const most = nodesMax + 8
+	for i := range most {
+		fmt.Fprintf(&names, `,"m%d":%d`, i, i)
+		fmt.Fprintf(&elements, `,%d`, i)
+	}
+	text := []byte(`{"members":{` + names.String()[1:] + `},"elements":[` + elements.String()[1:] + `]}`)
+	for _, stop := range []int{1, 2, nodesMax - 8, nodesMax - 1, nodesMax, nodesMax + 1, most, most + 1} {
+		for _, again := range []bool{false, true} {
+			var o Object
+			o.Reset(text)
+			if again { // there are nodes already
+				_ = o.Get("members", "m20").Exists()
+				_ = o.Get("elements", "20").Exists()
+			}
+			n := 0
+			for name, v := range o.Get("members").Members() {
+				if got, ok := v.Int64(); !ok || got != int64(n) || name != fmt.Sprint("m", n) {
+					t.Fatalf("member %d: got %s, %d", n, name, got)
+				}
+				if n++; n == stop {
+					break
+				}
+			}
+			m := 0
+			for i, v := range o.Get("elements").Elements() {
+				if got, ok := v.Int64(); !ok || i != m || got != int64(m) {
+					t.Fatalf("element %d: got %d, %d", m, i, got)
+				}
+				if m++; m == stop {
+					break
+				}
+			}
+			if want := min(stop, most); n != want || m != want || o.Err() != nil {
+				t.Errorf("got %d members and %d elements, want %d of both; %v", n, m, want, o.Err())
+			}
+		}
+	}
+}
+
+// TestFirstFaultStays has an Object keep the first of several faults.
+func TestFirstFaultStays(t *testing.T) {
+	first := &SizeError{What: "things", Max: 1}
+	for name, second := range map[string]func(o *Object){
+		"Refuse":   func(o *Object) { o.Root().Refuse(ErrNoMemory) },
+		"TooLarge": func(o *Object) { o.TooLarge(&SizeError{What: "others"}) },
+		"Fits":     func(o *Object) { o.Fits(MemoryMax + 1) },
+		"Set":      func(o *Object) { o.Set("{", "a") },
+	} {
+		var o Object
+		o.Reset([]byte(`{"a":1}`))
+		o.Root().Refuse(first)
+		if second(&o); o.Err() != first { //nolint:errorlint // the same one
+			t.Errorf("%s: got %v, want %v", name, o.Err(), first)
+		}
+	}
+	var o Object
+	o.Reset([]byte(`{"a":1}`))
+	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed of the object, want at most that", MemoryMax) {
+		t.Errorf("got %v", o.Err())
 	}
 }

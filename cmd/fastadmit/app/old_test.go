@@ -3,9 +3,13 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -154,5 +158,38 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 				t.Errorf("got %s %s, want %d %s", out, errs, r.code, r.reason)
 			}
 		})
+	}
+}
+
+// TestWriteEnds writes to a client that reads nothing: it does not wait for it beyond
+// the time to write an answer.
+func TestWriteEnds(t *testing.T) {
+	p, _ := serveBriefly(t)
+	var certificate certificate
+	if err := certificate.load(); err != nil {
+		t.Fatal(err)
+	}
+	config := tlsConfig(certificate.get, false)
+	config.SessionTicketsDisabled = true // nobody would read them
+	own, other := net.Pipe()
+	shaken := make(chan error, 1)
+	go func() { shaken <- tls.Client(other, clientTLS).Handshake() }()
+	c := &conn{Conn: tls.Server(own, config), listener: p.connections}
+	if err := errors.Join(c.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Write([]byte("answer"))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v, want that the time is over", err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = own.Close()
+		t.Error("still waiting, want an error")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -30,8 +29,7 @@ const ruleFields = `"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"
 // TestValidate changes valid objects in one place each (RFC 7396), and has the errors of
 // kube-apiserver's validation (k8s.io/kubernetes pkg/apis/admissionregistration/validation).
 func TestValidate(t *testing.T) {
-	checkValidating := func(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList { return CheckValidating(p) }
-	testCheck(t, validPolicy, checkValidating, [][2]string{
+	testCheck(t, validPolicy, CheckValidating, [][2]string{
 		{`{}`, ``},
 		{`{"metadata":{"name":""},"spec":{"auditAnnotations":null}}`, `metadata.name: Required value: name or generateName is required`},
 		{`{"metadata":{"name":"A"},"spec":{"auditAnnotations":null}}`, `metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain`},
@@ -79,7 +77,7 @@ func TestValidate(t *testing.T) {
 		if valid {
 			want = ""
 		}
-		testCheck(t, validPolicy, checkValidating, [][2]string{{`{"spec":{"variables":[{"name":"` + name + `","expression":"1"}]}}`, want}})
+		testCheck(t, validPolicy, CheckValidating, [][2]string{{`{"spec":{"variables":[{"name":"` + name + `","expression":"1"}]}}`, want}})
 	}
 }
 
@@ -92,7 +90,7 @@ func annotations(n int) string {
 }
 
 func TestValidateMutating(t *testing.T) {
-	testCheck(t, validMutating, func(p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList { return CheckMutating(p) }, [][2]string{
+	testCheck(t, validMutating, CheckMutating, [][2]string{
 		{`{}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CONNECT","UPDATE"]}]}}}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["*"]}]}}}`, ``},
@@ -112,9 +110,7 @@ func TestValidateMutating(t *testing.T) {
 		{`{"spec":{"reinvocationPolicy":"Never"}}`, ``},
 		{`{"spec":{"reinvocationPolicy":"Always"}}`, `spec.reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`},
 	})
-	testCheck(t, validBinding, func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-		return CheckMutatingBinding(b)
-	}, [][2]string{
+	testCheck(t, validBinding, CheckMutatingBinding, [][2]string{
 		{`{}`, ``},
 		{`{"spec":{"policyName":""}}`, `spec.policyName: Required value`},
 		{`{"spec":{"matchResources":{"resourceRules":[{` + ruleFields + `,"operations":["DELETE"]}]}}}`, `spec.matchResources.resourceRules.operations: Unsupported value: "DELETE"`},
@@ -122,9 +118,7 @@ func TestValidateMutating(t *testing.T) {
 }
 
 func TestValidateBinding(t *testing.T) {
-	testCheck(t, validBinding, func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-		return CheckValidatingBinding(b)
-	}, [][2]string{
+	testCheck(t, validBinding, CheckValidatingBinding, [][2]string{
 		{`{}`, ``},
 		{`{"metadata":{"name":"B"}}`, `metadata.name: Invalid value: "B"`},
 		{`{"spec":{"policyName":""}}`, `spec.policyName: Required value`},
