@@ -81,11 +81,15 @@ func TestCallsUpstream(t *testing.T) {
 		add("(object.empty + '%%s%%s').format(dyn(%s))", value)
 	}
 	add("(object.empty + '%%.20f').format([1.5])")
+	for _, other := range [...]string{"[dyn('a')]", "[dyn('a'), 1]", "[dyn('a'), 1, 2]", "[dyn('a'), 2]", "[object.bools.t]", "[]"} {
+		add("[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x == %[1]s)]", other)
+	}
+	add("[object.bools.t == object.bools.f, object.bools == {'t': true, 'f': false}, object.bools == {'t': true, 'f': true}, [object.bools.f] == [object.bools.t]]")
 	for _, text := range [...]string{"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999", "1e4294967296"} {
 		add("isQuantity('%s')", text)
 		add("quantity(object.empty + '%s').isGreaterThan(quantity('1'))", text)
 	}
-	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"lines":%q,"deep":%s}`,
+	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false}}`,
 		strings.Repeat("aé", 3000), strings.Repeat("a aé-\naab\n\n", 400), strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50))
 	asked, values := newAsked(t, review("CREATE", object, "null")), 0
 	for c := range slices.Chunk(p.conditions, 8) {
