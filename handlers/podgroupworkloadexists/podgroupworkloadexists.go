@@ -48,14 +48,10 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	name, template := of.Get("workloadName").String(), of.Get("podGroupTemplateName").String()
 	workload, err := p.workloads.Get(ctx, review.Namespace(), name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return deny(review, "PodGroup rejected: Workload %q not found", name)
-	case cluster.IsInvalidName(err):
-		return handlers.Denied(apierrors.NewInternalError(err))
-	case err != nil:
-		return handlers.Errored(err)
-	case workload.DeletionTimestamp != nil:
+	if err != nil { // else IsNotFound would allocate
+		return failed(review, name, err)
+	}
+	if workload.DeletionTimestamp != nil {
 		return deny(review, "PodGroup rejected: Workload %q is being deleted", name)
 	}
 	for i := range workload.Spec.PodGroupTemplates {
@@ -64,6 +60,17 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		}
 	}
 	return deny(review, "PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name)
+}
+
+// failed says what becomes of a PodGroup whose Workload could not be had.
+func failed(review *codec.Review, name string, err error) handlers.Result {
+	switch {
+	case apierrors.IsNotFound(err):
+		return deny(review, "PodGroup rejected: Workload %q not found", name)
+	case cluster.IsInvalidName(err):
+		return handlers.Denied(apierrors.NewInternalError(err))
+	}
+	return handlers.Errored(err)
 }
 
 func deny(review *codec.Review, format string, arguments ...any) handlers.Result {

@@ -111,3 +111,8 @@ func BenchmarkValidate(b *testing.B) {
 	chain := handlertest.MustChain(b, Plugin(), "", workload("w", "worker"))
 	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, group(`"w"`, `"worker"`))
 }
+
+func TestNoAllocations(t *testing.T) {
+	chain := handlertest.MustChain(t, Plugin(), "", workload("w", "worker"))
+	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, group(`"w"`, `"worker"`))
+}
