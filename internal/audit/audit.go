@@ -36,7 +36,7 @@ type Options struct {
 	// Namespaces are those whose objects are reviewed, and nothing that is in no
 	// namespace. Without any, all is.
 	Namespaces []string
-	// PageSize is how many objects a request lists.
+	// PageSize is number of objects to list in one request.
 	PageSize int64
 	// Progress, if it is set, is called from time to time.
 	Progress func(p Progress)

@@ -30,7 +30,7 @@ type Options struct {
 	// in PEM, in a file in base64, that the serving certificate is checked with;
 	// without any, kube-apiserver takes those of its own machine.
 	ClientConfig admissionregistrationv1.WebhookClientConfig `json:"clientConfig,omitzero"`
-	// TimeoutSeconds is how long kube-apiserver waits for an answer, 1 to 30 and
+	// TimeoutSeconds is timeout of kube-apiserver for an answer, 1 to 30 seconds and
 	// 10 by default.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// MatchPolicy is Equivalent, the default, or Exact, which does not call for

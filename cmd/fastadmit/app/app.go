@@ -71,8 +71,8 @@ func NewCommand(opts ...Option) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fastadmit",
 		Short: "A Kubernetes admission webhook server with the plugins of kube-apiserver",
-		Long: "fastadmit gives a cluster the admission plugins that only whoever runs kube-apiserver\n" +
-			"can switch on, and those that Kubernetes has removed, as one fast webhook.",
+		Long: `Runs kube-apiserver's admission plugins, including those that Kubernetes has removed, as a webhook, for
+clusters whose API server flags you cannot set. Also evaluates admission policies, and your own plugins.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       o.versionLine(),

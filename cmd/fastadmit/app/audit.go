@@ -63,17 +63,18 @@ func newAuditCommand(o *options) *cobra.Command {
 	a := &auditOptions{reviewOptions: reviewOptions{selection: selection{options: o}}}
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Review what a cluster has: what the enabled plugins would deny",
-		Long: `Lists the objects that the rules of the enabled plugins select, and reviews each as if it were created
-now (or updated, with --operation). Nothing is changed, except with --write-reports: all reviews are dry runs. What kube-apiserver
-would not call fastadmit for is skipped: the namespaces kube-system, kube-node-lease and fastadmit's own, and what
-the section registration of --config leaves out. Plugins that count or write (ResourceQuota,
-EventRateLimit, NamespaceAutoProvision) are left out: they do not decide by the object.
+		Short: "Review the objects of a cluster: what would the enabled plugins deny?",
+		Long: `Lists the objects that the enabled plugins select, and reviews each as if it were created now, or
+updated with --operation=UPDATE. All reviews are dry runs, and nothing is changed, except by
+--write-reports. The audit skips the objects for which kube-apiserver would not call fastadmit: those in
+kube-system, kube-node-lease and fastadmit's own namespace, and those that the section registration of
+--config excludes. It leaves out plugins that count or write (ResourceQuota, EventRateLimit,
+NamespaceAutoProvision), because they do not decide by the object.
 
-Prints what would be denied, and warnings, and at the end how many objects there were.
+Prints denials and warnings, and a summary of all objects.
 
-Exits with 0 if nothing would be denied, 1 if anything would, 2 if something could not be listed or
-reviewed, or the command is wrong.`,
+Exits with 0 if no object would be denied, 1 if one would, 2 if objects could not be listed or
+reviewed, or if the command is wrong.`,
 		Example: "  fastadmit audit --kubeconfig=$HOME/.kube/config --config=fastadmit.yaml\n" +
 			"  fastadmit audit --kubeconfig=$HOME/.kube/config --enable-admission-plugins=PodSecurity -n shop -o json",
 		Args: cobra.NoArgs,
@@ -92,23 +93,23 @@ reviewed, or the command is wrong.`,
 func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	a.addFlags(cmd)
-	a.useKubeconfig("file that says how to reach the cluster; without one, the cluster this runs in", unusedCluster)
+	a.useKubeconfig("kubeconfig file for the cluster; if empty, the cluster of the pod", unusedCluster)
 	a.user.Username, a.user.Groups = "system:admin", []string{"system:masters"}
 	a.addSharedFlags(cmd)
-	flags.Lookup("as").Usage = "user who sends the objects, but for those that kube-controller-manager makes. The default may do everything"
-	flags.StringVar(&a.operation, "operation", string(codec.Create), "CREATE: would the object be denied if it were created now? UPDATE: would a write that changes nothing be denied?")
-	flags.StringSliceVarP(&a.namespaces, "namespace", "n", nil, "namespaces to review, and nothing outside of them; all if not given")
-	flags.BoolVar(&a.all, "all", false, "print what is simply allowed, too")
+	flags.Lookup("as").Usage = "user who sends the objects that kube-controller-manager does not create. The default has all permissions"
+	flags.StringVar(&a.operation, "operation", string(codec.Create), "CREATE: would the object be denied if it were created now? UPDATE: would an update without changes be denied?")
+	flags.StringSliceVarP(&a.namespaces, "namespace", "n", nil, "namespaces to review, and nothing else; if not set, all objects")
+	flags.BoolVar(&a.all, "all", false, "also print objects that are allowed without a patch or warning")
 	flags.BoolVar(&a.workloadPods, "workload-pods", false,
-		"review what controllers would make of workloads as well, as review does; of most, the pods are in the cluster already")
-	flags.Int64Var(&a.chunkSize, "chunk-size", audit.DefaultPageSize, "how many objects a request lists")
-	flags.Float32Var(&a.qps, "kube-api-qps", auditQPS, "how many requests a second the audit may send to the API server, lookups of plugins apart")
+		"also review the objects that controllers would create from workloads, as review does; most of their pods exist already")
+	flags.Int64Var(&a.chunkSize, "chunk-size", audit.DefaultPageSize, "number of objects to list in one request")
+	flags.Float32Var(&a.qps, "kube-api-qps", auditQPS, "maximum of requests a second to the API server, without the lookups of plugins")
 	flags.StringVar(&a.writeReports, "write-reports", "",
 		"write the findings of each object as a report, and remove reports of earlier audits: "+strings.Join(audit.ReportAPIs(), " or ")+
 			"; without a value, the first that the cluster has")
 	flags.Lookup("write-reports").NoOptDefVal = anyReports
-	flags.BoolVar(&a.exitZero, "exit-zero", false, "exit with 0 also if something would be denied, and with 2 only if the audit could not be done")
-	flags.StringVar(&a.metricsFile, "metrics-file", "", "file to write metrics to when the audit is done, in Prometheus' text format")
+	flags.BoolVar(&a.exitZero, "exit-zero", false, "exit with 0 even if objects would be denied, and with 2 if the audit could not finish")
+	flags.StringVar(&a.metricsFile, "metrics-file", "", "file for metrics of the audit, in the Prometheus text format")
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update))
 	completeValues(cmd, "write-reports", audit.ReportAPIs()...)
 }

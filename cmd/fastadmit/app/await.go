@@ -28,12 +28,11 @@ func newAwaitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "await",
 		Short: "Wait until kube-apiserver calls serve for the enabled plugins",
-		Long: "Waits until the webhook configurations that serve makes with --cert-secret-name are registered with\n" +
-			"the rules of the enabled plugins, their caBundle trusts what is served at their Service, and a call\n" +
-			"through that Service is answered by replicas that have read the same configuration. It takes the\n" +
-			"flags and files of serve, and changes nothing. The Helm chart runs it after an installation, so that\n" +
-			"what is installed is enforced. If that does not happen in time, the exit code is 1, and standard\n" +
-			"error says what is missing.",
+		Long: `Waits until fastadmit is in effect: the webhook configurations that serve creates with
+--cert-secret-name are registered with the rules of the enabled plugins, their caBundle matches the
+serving certificate, and replicas with the same configuration answer a call through the Service. It
+takes the flags and files of serve, and changes nothing. The Helm chart runs it after an installation.
+If the time is over, it exits with 1 and prints what is missing to standard error.`,
 		Example: "  fastadmit await --config=fastadmit.yaml --cert-secret-name=fastadmit-certificate --timeout=1m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +40,7 @@ func newAwaitCommand(o *options) *cobra.Command {
 		},
 	}
 	a.selection.addFlags(cmd)
-	a.useKubeconfig("file that says how to reach the API server; without one, the cluster this runs in", unusedCluster)
+	a.useKubeconfig("kubeconfig file for the API server; if empty, the cluster of the pod", unusedCluster)
 	a.serverOptions.addFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&a.timeout, "timeout", awaitTimeout, "how long to wait")
 	return cmd

@@ -68,11 +68,11 @@ func newBenchCommand() *cobra.Command {
 	b := new(benchOptions)
 	cmd := &cobra.Command{
 		Use:   "bench URL",
-		Short: "Put load on any admission webhook as kube-apiserver does, and check its answers",
-		Long: "Sends recorded or synthetic admission reviews to the webhook at URL, with the connections and headers\n" +
-			"of kube-apiserver, and checks every answer. With --rate, requests are due by a schedule and latency counts\n" +
-			"from when they were due; without, each of --in-flight connections sends when it has the last answer.\n" +
-			"Ends with 1 when an answer was wrong.",
+		Short: "Load-test any admission webhook as kube-apiserver calls it, and check its answers",
+		Long: `Sends recorded or synthetic admission reviews to the webhook at URL, with the connections and headers
+of kube-apiserver, and checks every answer. With --rate, requests follow a schedule, and the latency
+counts from the time at which a request was due. Without, each of --in-flight connections sends a
+request when it has the answer to the last one. Exits with 1 if an answer was wrong.`,
 		Example: "  fastadmit bench https://localhost:8443/mutate --insecure-skip-tls-verify --rate 1000\n" +
 			"  fastadmit bench https://localhost:8443/mutate --certificate-authority ca.pem --sweep --html report.html\n" +
 			"  fastadmit bench https://localhost:8443/mutate --against https://localhost:9443/mutate --rounds 5",

@@ -19,9 +19,9 @@ func newConfigCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that serve would use",
-		Long: "Reads the same flags and files as serve, and prints the configuration that they make, with all\n" +
-			"defaults, as a file for --config. What only flags can set is in comments. If something is wrong\n" +
-			"with the flags or files, all of it is reported, and nothing is printed.",
+		Long: `Reads the flags and files of serve, and prints the resulting configuration with all defaults, as a file
+for --config. Settings that have only a flag are printed as comments. If the flags or files have
+errors, it reports all of them and prints no configuration.`,
 		Example: "  fastadmit config --config=fastadmit.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), cmd.OutOrStdout()) },

@@ -35,15 +35,15 @@ type managed struct {
 
 func (m *managed) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.secretName, "cert-secret-name", "",
-		"Secret to keep certificates in, which all replicas share; they are made and renewed, and the webhook configurations with them")
-	flags.StringVar(&m.secretNamespace, "cert-secret-namespace", "", "namespace of --cert-secret-name; that of the pod if empty")
-	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole with which the webhook configurations and the Secret are removed")
+		"Secret for certificates, shared by all replicas; fastadmit issues and renews them, and registers the webhook configurations")
+	flags.StringVar(&m.secretNamespace, "cert-secret-namespace", "", "namespace of --cert-secret-name; if empty, the pod's namespace")
+	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole that owns the webhook configurations and the Secret, so that they are deleted with it")
 	flags.StringVar(&m.deployment, "event-deployment", "",
-		"Deployment in the namespace of the Secret on which there is an Event when fastadmit cannot be registered; no Events if empty")
+		"Deployment, in the namespace of the Secret, that gets an Event if the registration fails; if empty, no Events")
 	flags.StringSliceVar(&m.registered, "webhook-configurations", nil,
-		"webhook configurations that others make, as mutating/<name> or validating/<name>: of these, the caBundle of the webhooks for fastadmit is kept, and fastadmit makes none of its own")
+		"webhook configurations that you apply, as mutating/<name> or validating/<name>: fastadmit only sets the caBundle of its webhooks in them, and creates none")
 	flags.BoolVar(&m.pathToken, "managed-path-token", true,
-		"where fastadmit registers itself and no other flag says who may call: make a path token, keep it in --cert-secret-name, register its path and take no calls without it")
+		"if fastadmit registers itself and no other flag authenticates callers: generate a path token, keep it in --cert-secret-name, register it, and refuse calls without it")
 }
 
 // makesPathToken reports whether managed registration is how callers are known.

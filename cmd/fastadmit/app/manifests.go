@@ -39,13 +39,14 @@ func newManifestsCommand(o *options) *cobra.Command {
 	m := &manifestsOptions{selection: selection{options: o}}
 	cmd := &cobra.Command{
 		Use:   "manifests",
-		Short: "Print the webhook configurations that register the enabled plugins, or their ClusterRole",
-		Long: "Prints a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration with which\n" +
-			"kube-apiserver calls serve for what the enabled plugins handle, and for nothing else. The plugins are\n" +
-			"selected by the same flags and files as for serve. The other flags override the section\n" +
-			"registration of --config. Notes about what else to do go to standard error.\n\n" +
-			"With --kind=ClusterRole it prints what the process must be allowed to do in the cluster for the enabled\n" +
-			"plugins and selectors, plugins of one's own included. Bind it to the ServiceAccount of serve.",
+		Short: "Print the webhook configurations, or the ClusterRole, for the enabled plugins",
+		Long: `Prints a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration with which kube-apiserver
+calls serve for the requests that the enabled plugins handle, and for no others. The flags and files of
+serve select the plugins. The other flags override the section registration of --config. Notes go to
+standard error.
+
+With --kind=ClusterRole, it prints the permissions that the enabled plugins and selectors need,
+including your own plugins. Bind it to the ServiceAccount of serve.`,
 		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -\n" +
 			"  fastadmit manifests --enable-admission-plugins=LimitRanger --kind=ClusterRole | kubectl apply -f -",
 		Args: cobra.NoArgs,
@@ -57,7 +58,7 @@ func newManifestsCommand(o *options) *cobra.Command {
 	m.addFlags(cmd)
 	m.useKubeconfig(unusedCluster, unusedCluster)
 	m.registration.addFlags(flags)
-	flags.StringVar(&m.kind, "kind", "", "print only MutatingWebhookConfiguration or ValidatingWebhookConfiguration, or the ClusterRole with what plugins and selectors do in the cluster")
+	flags.StringVar(&m.kind, "kind", "", "print only the MutatingWebhookConfiguration or the ValidatingWebhookConfiguration, or the ClusterRole that plugins and selectors need")
 	completeValues(cmd, "kind", mutatingKind, validatingKind, roleKind)
 	return cmd
 }
@@ -184,16 +185,16 @@ type registrationFlags struct {
 
 func (r *registrationFlags) addFlags(flags *pflag.FlagSet) {
 	r.flags = flags
-	flags.StringVar(&r.name, "name", registration.DefaultName, "name of both configurations, and what the names of their webhooks end with")
+	flags.StringVar(&r.name, "name", registration.DefaultName, "name of both configurations, and suffix of the names of their webhooks")
 	flags.StringVarP(&r.namespace, "namespace", "n", registration.DefaultNamespace,
-		"namespace of the service; with --url, that which serve runs in, none if not given. No plugin sees its requests")
-	flags.StringVar(&r.serviceName, "service-name", registration.DefaultServiceName, "service by which kube-apiserver reaches serve")
+		"namespace of the service; with --url, the namespace of serve, if any. The webhooks exclude it")
+	flags.StringVar(&r.serviceName, "service-name", registration.DefaultServiceName, "service through which kube-apiserver calls serve")
 	flags.Int32Var(&r.servicePort, "service-port", registration.DefaultServicePort, "port of the service")
-	flags.StringVar(&r.url, "url", "", "URL by which kube-apiserver reaches serve, instead of a service")
+	flags.StringVar(&r.url, "url", "", "URL at which kube-apiserver calls serve, instead of a service")
 	flags.StringVar(&r.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
-	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "how long kube-apiserver waits for an answer, 1 to 30")
-	flags.StringVar(&r.pathTokenFile, "path-token-file", "", "file with the path tokens that serve takes, one on each line: the first is put into the paths")
-	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver reads from files; needs --url")
+	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "timeout of kube-apiserver for an answer, 1 to 30 seconds")
+	flags.StringVar(&r.pathTokenFile, "path-token-file", "", "file with the path tokens of serve, one on each line; the first becomes part of the paths")
+	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver loads from files; needs --url")
 }
 
 // override returns the options with what flags say. They may share what they

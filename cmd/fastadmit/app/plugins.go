@@ -40,10 +40,10 @@ func newPluginsCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugins",
 		Short: "List the admission plugins, in the order in which they run",
-		Long: "Lists the admission plugins in the order in which they run: whether they mutate or validate, what\n" +
-			"they need beside a review, and whether kube-apiserver has them. -o wide adds what they do, which\n" +
-			"resources they handle, and which objects of the cluster they look up. -o chart is for a binary with\n" +
-			"plugins of one's own: the values by which the Helm chart knows them.",
+		Long: `Lists the admission plugins in the order in which they run: whether they mutate or validate, what they
+need besides a review, and whether kube-apiserver has them. -o wide adds a summary, the resources that
+they handle, and the kinds that they read from the cluster. -o chart prints, for a binary with your own
+plugins, the values that describe them to the Helm chart.`,
 		Example: "  fastadmit plugins -o wide\n" +
 			"  my-fastadmit plugins -o chart > plugins.yaml && helm install fastadmit deploy/chart -f plugins.yaml -f values.yaml",
 		Args: cobra.NoArgs,

@@ -52,19 +52,19 @@ func newReviewCommand(o *options) *cobra.Command {
 	r := &reviewOptions{selection: selection{options: o}}
 	cmd := &cobra.Command{
 		Use:   "review [FILE|FOLDER|-]...",
-		Short: "Review manifests without a server: what would be denied, and what changed",
-		Long: `Runs the enabled plugins, mutating ones first, on each object of the files, of all files below the
-folders, and of standard input for "-": YAML or JSON, lists of objects, several documents in a file,
-and recorded AdmissionReviews. What controllers make of workloads (of a Deployment its ReplicaSet, of
-that a Pod) is reviewed too, as sent by the controller, and shown below the workload.
+		Short: "Review manifests without a server: what would be denied or changed?",
+		Long: `Runs the enabled plugins on each object, mutating plugins first. The objects come from files, from all
+files in folders, and from standard input for "-": YAML or JSON, lists of objects, several documents in
+a file, and recorded AdmissionReviews. If a workload is allowed, the objects that its controller would
+create (for a Deployment a ReplicaSet, for that a Pod) are reviewed too, and shown below it.
 
-Plugins see a new cluster with every namespace, or that of --cluster-state-dir or --kubeconfig; and in
-it the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes and so on that are among the
-objects. Nothing is changed in a cluster: all requests are dry runs. Objects get the defaults that
-plugins look at.
+Plugins see a new cluster in which every namespace exists, or the objects of --cluster-state-dir or
+--kubeconfig. In addition they see the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes
+and so on among the reviewed objects. No cluster is changed: all requests are dry runs. Objects get the
+defaults that plugins look at.
 
-Exits with 0 if all is allowed, 1 if anything is denied, 2 if something could not be reviewed, the
-command is wrong, or there is nothing to review.`,
+Exits with 0 if all objects are allowed, 1 if one is denied, 2 if an object could not be reviewed, if
+there is nothing to review, or if the command is wrong.`,
 		Example: "  fastadmit review deploy/ pod.yaml --config=fastadmit.yaml\n" +
 			"  kustomize build . | fastadmit review - --enable-admission-plugins=PodSecurity -o github\n" +
 			"  fastadmit review new/ --old=old/ --enable-admission-plugins=AlwaysPullImages -o diff",
@@ -87,15 +87,15 @@ command is wrong, or there is nothing to review.`,
 func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	r.addFlags(cmd)
-	r.useKubeconfig("file that says how to reach a cluster, whose objects plugins see and whose resources are known; it is only read",
-		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, those of a new cluster")
-	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file or folder to review, - for standard input; the same as an argument")
-	flags.StringVar(&r.operation, "operation", "", "what is done with the objects: CREATE, UPDATE or DELETE; if empty, CREATE, or UPDATE of those in --old")
-	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects as they are before an UPDATE; without, an UPDATE changes nothing")
-	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects that name none")
-	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review what controllers would make of workloads")
-	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "leave out documents that are no Kubernetes objects, and unknown kinds")
-	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, leave out what is simply allowed")
+	r.useKubeconfig("kubeconfig file of a cluster whose objects plugins see and whose custom resources are known; it is only read",
+		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, they see a new cluster")
+	flags.StringSliceVarP(&r.files, "filename", "f", nil, "file or folder to review, - for standard input; same as an argument")
+	flags.StringVar(&r.operation, "operation", "", "operation: CREATE, UPDATE or DELETE; if empty, UPDATE for objects in --old and CREATE for others")
+	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects before an UPDATE; if not set, an UPDATE changes nothing")
+	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects without one")
+	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
+	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "skip documents that are not Kubernetes objects, and unknown kinds")
+	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	r.addSharedFlags(cmd)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)
@@ -106,18 +106,18 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
-		"; object prints objects as they would be stored, diff what changes, response AdmissionReviews")
+		"; object prints objects as they would be stored, diff the changes, response AdmissionReviews")
 	flags.StringVar(&r.user.Username, "as", r.user.Username, "user who sends the objects")
-	flags.StringSliceVar(&r.user.Groups, "as-group", r.user.Groups, "groups of the user; without, those that kube-apiserver gives one of that name")
+	flags.StringSliceVar(&r.user.Groups, "as-group", r.user.Groups, "groups of the user; if not set, those that kube-apiserver adds for that name")
 	flags.StringVar(&r.user.UID, "as-uid", "", "uid of the user")
-	flags.StringArrayVar(&r.extra, "as-extra", nil, "what else is known of the user, as key=value; may be repeated")
+	flags.StringArrayVar(&r.extra, "as-extra", nil, "extra attributes of the user, as key=value; may be repeated")
 	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
-		"where custom workloads have the template of their pods, as rollouts.argoproj.io=.spec.template")
+		"path of the pod template in custom workloads, as rollouts.argoproj.io=.spec.template")
 	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
 	flags.StringSliceVar(&r.policyFiles, "policies", nil,
-		"files or folders with policies and their bindings, which are evaluated too; other objects in them, such as parameters, are part of the cluster; may be repeated")
+		"files or folders with policies and bindings to evaluate; other objects in them, such as parameters, become part of the cluster; may be repeated")
 	flags.StringVar(&r.bindPolicies, "bind-policies", "",
-		"evaluate policies that have no binding as well, which kube-apiserver does not, as if one had this action: Deny, Warn or Audit")
+		"also evaluate policies without a binding, which kube-apiserver does not, as if they had one with this action: Deny, Warn or Audit")
 	flags.Lookup("bind-policies").NoOptDefVal = policies.Actions[0]
 	completeValues(cmd, "output", report.Formats()...)
 	completeFiles(cmd, "policies", manifestExtensions()...)

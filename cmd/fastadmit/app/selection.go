@@ -45,15 +45,15 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
 		"the admission plugins to run, comma-separated; the order does not matter")
 	flags.StringSliceVar(&s.disable, "disable-admission-plugins", nil,
-		"admission plugins not to run; none runs that is not enabled")
+		"admission plugins not to run; plugins that are not enabled do not run either")
 	flags.StringVar(&s.admissionFile, "admission-control-config-file", "",
 		"file with the plugins' configuration, an apiserver.config.k8s.io/v1 AdmissionConfiguration")
 	flags.StringVar(&s.configFile, "config", "",
 		"file with how plugins are run, and what else the flags can say, a "+config.APIVersion+" "+config.Kind)
 	flags.StringVar(&s.cluster.kubeconfig, "kubeconfig", "",
-		"file that says how to reach the API server, where plugins or a namespaceSelector need it; without one, the cluster this runs in")
+		"kubeconfig file for the API server, for plugins and namespaceSelectors that need it; if empty, the cluster of the pod")
 	flags.StringVar(&s.cluster.dir, "cluster-state-dir", "",
-		"folder with objects in YAML or JSON that stand for the cluster, instead of an API server")
+		"folder with objects in YAML or JSON that plugins see as the cluster, instead of an API server")
 	flags.Int64Var(&s.options.inTree.Tolerations.NotReadyTolerationSeconds, "default-not-ready-toleration-seconds",
 		s.options.inTree.Tolerations.NotReadyTolerationSeconds,
 		"tolerationSeconds of the toleration for notReady:NoExecute that DefaultTolerationSeconds adds")
@@ -85,7 +85,7 @@ func (s *selection) useKubeconfig(kubeconfig, dir string) {
 
 // unusedCluster is the help of the flags about the cluster where nobody looks at
 // it.
-const unusedCluster = "not used; accepted so that the flags of serve can be given"
+const unusedCluster = "ignored; accepted so that you can pass the flags of serve"
 
 // selected are plugins that were made ready.
 type selected struct {

@@ -43,12 +43,14 @@ func newServeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve admission webhooks over HTTPS",
-		Long: "Serves POST /mutate and /validate with all enabled plugins that match a review, the same\n" +
-			"with /fail or /ignore behind it for those with that failurePolicy, and with /<Plugin> for\n" +
-			"that one, also in lower case, which is how the path of a webhook's service has to be\n" +
-			"written. Prints a line when it is ready. Changes of the configuration files take effect at\n" +
-			"once, but for what is about the server itself. SIGHUP has them read again, changed or not.\n" +
-			"SIGTERM and SIGINT end the server when the calls in hand are answered.",
+		Long: `Serves admission webhooks over HTTPS. POST /mutate and /validate run all enabled plugins that match
+a review. With /fail or /ignore appended, they run only the plugins with that failurePolicy; with
+/<Plugin>, only that plugin. The plugin's name may be in lower case, as the path of a webhook's
+service requires. serve prints a line when it is ready.
+
+Changes of the configuration files take effect at once, except for settings of the server itself.
+SIGHUP makes serve read all files again. After SIGTERM or SIGINT, it answers the calls in flight and
+exits.`,
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -36,39 +36,39 @@ type serverOptions struct {
 func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bindAddress, "bind-address", "0.0.0.0", "address to serve webhooks on")
 	flags.Int32Var(&o.securePort, "secure-port", 8443, "port to serve webhooks on; 0 lets the system choose")
-	flags.StringVar(&o.certificate.certFile, "tls-cert-file", "", "file with the serving certificate and its chain, PEM; made in memory if empty")
+	flags.StringVar(&o.certificate.certFile, "tls-cert-file", "", "file with the serving certificate and its chain, PEM; if empty, a self-signed one is generated in memory")
 	flags.StringVar(&o.certificate.keyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM")
 	flags.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
-		"address for /metrics, /healthz, /livez and /readyz in plain HTTP; empty for none")
-	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ beside the metrics, to callers on the same machine")
+		"address for /metrics, /healthz, /livez and /readyz over plain HTTP; if empty, they are not served")
+	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
-		"how long to go on serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
+		"time to keep serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes")
 	flags.Int64Var(&o.requestsMax, "max-requests-inflight", requestsInFlightMax,
-		"how many requests may be in flight; the others get 429 with Retry-After, after which kube-apiserver tries again")
+		"maximum of requests in flight; further requests get 429 with Retry-After, and kube-apiserver retries")
 	flags.Int64Var(&o.requestBytesMax, "max-request-bytes-inflight", bytesInFlightMax,
-		"how many bytes of memory the bodies of requests in flight may take, in the same way; a body takes a power of two")
+		"maximum memory, in bytes, for the bodies of requests in flight, each rounded up to a power of two; further requests get 429")
 	flags.Int64Var(&o.reviewMemoryMax, "max-review-memory-bytes", 0,
-		"how much memory reviews of more than 64 KiB, and smaller ones that take a lot, may take beside their bodies; the others get 429;\n"+
-			"0 for three eighths of what the container has")
+		"maximum memory, in bytes, for reviews of more than 64 KiB and smaller ones that need much, besides their bodies; others get 429;\n"+
+			"0 for three eighths of the container's memory limit")
 	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
-		"after about how long an answer closes its connection, so that calls spread over replicas; 0 for never")
+		"age at which a connection is closed after an answer, so that calls spread over replicas; 0 for never")
 	flags.Int64Var(&o.connectionsMax, "max-connections", 0,
-		"how many connections may be open; a new one takes the place of a stranger's, then of one that is unused; 0 for as many as\n"+
+		"maximum of open connections; a new one replaces one without an answered review, then an idle one; 0 for as many as\n"+
 			"there are file descriptors and memory for")
 	flags.Int64Var(&o.connectionsAtOneMax, "max-connections-per-address", 0,
-		"how many of them strangers at one address may have; a stranger has had no review answered; 0 for a quarter of all")
+		"maximum of open connections from one address that have had no review answered; 0 for a quarter of --max-connections")
 	flags.StringVar(&o.callers.caFile, "client-ca-file", "",
-		"file with certificates, PEM, one of which must have signed the client certificate of whoever calls")
+		"file with PEM certificates of CAs; callers must present a client certificate of one of them")
 	flags.StringSliceVar(&o.callers.allowedNames, "client-allowed-names", nil,
-		"common names of client certificates that may call; empty for all that --client-ca-file signed")
+		"common names of client certificates that are accepted; if empty, all that --client-ca-file signed")
 	flags.StringVar(&o.callers.tokenFile, "token-auth-file", "",
-		"file with bearer tokens that may call, a line of token,user,uid for each")
+		"file with the bearer tokens of callers, one line of token,user,uid for each")
 	flags.StringVar(&o.callers.basicFile, "basic-auth-file", "",
-		"file with passwords that may call, a line of password,user,uid for each")
+		"file with the passwords of callers, one line of password,user,uid for each")
 	flags.StringVar(&o.callers.pathTokenFile, "path-token-file", "",
-		"file with path tokens, one on each line: secret first segments of the path, one of which whoever calls must know; fastadmit registers itself with the first")
+		"file with path tokens, one on each line: secret first segments of the path, of which callers must send one; fastadmit registers the first")
 	flags.BoolVar(&o.unauthenticatedWrites, "allow-unauthenticated-writes", false,
-		"run plugins that write to the cluster although nothing says who may call: whoever reaches the port can make them write")
+		"run plugins that write to the cluster without authenticating callers: anybody who reaches the port can make them write")
 	o.managed.addFlags(flags)
 }
 

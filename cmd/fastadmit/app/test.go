@@ -30,13 +30,13 @@ func newTestCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [FILE|FOLDER]...",
 		Short: "Run test suites of policies and plugin configurations",
-		Long: `Runs the suites in the files, and in all files below the folders that are named fastadmit-test.yaml or
-end with .test.yaml; without arguments, below the current folder. A suite names policies and
-configuration, and has cases: an object, and what is to become of it. No cluster is needed.
+		Long: `Runs test suites: the given files, and the files in the given folders that are named fastadmit-test.yaml
+or end with .test.yaml. Without arguments, it searches the current folder. A suite names policies and
+plugin configurations, and has cases: an object, and the expected result. It needs no cluster.
 
-Prints the cases that fail, with what is different, and a summary.
+Prints the failed cases with their differences, and a summary.
 
-Exits with 0 if all cases pass, 1 if any fails, 2 if a suite or a case could not be run, or the
+Exits with 0 if all cases pass, 1 if one fails, 2 if a suite or a case could not be run, or if the
 command is wrong.`,
 		Example: "  fastadmit test policies/\n" +
 			"  fastadmit test policies/ --run=no-latest -v\n" +
@@ -56,8 +56,8 @@ command is wrong.`,
 	flags := cmd.Flags()
 	flags.StringVar(&t.run, "run", "", "run only the cases whose suite and name, as in suite/case, match this regular expression")
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
-	flags.BoolVar(&t.failFast, "fail-fast", false, "run no more cases after one that fails")
-	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, print the cases that pass, too")
+	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
+	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
 	completeValues(cmd, "output", suite.Formats()...)
 	return cmd
 }
