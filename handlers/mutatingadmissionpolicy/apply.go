@@ -39,7 +39,10 @@ func applyConfiguration(p *patch, given ref.Val) error {
 }
 
 func (p *patch) merge(configuration map[string]any) error {
-	kind := typeOf(p.kind)
+	kind, err := typeOf(p.kind)
+	if err != nil {
+		return fmt.Errorf("failed to convert patch object to typed object: %w", err)
+	}
 	applied, err := kind.FromUnstructured(configuration)
 	if err != nil {
 		return fmt.Errorf("failed to convert patch object to typed object: %w", err)

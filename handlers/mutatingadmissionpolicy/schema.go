@@ -40,14 +40,30 @@ var schemas = sync.OnceValue(func() *typed.Parser {
 	return parser
 })
 
+// withoutSchema are kinds of Kubernetes that are requests for something. kube-apiserver
+// looks for their schemas where its API has none, and fails to merge them.
+var withoutSchema = map[codec.GroupVersionKind]bool{
+	{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}: true,
+	{Group: "autoscaling", Version: "v1", Kind: "Scale"}:                  true,
+	{Group: "policy", Version: "v1", Kind: "Eviction"}:                    true,
+	{Version: "v1", Kind: "NodeProxyOptions"}:                             true,
+	{Version: "v1", Kind: "PodAttachOptions"}:                             true,
+	{Version: "v1", Kind: "PodExecOptions"}:                               true,
+	{Version: "v1", Kind: "PodPortForwardOptions"}:                        true,
+	{Version: "v1", Kind: "PodProxyOptions"}:                              true,
+	{Version: "v1", Kind: "ServiceProxyOptions"}:                          true,
+}
+
 // typeOf returns the schema of a kind. One that is not known has that which
 // structured-merge-diff deduces of a value: maps are merged, lists are replaced.
-func typeOf(kind codec.GroupVersionKind) typed.ParseableType {
-	known := schemas().Type(typeName(kind))
-	if known.IsValid() {
-		return known
+func typeOf(kind codec.GroupVersionKind) (typed.ParseableType, error) {
+	if withoutSchema[kind] {
+		return typed.ParseableType{}, fmt.Errorf("no corresponding type for %s/%s, Kind=%s", kind.Group, kind.Version, kind.Kind)
 	}
-	return typed.DeducedParseableType
+	if known := schemas().Type(typeName(kind)); known.IsValid() {
+		return known, nil
+	}
+	return typed.DeducedParseableType, nil
 }
 
 // typeName returns the name that a kind of Kubernetes has in the schema, or one that

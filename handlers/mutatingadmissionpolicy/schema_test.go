@@ -77,8 +77,8 @@ func TestTypeName(t *testing.T) {
 		{Group: "core.example.com", Version: "v1", Kind: "Pod"}, {Group: "apps.example.com", Version: "v1", Kind: "Deployment"},
 		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "Ingress"}, {Group: "core", Version: "v2", Kind: "Pod"},
 	} {
-		if got := typeOf(kindOf(gvk)); got != typed.DeducedParseableType {
-			t.Errorf("%s: got %v, want the deduced type", gvk, got)
+		if got, err := typeOf(kindOf(gvk)); err != nil || got != typed.DeducedParseableType {
+			t.Errorf("%s: got %v, %v, want the deduced type", gvk, got, err)
 		}
 	}
 }

@@ -196,3 +196,17 @@ func TestApplyConfigurationCustom(t *testing.T) {
 	f(`Object{spec: Object.spec{a: Object.spec.a{b: 1}}}`, head+`{"a":{"c":2.5},"d":[1]}}`, head+`{"a":{"b":1,"c":2.5},"d":[1]}}`)
 	f(`Object{spec: Object.spec{d: [2]}}`, head+`{"d":[1],"e":{}}}`, head+`{"d":[2],"e":{}}}`)
 }
+
+// TestApplyConfigurationRequests merges kinds that are requests for something, which
+// kube-apiserver has no schemas of.
+func TestApplyConfigurationRequests(t *testing.T) {
+	const labelled = `Object{metadata: Object.metadata{labels: {"a": "b"}}}`
+	check(t, "ApplyConfiguration", labelled, "apps/v1/deployments", `{"group":"autoscaling","version":"v1","kind":"Scale"}`, `{"spec":{"replicas":1}}`,
+		"error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale")
+	check(t, "ApplyConfiguration", labelled, "v1/pods", `{"group":"","version":"v1","kind":"PodExecOptions"}`, `{"command":["ls"]}`,
+		"error applying patch: failed to convert patch object to typed object: no corresponding type for /v1, Kind=PodExecOptions")
+	check(t, "ApplyConfiguration", labelled, "v1/pods", `{"group":"","version":"v1","kind":"Binding"}`, `{"apiVersion":"v1","kind":"Binding","metadata":{}}`,
+		`{"apiVersion":"v1","kind":"Binding","metadata":{"labels":{"a":"b"}}}`)
+	check(t, "JSONPatch", `[JSONPatch{op: "replace", path: "/spec/replicas", value: 2}]`, "apps/v1/deployments",
+		`{"group":"autoscaling","version":"v1","kind":"Scale"}`, `{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`)
+}
