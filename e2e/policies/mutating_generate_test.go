@@ -181,9 +181,10 @@ func (g *generator) operation(anywhere bool) string {
 	return all[g.IntN(len(all))]
 }
 
-// label returns an expression for the value of a label, which mostly is one.
+// label returns an expression for the value of a label: a text, for the Go type has no
+// other, and what kube-apiserver cannot decode is a failure there and not here.
 func (g *generator) label() string {
-	return pick(g, "'x'", "object.metadata.name", "request.operation.lowerAscii()", g.Expression("", expressions.String))
+	return pick(g, "'x'", "object.metadata.name", "request.operation.lowerAscii()", "string("+g.Expression("", expressions.String)+")")
 }
 
 func (g *generator) applyConfiguration(anywhere bool) string {
