@@ -244,6 +244,7 @@ func TestContainers(t *testing.T) {
 	f(`"resources":{"requests":null,"limits":null}`, strings.TrimSuffix(both, "}")+`,"limits":null}`, bothSaid)
 	f(`"resources":{"limits":{"cpu":"1"}}`, `"resources":{"limits":{"cpu":"1"},"requests":{"memory":"1073741824"}}`, "memory request for container ")
 	f(`"resources":{"limits":{"memory":"1"},"requests":{"x":"1"}}`, `"resources":{"limits":{"memory":"1"},"requests":{"x":"1","cpu":"1024m"}}`, "cpu request for container ")
+	f(`"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a"`, `"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a",`+both, bothSaid) // the same image
 	f(`"resources":{"limits":{"memory":"1","cpu":"1"}}`, `"resources":{"limits":{"memory":"1","cpu":"1"}}`, "")
 	f(`"resources":{"limits":{"memory":"1"},"requests":{"cpu":"0"}}`, `"resources":{"limits":{"memory":"1"},"requests":{"cpu":"0"}}`, "")
 }

@@ -228,6 +228,20 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestEnds has a pod whose time is over before its containers are looked at: nothing is asked.
+func TestEnds(t *testing.T) {
+	p := serve(t, func(string) any { return usage{100, 30} })
+	s := p.source(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.ask(ctx, "q"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want that it was canceled", err)
+	}
+	if got := p.queries(); got != nil {
+		t.Errorf("got queries %q, want none", got)
+	}
+}
+
 // TestQueriesMax has as many queries under way as there may be.
 func TestQueriesMax(t *testing.T) {
 	arrived, hold := make(chan struct{}, 2*queriesMax), make(chan struct{})
