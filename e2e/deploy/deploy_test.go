@@ -123,7 +123,7 @@ func (s *stand) managed(t *testing.T) {
 	if after := s.names(t); after == before {
 		t.Errorf("got pods %s after a change of pods, want others", after)
 	}
-	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total", "fastadmit_policy_checks_total")
+	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid")
 	o.Does(t, "kubectl scale")
 	s.recovers(t, o)
 	o.Does(t, "helm uninstall")
@@ -163,7 +163,7 @@ func (s *stand) ownCertificate(t *testing.T) {
 	}
 
 	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered",
-		"fastadmit_cluster_access_refusals_total", "fastadmit_policy_checks_total") // of plugins that ask about users
+		"fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid") // of plugins that ask about users
 	s.recovers(t, o)
 	o.Does(t, "helm uninstall")
 	s.removed(t)

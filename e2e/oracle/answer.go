@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,7 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 			got.Object, want.Object = reencoded(got.Object), reencoded(want.Object)
 		}
 		if c.Message != nil {
+			leaveReinvocations(got, want)
 			got.unchanced(c.Message)
 			want.unchanced(c.Message)
 		}
@@ -171,6 +173,22 @@ func unrandom(object, sent []byte) []byte {
 		}
 		return fmt.Appendf(nil, `"random %d"`, slices.Index(names, string(name)))
 	})
+}
+
+var reinvocation = regexp.MustCompile(`round_[1-9]`)
+
+// leaveReinvocations leaves out the annotations of mutating webhooks that were called
+// again, if the two do not agree on whether a webhook changed anything: upstream compares
+// decoded objects, in which an empty map is none, and so calls fewer again.
+func leaveReinvocations(got, want Answer) {
+	again := func(key, _ string) bool { return reinvocation.MatchString(key) }
+	for key, value := range want.Annotations {
+		if strings.Contains(value, `"mutated":`) && strings.Contains(value, `"mutated":true`) != strings.Contains(got.Annotations[key], `"mutated":true`) {
+			maps.DeleteFunc(got.Annotations, again)
+			maps.DeleteFunc(want.Annotations, again)
+			return
+		}
+	}
 }
 
 func (a Answer) unchanced(message func(string) string) {

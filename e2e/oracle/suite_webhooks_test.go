@@ -23,11 +23,12 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
-// webhooksSuite asks both about webhooks that answer well and badly.
+// webhooksSuite asks both about webhooks that answer well and badly. How many of the
+// answers have warnings depends on the webhooks of the run; there may be few.
 func webhooksSuite(name string) suite {
 	mutating := name == "MutatingAdmissionWebhook"
 	return suite{
-		name: name, generate: (*generator).hooked, denies: true, changes: mutating, warns: true, background: true, untabled: true,
+		name: name, generate: (*generator).hooked, denies: true, changes: mutating, background: true, untabled: true,
 		variants: []variant{{
 			ours:    `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`,
 			options: plugins.DefaultOptions(), world: func(g *generator) oracle.World { return g.webhooks(mutating) },

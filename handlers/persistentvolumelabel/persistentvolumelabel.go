@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -38,6 +37,9 @@ const (
 	// of Azure: less than 1,000 with the limits of its parts (subscription 36, resource
 	// group 90, name 80).
 	idMax = 1024
+	// labelMax is how many bytes of a label are put into each term of the affinity: far more
+	// than the 63 that kube-apiserver takes afterwards, so that decisions are as in-tree.
+	labelMax = 1024
 	// termsCheck is how many terms are worked on between two looks at the context.
 	termsCheck = 1024
 )
@@ -171,7 +173,7 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 	expressions := make([]string, len(keys))
 	for i, key := range keys {
 		value := labels[key]
-		if len(value) > validation.LabelValueMaxLength {
+		if len(value) > labelMax {
 			return handlers.Allowed() // only the user's: kube-apiserver takes no such label
 		}
 		values := []string{value}

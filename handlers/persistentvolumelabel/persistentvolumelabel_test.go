@@ -136,8 +136,8 @@ func TestOutcomes(t *testing.T) {
 	f(codec.Create, volumes, provisioned("a__b"), handlers.OutcomePatched)
 	f(codec.Create, volumes, provisioned("a__ "), handlers.OutcomeDenied)
 	f(codec.Create, volumes, provisioned(""), handlers.OutcomeDenied)
-	f(codec.Create, volumes, provisioned(strings.Repeat("x", 63)), handlers.OutcomePatched)
-	f(codec.Create, volumes, provisioned(strings.Repeat("x", 64)), handlers.OutcomeAllowed)
+	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax)), handlers.OutcomePatched)
+	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax+1)), handlers.OutcomeAllowed)
 }
 
 // TestEndpoint asks a server for the labels.
