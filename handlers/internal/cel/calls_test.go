@@ -192,7 +192,8 @@ func TestCallsEnd(t *testing.T) {
 		if got := fmt.Sprint(err); fatal != nil || (err != nil) != (test.want != "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %.300v, %v, want %q", test.expression, err, fatal, test.want)
 		}
-		if took := allocatedBytes() - allocated; took > 100<<20 {
+		// With the race detector, which has -short, the pools of package regexp forget what they hold.
+		if took := allocatedBytes() - allocated; took > 100<<20 && !testing.Short() {
 			t.Errorf("%s: allocated %d MiB, want at most 100", test.expression, took>>20)
 		}
 	}
