@@ -53,7 +53,7 @@ func TestConfigurations(t *testing.T) {
 	f("apiVersion: eventratelimit.admission.k8s.io/v1beta1\nkind: Configuration\nlimits: [{type: User, qps: 1, burst: 1}]", "")
 	f("apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Other\nlimits: [{type: User, qps: 1, burst: 1}]", "")
 	f(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"User","qps":1,"burst":1}]}`, "")
-	f(head+"limits: [{type: User, qps: 1, burst: 1, qpss: 2}]", "a field that is unknown is an error")
-	f(head+"limits: [{type: User, qps: 1, burst: 1, burst: 2}]", "a field that stands there twice is an error")
+	f(head+"limits: [{type: User, qps: 1, burst: 1, qpss: 2}]", "an unknown field is an error")
+	f(head+"limits: [{type: User, qps: 1, burst: 1, burst: 2}]", "a duplicate field is an error")
 	mustWrite(t, row)
 }

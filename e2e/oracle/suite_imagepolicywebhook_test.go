@@ -80,8 +80,8 @@ func TestImagePolicyConfigurations(t *testing.T) {
 	f(with(", defaultAllow: null"), "")
 	f(fmt.Sprintf(`{"imagePolicy":{"kubeConfigFile":%q}}`, good), "")
 	f(with(", allowttl: 1"), "fields are spelled as documented")
-	f(with(", other: 1"), "a field that is unknown is an error")
-	f(with(", allowTTL: 1, allowTTL: 2"), "a field that stands there twice is an error")
+	f(with(", other: 1"), "an unknown field is an error")
+	f(with(", allowTTL: 1, allowTTL: 2"), "a duplicate field is an error")
 	f("imagePolicy: {kubeConfigFile: /nowhere}", "")
 
 	written := 0
@@ -102,7 +102,7 @@ func TestImagePolicyConfigurations(t *testing.T) {
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: a bad certificate path", 1), "")
 	kubeconfig(strings.Replace(whole, "clusters: [", "clusters: [{name: other, cluster: {server: x, certificate-authority: a bad certificate path}}, ", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: client.key", 1), "")
-	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: ca.crt", 1), "a key that is none is an error, not one of every question")
+	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: ca.crt", 1), "an invalid client key is an error of the configuration, in-tree of every call")
 	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: client.key, client-key-data: YQ==", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "insecure-skip-tls-verify: true", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: ca.crt, insecure-skip-tls-verify: true", 1), "")

@@ -200,7 +200,7 @@ func TestLimitRangerListed(t *testing.T) {
 		t.Errorf("got %v, %v, want sums that are written differently", comparison, err)
 	}
 	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences", Cases: 1,
-		Listed: []string{"sums of amounts that have no binary suffix in their shortest form are shown without one"}})
+		Listed: []string{"sums of quantities whose shortest form has no binary suffix are shown without one"}})
 }
 
 // TestLimitRangerPodLevelListed shows a difference that the plugin's README.md lists.
@@ -252,7 +252,7 @@ func TestLimitRangerPodLevelListed(t *testing.T) {
 	f(amounts("memory", "1Gi"), "", "")
 	f(amounts("storage", "1Gi"), "Unsupported value", "Unsupported value")
 	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences, pod level", Cases: 4, Listed: []string{
-		"a pod whose pod-level resources are only huge pages is stored, with the requests of its containers beside them"}})
+		"a pod whose pod-level resources are only huge pages is stored, with the requests of its containers"}})
 }
 
 // podLevelCase creates a valid pod with a container that asks for nothing.

@@ -462,5 +462,5 @@ func TestListedNodeRestriction(t *testing.T) {
 		t.Errorf("got %v, %v, want Kubernetes to refuse a node without a name anything", comparison, err)
 	}
 	mustWrite(t, tally.Row{Plugin: "NodeRestriction", Test: "listed differences", Cases: 1,
-		Listed: []string{"a node without a name is refused what other nodes may do everywhere, too"}})
+		Listed: []string{"in-tree refuses every request of a node without a name"}})
 }

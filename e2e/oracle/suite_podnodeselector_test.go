@@ -105,9 +105,9 @@ func TestSelectorConfigurations(t *testing.T) {
 	f(head+"  clusterDefaultNodeSelector: a=b, c=d\n  shop: a=b", "")
 	f(head+"  shop: null", "")
 	f(`{"podNodeSelectorPluginConfig":{"shop":"a=b"}}`, "")
-	f(head+"  shop: a", "a selector that is none is an error, not one for every pod")
-	f(head+"  shop: 1", "a configuration that cannot be read is an error, in-tree it is none")
+	f(head+"  shop: a", "an invalid selector is an error, in-tree it selects every pod")
+	f(head+"  shop: 1", "an unreadable configuration is an error, in-tree it is ignored")
 	f("PodNodeSelectorPluginConfig: {shop: a=b}", "fields are spelled as documented")
-	f("podNodeSelectorConfig: {shop: a=b}", "a field that is unknown is an error")
+	f("podNodeSelectorConfig: {shop: a=b}", "an unknown field is an error")
 	mustWrite(t, row)
 }

@@ -142,8 +142,8 @@ func TestTolerationConfigurations(t *testing.T) {
 			f(head+list+": ["+toleration+"]", "")
 		}
 	}
-	f(head+"defaults: []", "a field that is unknown is an error")
-	f(head+"default: []\ndefault: []", "a field that stands there twice is an error")
+	f(head+"defaults: []", "an unknown field is an error")
+	f(head+"default: []\ndefault: []", "a duplicate field is an error")
 	mustWrite(t, row)
 }
 
@@ -184,7 +184,7 @@ func TestTolerationsReinvokedListed(t *testing.T) {
 		f("two webhooks in the other order", here, false, extended, restriction)
 	}
 	row.Plugin, row.Test = "PodTolerationRestriction", "listed differences"
-	row.Listed = []string{"a toleration that one of ExtendedResourceToleration covers is removed where each has a webhook, and the one here is called later or again"}
+	row.Listed = []string{"with separate webhooks, a toleration that one of ExtendedResourceToleration covers is removed if this plugin is called later or again"}
 	mustWrite(t, row)
 }
 

@@ -113,5 +113,5 @@ func TestRuntimeClassListed(t *testing.T) {
 		t.Errorf("got %v, %v, want Kubernetes to deny an overhead that is empty", comparison, err)
 	}
 	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences", Cases: 1,
-		Listed: []string{"in-tree denies a pod whose overhead is there but empty, which JSON does not tell a webhook"}})
+		Listed: []string{"in-tree denies a pod with an empty overhead, which a webhook does not see"}})
 }

@@ -283,5 +283,5 @@ func TestListed(t *testing.T) {
 		}
 	})
 	mustWrite(t, tally.Row{Plugin: "EventRateLimit", Test: "listed differences", Cases: 1,
-		Listed: []string{"SourceAndObject keys whose fields run together into the same text share a bucket in-tree"}})
+		Listed: []string{"SourceAndObject keys whose joined fields are equal share a bucket in-tree"}})
 }
