@@ -119,7 +119,7 @@ func (e *editor) edit() {
 		}
 	case 7:
 		made := append(slices.Clone(path), "made/~", name)
-		if kind := v.Get(made[len(path):]...).Kind(); v.Kind() == codec.KindObject && (kind == codec.KindMissing || kind == codec.KindObject) {
+		if v.Kind() == codec.KindObject && goesThrough(v, made[len(path):]) {
 			e.object.SetInt(1, append(made, "x")...)
 		}
 	case 8: // there and back
@@ -129,6 +129,21 @@ func (e *editor) edit() {
 			e.object.Set(was, path...)
 		}
 	}
+}
+
+// goesThrough reports whether there is nothing but objects on path from v, as
+// far as there is anything: an edit may make the rest.
+func goesThrough(v codec.Value, path []string) bool {
+	for _, token := range path {
+		v = v.Get(token)
+		if !v.Exists() {
+			return true
+		}
+		if v.Kind() != codec.KindObject {
+			return false
+		}
+	}
+	return true
 }
 
 // TestPatchOfRandomEdits makes more than ten thousand sequences of edits to
