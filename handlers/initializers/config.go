@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // Config is the plugin's configuration file.
@@ -61,16 +62,22 @@ func load(setup handlers.Setup) ([]initializer, error) {
 	}
 	var all []*configuration
 	known := make(map[string]bool)
-	kind := manifests.Kind{APIVersions: []string{"admissionregistration.k8s.io/v1alpha1"}, Kind: "InitializerConfiguration"}
-	if err := kind.Read(setup.Manifests, func(document []byte) error {
-		one := new(configuration)
-		if err := manifests.Decode(document, one); err != nil {
-			return err
-		}
-		all = append(all, one)
-		return one.validate(known).ToAggregate()
-	}); err != nil {
-		return nil, err
+	reader := documents.Reader{
+		APIVersions: []string{"admissionregistration.k8s.io/v1alpha1"}, Kinds: []string{"InitializerConfiguration"},
+		Add: func(_ *handlers.File, _ string, content []byte) (errs []error) {
+			one := new(configuration)
+			if errs = documents.Decode(content, one); errs != nil {
+				return errs
+			}
+			all = append(all, one)
+			for _, err := range one.validate(known) {
+				errs = append(errs, err)
+			}
+			return errs
+		},
+	}
+	if errs := reader.Read(setup.Manifests); errs != nil {
+		return nil, utilerrors.NewAggregate(errs)
 	}
 	slices.SortStableFunc(all, func(a, b *configuration) int { return cmp.Compare(a.Name, b.Name) })
 	var list []initializer

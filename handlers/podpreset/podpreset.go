@@ -18,14 +18,14 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 const (
@@ -79,34 +79,30 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 		conflicts: setup.Cluster.Metrics().GetOrCreateCounter(`fastadmit_podpreset_unapplied_total{reason="conflict"}`),
 		ignored:   setup.Cluster.Metrics().GetOrCreateCounter(`fastadmit_podpreset_unapplied_total{reason="invalid"}`),
 	}
-	kind := manifests.Kind{APIVersions: []string{PodPresets.GroupVersionKind().GroupVersion().String()}, Kind: "PodPreset"}
-	if err := kind.Read(setup.Manifests, p.addFile); err != nil {
-		return handlers.Handler{}, err
+	gvk := PodPresets.GroupVersionKind()
+	reader := documents.Reader{APIVersions: []string{gvk.GroupVersion().String()}, Kinds: []string{gvk.Kind}, Add: p.addFile}
+	if errs := reader.Read(setup.Manifests); errs != nil {
+		return handlers.Handler{}, utilerrors.NewAggregate(errs)
 	}
 	return handlers.Handler{Admit: p.admit}, nil
 }
 
 // addFile adds a preset of a file.
-func (p *plugin) addFile(document []byte) error {
-	var strict struct { // without UnmarshalJSON, which forgives
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              Spec `json:"spec"`
+func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
+	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
+		return errs
 	}
 	preset := new(PodPreset)
-	if err := manifests.Decode(document, &strict); err != nil {
-		return err
-	}
-	if err := preset.UnmarshalJSON(document); err != nil {
-		return err
+	if err := preset.UnmarshalJSON(content); err != nil {
+		return []error{err}
 	}
 	if err := preset.check(); err != nil {
-		return err
+		return []error{err}
 	}
 	list := p.files[preset.Namespace]
 	at, found := slices.BinarySearchFunc(list, preset.Name, func(p *PodPreset, name string) int { return strings.Compare(p.Name, name) })
 	if found {
-		return fmt.Errorf("PodPreset %q: there is another one of that name in namespace %q", preset.Name, preset.Namespace)
+		return []error{fmt.Errorf("PodPreset %q: there is another one of that name in namespace %q", preset.Name, preset.Namespace)}
 	}
 	p.files[preset.Namespace] = slices.Insert(list, at, preset)
 	return nil

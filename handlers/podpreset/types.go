@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // A PodPreset is an object of settings.k8s.io/v1alpha1, which Kubernetes had until
@@ -50,18 +50,11 @@ var PodPresets = cluster.Define(cluster.Definition{
 // UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
 // cannot be applied, and no error: the others of the cluster are to be read.
 func (p *PodPreset) UnmarshalJSON(text []byte) error {
-	var object struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              json.RawMessage `json:"spec"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
+	object, fault, err := documents.DecodeStored[Spec](text)
+	if err != nil {
 		return err
 	}
-	*p = PodPreset{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta}
-	if object.Spec != nil {
-		p.fault = kjson.UnmarshalCaseSensitivePreserveInts(object.Spec, &p.Spec)
-	}
+	*p = PodPreset{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta, Spec: object.Spec, fault: fault}
 	p.complete()
 	return nil
 }

@@ -19,14 +19,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
-	"github.com/fastadmit/fastadmit/handlers/internal/manifests"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // usedAnnotation names the policy that a pod was created with.
@@ -75,25 +75,21 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	p := &plugin{
 		known: PodSecurityPolicies.In(setup.Cluster), access: cluster.AccessIn(setup.Cluster), files: make(map[string]*PodSecurityPolicy),
 	}
-	if err := (manifests.Kind{APIVersions: apiVersions, Kind: "PodSecurityPolicy"}).Read(setup.Manifests, p.addFile); err != nil {
-		return handlers.Handler{}, err
+	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{"PodSecurityPolicy"}, Add: p.addFile}
+	if errs := reader.Read(setup.Manifests); errs != nil {
+		return handlers.Handler{}, utilerrors.NewAggregate(errs)
 	}
 	return handlers.Handler{Admit: p.admit, Validate: handlers.ValidateTyped(p.validate)}, nil
 }
 
 // addFile adds a policy of a file.
-func (p *plugin) addFile(document []byte) error {
-	var strict struct { // without UnmarshalJSON, which forgives
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              Spec `json:"spec"`
+func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
+	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
+		return errs
 	}
 	policy := new(PodSecurityPolicy)
-	if err := manifests.Decode(document, &strict); err != nil {
-		return err
-	}
-	if err := policy.UnmarshalJSON(document); err != nil {
-		return err
+	if err := policy.UnmarshalJSON(content); err != nil {
+		return []error{err}
 	}
 	err := policy.fault
 	switch {
@@ -103,7 +99,7 @@ func (p *plugin) addFile(document []byte) error {
 		err = errors.New("there is another one of that name")
 	}
 	if err != nil {
-		return fmt.Errorf("PodSecurityPolicy %q: %w", policy.Name, err)
+		return []error{fmt.Errorf("PodSecurityPolicy %q: %w", policy.Name, err)}
 	}
 	p.files[policy.Name] = policy
 	return nil

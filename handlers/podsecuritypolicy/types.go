@@ -1,14 +1,12 @@
 package podsecuritypolicy
 
 import (
-	"encoding/json"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
 // A PodSecurityPolicy is an object of policy/v1beta1, which Kubernetes had until v1.24
@@ -118,18 +116,11 @@ var apiVersions = []string{PodSecurityPolicies.GroupVersionKind().GroupVersion()
 // UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
 // cannot be used, and no error: the others of the cluster are to be read.
 func (p *PodSecurityPolicy) UnmarshalJSON(text []byte) error {
-	var object struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              json.RawMessage `json:"spec"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
+	object, fault, err := documents.DecodeStored[Spec](text)
+	if err != nil {
 		return err
 	}
-	*p = PodSecurityPolicy{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta}
-	if object.Spec != nil {
-		p.fault = kjson.UnmarshalCaseSensitivePreserveInts(object.Spec, &p.Spec)
-	}
+	*p = PodSecurityPolicy{TypeMeta: object.TypeMeta, ObjectMeta: object.ObjectMeta, Spec: object.Spec, fault: fault}
 	p.complete()
 	return nil
 }

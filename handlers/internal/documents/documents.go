@@ -1,5 +1,5 @@
-// Package documents reads the documents of manifests, such as policies and webhook
-// configurations, as kube-apiserver reads those of a folder that a plugin's
+// Package documents reads the documents of manifests, such as policies, webhook
+// configurations and PodPresets, as kube-apiserver reads those of a folder that a plugin's
 // configuration names (k8s.io/apiserver v0.36.3 pkg/admission/plugin/manifest).
 package documents
 
@@ -17,19 +17,31 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // A Reader reads documents of some kinds, and lists of them.
 type Reader struct {
 	// APIVersions and Kinds are those that there may be.
 	APIVersions, Kinds []string
-	// Add takes a document, as JSON, and says what is wrong with it.
-	Add func(kind string, content []byte) []error
+	// Add takes a document of a file, as JSON, and says what is wrong with it.
+	Add func(file *handlers.File, kind string, content []byte) []error
 }
 
-// Read reads the documents of a file, and returns all that is wrong with them.
-func (r *Reader) Read(content []byte) (errs []error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+// Read reads the documents of files, and returns all that is wrong with them, each of it
+// a handlers.FileError.
+func (r *Reader) Read(files []handlers.File) (errs []error) {
+	for i := range files {
+		for _, err := range r.read(&files[i]) {
+			errs = append(errs, &handlers.FileError{File: files[i].Name, Err: err})
+		}
+	}
+	return errs
+}
+
+func (r *Reader) read(file *handlers.File) (errs []error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Content)))
 	for {
 		document, err := documents.Read()
 		if err != nil {
@@ -43,14 +55,14 @@ func (r *Reader) Read(content []byte) (errs []error) {
 		case err != nil:
 			errs = append(errs, err)
 		case string(content) != "null":
-			errs = append(errs, r.add(content, metav1.TypeMeta{})...)
+			errs = append(errs, r.add(file, content, metav1.TypeMeta{})...)
 		}
 	}
 }
 
 // add adds what is in a document, which is what otherwise says unless it says what
 // it is.
-func (r *Reader) add(content []byte, otherwise metav1.TypeMeta) []error {
+func (r *Reader) add(file *handlers.File, content []byte, otherwise metav1.TypeMeta) []error {
 	var kind metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(content, &kind); err != nil {
 		return []error{err}
@@ -63,19 +75,19 @@ func (r *Reader) add(content []byte, otherwise metav1.TypeMeta) []error {
 		if !slices.Contains(r.APIVersions, kind.APIVersion) {
 			return []error{fmt.Errorf("apiVersion: got %q, want one of %q", kind.APIVersion, r.APIVersions)}
 		}
+		if !slices.Contains(r.Kinds, single) {
+			return []error{fmt.Errorf("kind: got %q, want %s or a list of them", kind.Kind, strings.Join(r.Kinds, ", "))}
+		}
 	}
 	if isList {
-		return r.addList(content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
+		return r.addList(file, content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
 	}
-	if !slices.Contains(r.Kinds, kind.Kind) {
-		return []error{fmt.Errorf("kind: got %q, want %s or a list of them", kind.Kind, strings.Join(r.Kinds, ", "))}
-	}
-	return r.Add(kind.Kind, content)
+	return r.Add(file, kind.Kind, content)
 }
 
 // addList adds the items of a list, which need not say what they are if the list
 // does.
-func (r *Reader) addList(content []byte, of metav1.TypeMeta) (errs []error) {
+func (r *Reader) addList(file *handlers.File, content []byte, of metav1.TypeMeta) (errs []error) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -85,11 +97,30 @@ func (r *Reader) addList(content []byte, of metav1.TypeMeta) (errs []error) {
 		return errs
 	}
 	for i, item := range list.Items {
-		for _, err := range r.add(item, of) {
+		for _, err := range r.add(file, item, of) {
 			errs = append(errs, fmt.Errorf("items[%d]: %w", i, err))
 		}
 	}
 	return errs
+}
+
+// An Object is an object of the API that has a spec.
+type Object[Spec any] struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              Spec `json:"spec"`
+}
+
+// DecodeStored decodes an object of a cluster. That its spec is wrong is the fault, and no
+// error: the others of the cluster are to be read.
+func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err error) {
+	var raw Object[stdjson.RawMessage]
+	err = json.UnmarshalCaseSensitivePreserveInts(content, &raw)
+	object.TypeMeta, object.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
+	if err == nil && raw.Spec != nil {
+		fault = json.UnmarshalCaseSensitivePreserveInts(raw.Spec, &object.Spec)
+	}
+	return object, fault, err
 }
 
 // Decode decodes a document and refuses fields that are unknown or there twice.

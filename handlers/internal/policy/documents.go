@@ -110,7 +110,6 @@ var MutatingKind = &Kind[*admissionregistrationv1.MutatingAdmissionPolicy, *admi
 type reader[P, B metav1.Object] struct {
 	Documents[P, B]
 	*Kind[P, B]
-	file *handlers.File // that is being read
 }
 
 // Read reads the documents of manifests, lists among them. It refuses what
@@ -134,15 +133,9 @@ func ReadValidating(manifests []handlers.File) (*Validating, error) {
 func ReadMutating(manifests []handlers.File) (*Mutating, error) { return MutatingKind.Read(manifests) }
 
 func (r *reader[P, B]) readAll(manifests []handlers.File) error {
-	var errs []error
 	r.from = make(map[metav1.Object]*handlers.File)
 	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
-	for i := range manifests {
-		r.file = &manifests[i]
-		for _, err := range read.Read(r.file.Content) {
-			errs = append(errs, &handlers.FileError{File: r.file.Name, Err: err})
-		}
-	}
+	errs := read.Read(manifests)
 	slices.SortStableFunc(r.Policies, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
 	slices.SortStableFunc(r.Bindings, func(a, b B) int { return strings.Compare(a.GetName(), b.GetName()) })
 	if len(errs) == 0 {
@@ -174,35 +167,35 @@ func (r *reader[P, B]) checkNames() (errs []error) {
 }
 
 // add adds a document.
-func (r *reader[P, B]) add(kind string, content []byte) []error {
+func (r *reader[P, B]) add(file *handlers.File, kind string, content []byte) []error {
 	if kind == r.Name {
-		return r.addPolicy(content)
+		return r.addPolicy(file, content)
 	}
-	return r.addBinding(content)
+	return r.addBinding(file, content)
 }
 
-func (r *reader[P, B]) addPolicy(content []byte) []error {
+func (r *reader[P, B]) addPolicy(file *handlers.File, content []byte) []error {
 	policy := r.newPolicy()
 	if errs := documents.Decode(content, policy); errs != nil {
 		return errs
 	}
-	r.Policies, r.from[policy] = append(r.Policies, policy), r.file
+	r.Policies, r.from[policy] = append(r.Policies, policy), file
 	errs := named(r.Name, policy.GetName(), r.checkPolicy(policy))
-	if r.paramKind(policy) != nil && !r.file.FromAPI {
+	if r.paramKind(policy) != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))
 	}
 	return errs
 }
 
-func (r *reader[P, B]) addBinding(content []byte) []error {
+func (r *reader[P, B]) addBinding(file *handlers.File, content []byte) []error {
 	binding := r.newBinding()
 	if errs := documents.Decode(content, binding); errs != nil {
 		return errs
 	}
-	r.Bindings, r.from[binding] = append(r.Bindings, binding), r.file
+	r.Bindings, r.from[binding] = append(r.Bindings, binding), file
 	name := binding.GetName()
 	errs := named(r.Name+bindingSuffix, name, r.checkBinding(binding))
-	if _, ref := r.bound(binding); ref != nil && !r.file.FromAPI {
+	if _, ref := r.bound(binding); ref != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
 	}
 	return errs

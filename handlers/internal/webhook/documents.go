@@ -83,23 +83,16 @@ func (k *Kind) readStored(object *cluster.JSON) (*configuration, error) {
 // valid in the API. Names need not end with ".static.k8s.io" as there, where
 // configurations of the API must have other names. The error joins all that is wrong.
 func (k *Kind) read(manifests []handlers.File, services bool) (all []*configuration, err error) {
-	var errs, found []error
 	from := make(map[*configuration]string)
-	for i := range manifests {
-		file := &manifests[i]
-		reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{k.Name}, Add: func(_ string, content []byte) []error {
-			c, errs := k.decode(func(into any) []error { return documents.Decode(content, into) })
-			if errs != nil {
-				return errs
-			}
-			all, from[c] = append(all, c), file.Name
-			return k.named(c, c.check(services || file.FromAPI))
-		}}
-		found = reader.Read(file.Content)
-		for _, err := range found {
-			errs = append(errs, &handlers.FileError{File: file.Name, Err: err})
+	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{k.Name}, Add: func(file *handlers.File, _ string, content []byte) []error {
+		c, errs := k.decode(func(into any) []error { return documents.Decode(content, into) })
+		if errs != nil {
+			return errs
 		}
-	}
+		all, from[c] = append(all, c), file.Name
+		return k.named(c, c.check(services || file.FromAPI))
+	}}
+	errs := reader.Read(manifests)
 	slices.SortStableFunc(all, func(a, b *configuration) int { return strings.Compare(a.Name, b.Name) })
 	for i, c := range all {
 		if i > 0 && c.Name == all[i-1].Name {
