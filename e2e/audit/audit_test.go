@@ -41,15 +41,6 @@ const (
 	namespaces = 20
 	creators   = 50 // at the same time
 	compared   = 97 // every one of so many pods is compared with the API server
-	admission  = `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: PodSecurity
-  configuration:
-    apiVersion: pod-security.admission.config.k8s.io/v1
-    kind: PodSecurityConfiguration
-    defaults: {enforce: restricted}
-`
 )
 
 // A proxy stands between the audit and the API server. It compacts etcd while pods
@@ -196,7 +187,7 @@ func run(t *testing.T, p *proxy, code int, flags ...string) *outcome {
 	t.Helper()
 	arguments := append([]string{
 		"audit", "--kubeconfig=" + p.kubeconfig(t), "--enable-admission-plugins=PodSecurity", "--kube-api-qps=1000", "-o=json",
-		"--admission-control-config-file=" + cluster.WriteFile(t, "admission.yaml", []byte(admission)), fmt.Sprintf("--chunk-size=%d", *pageSize),
+		"--admission-control-config-file=" + cluster.WriteFile(t, "admission.yaml", []byte(cluster.RestrictedPods)), fmt.Sprintf("--chunk-size=%d", *pageSize),
 	}, flags...)
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(*binary, arguments...)
@@ -250,7 +241,7 @@ func TestAudit(t *testing.T) {
 func compare(t *testing.T, etcd *cluster.Etcd, decisions map[string]report.Decision) {
 	t.Helper()
 	other := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "enforcing", On: []string{"PodSecurity"}, Flags: map[string]string{
-		"admission-control-config-file": cluster.WriteFile(t, "admission.yaml", []byte(admission)),
+		"admission-control-config-file": cluster.WriteFile(t, "admission.yaml", []byte(cluster.RestrictedPods)),
 	}})
 	denied, allowed := 0, 0
 	for i := 0; i < *podCount; i += compared {

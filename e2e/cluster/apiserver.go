@@ -89,6 +89,18 @@ func (e *Etcd) call(path, body string, into any) error {
 }
 
 // Token is how the tests authenticate, as a member of system:masters.
+// RestrictedPods is an AdmissionConfiguration with which PodSecurity denies pods that are
+// not restricted, wherever the namespace does not say otherwise.
+const RestrictedPods = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: restricted}
+`
+
 const Token = "e2e"
 
 // APIServer is a running kube-apiserver and clients for it.

@@ -79,15 +79,6 @@ spec:
   volumes: [{name: cache, emptyDir: {}}]
   volumeMounts: [{name: cache, mountPath: /cache}]
 `
-	admissionOfPodSecurity = `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: PodSecurity
-  configuration:
-    apiVersion: pod-security.admission.config.k8s.io/v1
-    kind: PodSecurityConfiguration
-    defaults: {enforce: restricted}
-`
 )
 
 // podKinds has the kinds PodSecurityPolicy and PodPreset of custom resources, and
@@ -135,7 +126,7 @@ func (s *stand) podKinds(t *testing.T) {
 		})
 	})
 	s.MustKubectl(t, "", "run", "web", "--image=i", "-n", "shop")
-	o.Write(t, "admission.yaml", admissionOfPodSecurity)
+	o.Write(t, "admission.yaml", cluster.RestrictedPods)
 	printed, err := o.Tries(t, "fastadmit audit")
 	if err == nil || !strings.Contains(printed, `Pod shop/web: denied by PodSecurity`) {
 		t.Errorf("got %v %s, want that the Pod is denied", err, printed)

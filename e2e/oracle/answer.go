@@ -75,20 +75,12 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		if c.Decoded && got.Object != nil && want.Object != nil {
 			got.Object, want.Object = reencoded(got.Object), reencoded(want.Object)
 		}
-		if c.Message != nil {
-			leaveReinvocations(got, want)
-			got.unchanced(c.Message)
-			want.unchanced(c.Message)
-		}
-		difference := got.differs(want)
+		difference := c.compare(got, want)
 		for again := 0; c.Unordered && difference != "" && want.Status != nil && again < unorderedMax; again++ {
 			if want, err = upstream.answer(r, phase); err != nil {
 				return comparison, fmt.Errorf("cannot ask Kubernetes: %w", err)
 			}
-			if c.Message != nil {
-				want.unchanced(c.Message)
-			}
-			difference = got.differs(want)
+			difference = c.compare(got, want)
 		}
 		if err != nil {
 			difference = fmt.Sprintf("no answer: %v", err)
@@ -116,6 +108,24 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 		comparison.Difference = fmt.Sprintf("got namespaces %q, want %q\nreview %s", got, want, r.body)
 	}
 	return comparison, err
+}
+
+// compare says how an answer differs from the one of Kubernetes. Neither is changed, but
+// for the order of warnings: got may be compared with several.
+func (c *Case) compare(got, want Answer) string {
+	if c.Message != nil {
+		got, want = got.clone(), want.clone()
+		leaveReinvocations(got, want)
+		got.unchanced(c.Message)
+		want.unchanced(c.Message)
+	}
+	return got.differs(want)
+}
+
+// clone copies what is changed to compare answers.
+func (a Answer) clone() Answer {
+	a.Status, a.Annotations = a.Status.DeepCopy(), maps.Clone(a.Annotations)
+	return a
 }
 
 // Mutated returns the object that a mutating call leaves to what an API server does

@@ -30,15 +30,6 @@ const inputVariable = "FASTADMIT_REVIEW_INPUT"
 const (
 	waitMax = 5 * time.Minute // for the controllers; a CronJob takes a minute
 
-	admission = `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: PodSecurity
-  configuration:
-    apiVersion: pod-security.admission.config.k8s.io/v1
-    kind: PodSecurityConfiguration
-    defaults: {enforce: restricted}
-`
 )
 
 // workloads are the kinds that are compared.
@@ -63,7 +54,7 @@ func TestWorkloads(t *testing.T) {
 	if given := os.Getenv(inputVariable); given != "" {
 		input = filepath.SplitList(given)
 	}
-	file := cluster.WriteFile(t, "admission.yaml", []byte(admission))
+	file := cluster.WriteFile(t, "admission.yaml", []byte(cluster.RestrictedPods))
 	s := cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{
 		On: []string{"PodSecurity"}, Flags: map[string]string{"admission-control-config-file": file},
 	})
