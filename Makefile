@@ -47,7 +47,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# The other modules. golangci-lint runs vet and staticcheck too.
 	@# Modules of e2e use the settings of e2e/run, so that both share the build cache.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	lint deploy; lint bench/compare; lint tools/release; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
+	lint deploy; lint bench/compare; lint tools/release; lint tools/site; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
 	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/behind/controllerruntime; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
@@ -136,6 +136,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package"; \
 		done; \
 	done
+
+.PHONY: site
+site: ## build the site of the documents into bin/site, and check its links
+	cd tools/site && go mod tidy -diff && go vet . && CGO_ENABLED=0 go run .
 
 # How long "make soak" runs.
 SOAKTIME ?= 1h

@@ -51,7 +51,7 @@ func TestPlugins(t *testing.T) {
 // TestDeployment checks what must be so with any values.
 func TestDeployment(t *testing.T) {
 	flags := run(t, binary, "serve", "--help")
-	each(t, func(t *testing.T, _ setting, r release) {
+	each(t, func(t *testing.T, s setting, r release) {
 		d := one[appsv1.Deployment](t, r, "Deployment")
 		pod := &d.Spec.Template.Spec
 		container := &pod.Containers[0]
@@ -60,7 +60,7 @@ func TestDeployment(t *testing.T) {
 				t.Errorf("%s is no flag of fastadmit serve", name)
 			}
 		}
-		checkSecurity(t, d)
+		checkSecurity(t, d, s.preset == "openshift.yaml")
 		checkPorts(t, r, container)
 		checkMounts(t, pod)
 		checkSelectors(t, r, d)
@@ -81,7 +81,8 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
-func checkSecurity(t *testing.T, d *appsv1.Deployment) {
+// checkSecurity wants what the Pod Security Standard restricted does, and a user unless the cluster chooses it.
+func checkSecurity(t *testing.T, d *appsv1.Deployment, clusterChoosesUser bool) {
 	pod := &d.Spec.Template.Spec
 	for _, got := range pod.Containers {
 		want := &corev1.SecurityContext{
@@ -91,8 +92,14 @@ func checkSecurity(t *testing.T, d *appsv1.Deployment) {
 			t.Errorf("got securityContext %v, want %v", got.SecurityContext, want)
 		}
 	}
-	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser == 0 || *c.RunAsGroup == 0 || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		t.Errorf("got securityContext %v of the pod", c)
+	want := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if !clusterChoosesUser {
+		want.RunAsUser, want.RunAsGroup = new(int64(65532)), new(int64(65532))
+	}
+	if !reflect.DeepEqual(pod.SecurityContext, want) {
+		t.Errorf("got securityContext %v of the pod, want %v", pod.SecurityContext, want)
 	}
 	_, managed := argument(pod.Containers[0].Args, "cert-secret-name")
 	if token := *pod.AutomountServiceAccountToken; token && !managed && d.Spec.Template.Spec.ServiceAccountName == "default" {

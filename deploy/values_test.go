@@ -85,6 +85,13 @@ func TestSchemaRefuses(t *testing.T) {
 	f("audit: {enabled: sometimes}", "/audit/enabled")
 	f("audit: {schedule: ''}", "/audit/schedule")
 	f("audit: {operation: DELETE}", "/audit/operation")
+	f("commonLabels: {app.kubernetes.io/name: other}", "/commonLabels/app.kubernetes.io~1name") // selectors have it
+	f("commonLabels: {a: 1}", "/commonLabels/a")
+	f("deploymentAnnotations: {a: true}", "/deploymentAnnotations/a")
+	f("extraArgs: [profiling]", "/extraArgs/0")
+	f("extraEnv: [{value: a}]", "/extraEnv/0")
+	f("extraVolumes: [{emptyDir: {}}]", "/extraVolumes/0")
+	f("extraVolumeMounts: [{name: a}]", "/extraVolumeMounts/0")
 	f("audit: {writeReports: true}", "/audit/writeReports")
 	f("audit: {resources: {limits: {memory: null}}}", "/audit/resources/limits")
 	f("topologySpreadConstraints: [{topologyKey: a}]", "/topologySpreadConstraints/0")

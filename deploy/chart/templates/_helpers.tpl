@@ -30,6 +30,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "fastadmit.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* More labels of pods: podLabels override commonLabels. */ -}}
+{{- define "fastadmit.podLabels" -}}
+{{ merge (dict) .Values.podLabels .Values.commonLabels | toYaml }}
 {{- end }}
 
 {{- define "fastadmit.serviceAccountName" -}}
@@ -275,6 +283,9 @@ configMap:
 name: {{ include "fastadmit.webhookName" $ }}
 labels:
   {{- include "fastadmit.selectorLabels" $ | nindent 2 }}
+  {{- with $.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- with .annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
