@@ -47,7 +47,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# The other modules. golangci-lint runs vet and staticcheck too.
 	@# Modules of e2e use the settings of e2e/run, so that both share the build cache.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	lint deploy; lint bench/compare; lint tools/release; lint tools/site; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; \
+	lint deploy; lint bench/compare; lint tools/release; lint tools/site; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; lint adapters/volumelabels; lint adapters/volumelabels/upstream; \
 	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/behind/controllerruntime; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
@@ -79,9 +79,9 @@ e2e-node: build ## test on a real one-node cluster what is lost in upgrades, res
 	e2e/run node
 
 .PHONY: adapters
-adapters: ## test the adapter for controller-runtime, also with the webhooks of Cluster API
+adapters: ## test the adapter for controller-runtime, also with the webhooks of Cluster API, and the clients of clouds
 	@# make check runs vet.
-	for module in adapters/controllerruntime adapters/controllerruntime/clusterapi; do \
+	for module in adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels; do \
 		(cd "$$module" && go mod tidy -diff && go test -vet=off ./... && go test -vet=off -short -tags poison ./...); \
 	done
 

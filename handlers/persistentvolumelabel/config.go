@@ -133,7 +133,11 @@ func (s *sources) labels(ctx context.Context, d disk) (map[string]string, error)
 	var answer struct {
 		Labels map[string]string `json:"labels"`
 	}
-	err := s.server.Get(ctx, "", url.Values{"provider": {d.provider.name}, "id": {d.id}}, &answer)
+	query := url.Values{"provider": {d.provider.name}, "id": {d.id}}
+	if d.zone != "" {
+		query.Set("zone", d.zone)
+	}
+	err := s.server.Get(ctx, "", query, &answer)
 	if errors.Is(err, endpoint.ErrNotFound) {
 		return nil, errUnknown
 	}

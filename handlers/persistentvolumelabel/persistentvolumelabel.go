@@ -10,6 +10,7 @@
 package persistentvolumelabel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ type disk struct {
 	provider *provider
 	id       string // by which it is known
 	name     string // by which upstream's messages call it
+	zone     string // in which to look for it, as the volume's labels say; empty for anywhere
 }
 
 // A labeler knows the labels of disks. The error is errUnknown if there is no such disk;
@@ -69,14 +71,17 @@ type provider struct {
 	title  string // what upstream's messages call a disk
 	// provisions says that disks with the placeholder's name are left alone.
 	provisions bool
+	// zonal says that several zones may have disks of the same name. That of the volume's
+	// zone label is meant, if it has one (k8s.io/legacy-cloud-providers gce GetLabelsForVolume).
+	zonal bool
 }
 
 // providers are in the order in which upstream looks for them.
 var providers = []*provider{
-	{"aws", "awsElasticBlockStore", "volumeID", "volumeID", "AWS EBS volume", true},
-	{"gce", "gcePersistentDisk", "pdName", "pdName", "GCE PD volume", true},
-	{"azure", "azureDisk", "diskURI", "diskName", "AzureDisk volume", true},
-	{"vsphere", "vsphereVolume", "volumePath", "volumePath", "vSphere Volume", false},
+	{"aws", "awsElasticBlockStore", "volumeID", "volumeID", "AWS EBS volume", true, false},
+	{"gce", "gcePersistentDisk", "pdName", "pdName", "GCE PD volume", true, true},
+	{"azure", "azureDisk", "diskURI", "diskName", "AzureDisk volume", true, false},
+	{"vsphere", "vsphereVolume", "volumePath", "volumePath", "vSphere Volume", false, false},
 }
 
 // Plugin is the plugin's line in the table.
@@ -139,7 +144,7 @@ func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]stri
 		return nil, handlers.Allowed()
 	}
 	labels, err := map[string]string(nil), errUnknown
-	if len(d.id) <= idMax {
+	if len(d.id) <= idMax && len(d.zone) <= idMax {
 		labels, err = p.known.labels(ctx, d)
 	}
 	switch {
@@ -160,7 +165,11 @@ func diskOf(review *codec.Review) (disk, bool) {
 		if source.Kind() != codec.KindObject {
 			continue
 		}
-		d := disk{p, source.Get(p.id).String(), source.Get(p.called).String()}
+		d := disk{provider: p, id: source.Get(p.id).String(), name: source.Get(p.called).String()}
+		if p.zonal {
+			labels := review.Object.Get("metadata", "labels")
+			d.zone = cmp.Or(labels.Get(corev1.LabelTopologyZone).String(), labels.Get(corev1.LabelFailureDomainBetaZone).String())
+		}
 		return d, !p.provisions || d.name != placeholder
 	}
 	return disk{}, false

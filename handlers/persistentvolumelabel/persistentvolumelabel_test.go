@@ -147,11 +147,15 @@ func TestEndpoint(t *testing.T) {
 		"broken": `{`, "long": `{"labels":{},"x":"` + strings.Repeat("x", 64<<10) + `"}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("provider") != "aws" || r.URL.Path != "/volumes" {
+		id := r.FormValue("id")
+		if zone := r.FormValue("zone"); zone != "" {
+			id += "/" + zone
+		}
+		if r.FormValue("provider") != "aws" && !strings.HasPrefix(id, "zoned") || r.URL.Path != "/volumes" {
 			http.Error(w, "another provider", http.StatusBadRequest)
 			return
 		}
-		answer, ok := answers[r.FormValue("id")]
+		answer, ok := answers[id]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -177,6 +181,27 @@ func TestEndpoint(t *testing.T) {
 	f(ebs, "broken", handlers.OutcomeErrored)
 	f(ebs, "long", handlers.OutcomeErrored)
 	f("gcePersistentDisk", "ok", handlers.OutcomeErrored)
+	// The zone label says which of several disks of GCE is meant.
+	zoned := func(source, labels, zone string, want handlers.Outcome) {
+		t.Helper()
+		answers["zoned"+zone] = `{"labels":{"k":"v"}}`
+		object := fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%q:{"volumeID":"zoned","pdName":"zoned"}}}`, labels, source)
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, volumes, object))
+		delete(answers, "zoned"+zone)
+	}
+	const gcePD, zone, betaZone = "gcePersistentDisk", `"topology.kubernetes.io/zone":`, `"failure-domain.beta.kubernetes.io/zone":`
+	zoned(gcePD, zone+`"z"`, "/z", handlers.OutcomePatched)
+	zoned(gcePD, zone+`"a__b&c=d"`, "/a__b&c=d", handlers.OutcomePatched)
+	zoned(gcePD, betaZone+`"z"`, "/z", handlers.OutcomePatched)
+	zoned(gcePD, zone+`"",`+betaZone+`"z"`, "/z", handlers.OutcomePatched)
+	zoned(gcePD, zone+`"y",`+betaZone+`"z"`, "/y", handlers.OutcomePatched)
+	zoned(gcePD, "", "", handlers.OutcomePatched)
+	zoned(gcePD, zone+`null`, "", handlers.OutcomePatched)
+	zoned(gcePD, zone+`"z"`, "", handlers.OutcomeDenied)
+	zoned(ebs, zone+`"z"`, "", handlers.OutcomePatched)
+	long := strings.Repeat("z", idMax)
+	zoned(gcePD, zone+`"`+long+`"`, "/"+long, handlers.OutcomePatched)
+	zoned(gcePD, zone+`"`+long+`z"`, "/"+long+"z", handlers.OutcomeDenied)
 	server.Close()
 	f(ebs, "ok", handlers.OutcomeErrored)
 	f(ebs, "known", handlers.OutcomePatched)
