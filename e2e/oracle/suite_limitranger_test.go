@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 func limitRangerSuite() suite {
 	return suite{
 		name: "LimitRanger", generate: (*generator).limited, denies: true, changes: true, message: sortedLimits,
+		settle: placed,
 		variants: []variant{
 			{about: "one each", options: plugins.DefaultOptions(), world: (*generator).limitRanges},
 			{about: "defaults and limits", options: plugins.DefaultOptions(), world: (*generator).twoLimitRanges},
@@ -120,6 +122,10 @@ func (g *generator) limited() *oracle.Case {
 	}
 	return c
 }
+
+// placed gives a request a namespace, as all have that are about pods and claims. Without
+// one, Kubernetes lists the LimitRanges of all namespaces, and takes any first.
+func placed(c *oracle.Case) { c.Namespace = cmp.Or(c.Namespace, "shop") }
 
 func (g *generator) limitedClaim() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: g.metadata(), Spec: corev1.PersistentVolumeClaimSpec{
