@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/socket"
 )
 
 // timeouts bound how long a connection may do nothing.
@@ -89,7 +90,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: tls.Server(raw, l.config), listener: l, accepted: time.Now()}
+		c := &conn{Conn: tls.Server(socket.Fast(raw), l.config), listener: l, accepted: time.Now()}
 		c.fresh.Store(true)
 		c.member = member{peer: c, address: addressOf(raw.RemoteAddr())}
 		if age := l.server.timeouts.maxAge; age > 0 {

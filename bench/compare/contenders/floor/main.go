@@ -8,15 +8,29 @@ import (
 	"bytes"
 	"crypto/tls"
 	"log"
+	"net"
 	"os"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/bench/compare/serving"
+	"github.com/fastadmit/fastadmit/internal/socket"
 )
 
 const uidBytes = 36
+
+// A listener reads and writes as fastadmit's does.
+type listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return socket.Fast(conn), nil
+}
 
 func main() {
 	o := serving.Flags()
@@ -50,5 +64,5 @@ func main() {
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
 	}
-	log.Fatal(server.Serve(tls.NewListener(serving.Listen(), o.TLS())))
+	log.Fatal(server.Serve(tls.NewListener(listener{serving.Listen()}, o.TLS())))
 }
