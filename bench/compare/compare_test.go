@@ -35,7 +35,7 @@ func TestQuick(t *testing.T) {
 	// Shares and spreads of what did not happen are zero, or none.
 	zero := map[string]bool{"Handshakes": true, "Allocations": true, "Allocated": true, "Busy": true}
 	checkNumbers(t, "Results", reflect.ValueOf(*results), zero)
-	if len(results.Works) != 5 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Bursts) != 6 {
+	if len(results.Works) != 5 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Works[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
 		t.Errorf("got %+v", results)
 	}
 	content, err := os.ReadFile(document)
@@ -118,6 +118,9 @@ func TestFill(t *testing.T) {
 			{Name: contest.Floor, Requests: 1000, P50: 100, P99: 200, P999: 300},
 			{Name: contest.Ours, Requests: 99, P50: 100, P99: 200, P999: 300},
 		}}},
+		LowRates: []LowRate{{Rate: 20, Rows: []LowRow{
+			{Name: contest.Floor, CPU: spread(200), ToFloor: spread(1)}, {Name: contest.Ours, CPU: spread(220), ToFloor: spread(1.1)},
+		}}},
 	}}}
 	f := func(name string, want ...string) {
 		t.Helper()
@@ -140,6 +143,7 @@ func TestFill(t *testing.T) {
 	results.Works = results.Works[:1]
 	f("works", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
 		"| fastadmit | 20 µs (10 µs to 40 µs) | 2x (1x to 4x) | 1x (0.50x to 2x) | 50000 (")
+	f("rates", "| 20/s | saturated |", "| floor | 200 µs, 1x | 10 µs, 1x |", "| fastadmit | 220 µs, 1.10x | 20 µs, 2x |")
 	f("latencies", "25 %: 500/s", "| floor | 100 µs, 200 µs, 300 µs |", "| fastadmit | 100 µs, -, - |")
 	if _, err := results.fill("<!-- compare: nothing -->\n<!-- end -->"); err == nil {
 		t.Error("a table that there is not is no error")

@@ -17,20 +17,21 @@ import (
 type plan struct {
 	Rounds     int           `json:"rounds"` // of closed loops and bursts
 	RateRounds int           `json:"rateRounds"`
+	LowRounds  int           `json:"lowRateRounds"`
 	WarmUp     time.Duration `json:"warmUpNanoseconds"`
 	Measured   time.Duration `json:"measuredNanoseconds"` // of each contender in each round
 	KneeStep   time.Duration `json:"kneeStepNanoseconds"`
 }
 
 var (
-	// full takes some nine minutes.
+	// full takes some fourteen minutes.
 	full = plan{
-		Rounds: 5, RateRounds: 2, WarmUp: 200 * time.Millisecond, Measured: time.Second,
+		Rounds: 5, RateRounds: 2, LowRounds: 3, WarmUp: 200 * time.Millisecond, Measured: time.Second,
 		KneeStep: 600 * time.Millisecond,
 	}
 	// quick shows that everything works, in a minute or two.
 	quick = plan{
-		Rounds: 1, RateRounds: 1, WarmUp: 20 * time.Millisecond, Measured: 100 * time.Millisecond,
+		Rounds: 1, RateRounds: 1, LowRounds: 1, WarmUp: 20 * time.Millisecond, Measured: 100 * time.Millisecond,
 		KneeStep: 100 * time.Millisecond,
 	}
 )
@@ -55,6 +56,10 @@ const (
 	burst           = 60
 	burstsPerSecond = 5
 )
+
+// lowRates are requests per second that a cluster sends to a replica. There, to
+// wake up costs more than to answer.
+var lowRates = []float64{20, 100, 300}
 
 // shares are the parts of the knee at which latencies are measured.
 var shares = []float64{0.25, 0.5, 0.75}
@@ -121,7 +126,13 @@ func (m *measurer) work(ctx context.Context, w *contest.Work) (*WorkResult, erro
 	if err := m.knee(ctx, all, result, slowest.Rate.Median); err != nil {
 		return nil, err
 	}
-	return result, m.rates(ctx, all, result)
+	if err := m.rates(ctx, all, result); err != nil {
+		return nil, err
+	}
+	if len(w.Review) >= largeBytes {
+		return result, nil // answering it costs more than anything else
+	}
+	return result, m.lowRates(ctx, all, result)
 }
 
 // interleave measures and sees to it that all answers were right.
@@ -199,6 +210,30 @@ func (m *measurer) rates(ctx context.Context, all []*contest.Process, result *Wo
 	return nil
 }
 
+// lowRates measures what a request costs at rates that leave a server idle most of
+// the time, over connections that are kept.
+func (m *measurer) lowRates(ctx context.Context, all []*contest.Process, result *WorkResult) error {
+	for _, rate := range lowRates {
+		fmt.Fprintf(m.progress, "%s: %.0f requests/s\n", result.Name, rate)
+		configs, err := m.configs(all, func(load *bench.Load) {
+			load.Rate, load.Duration = rate, lasting(m.Measured, rate)
+		})
+		if err != nil {
+			return err
+		}
+		series, err := m.interleave(ctx, m.LowRounds, configs)
+		if err != nil {
+			return err
+		}
+		group := LowRate{Rate: rate}
+		for i := range series {
+			group.Rows = append(group.Rows, LowRow{Name: series[i].Name, CPU: spread(&series[i], "CPU per request"), ToFloor: ratio(find(series, contest.Floor), &series[i])})
+		}
+		result.LowRates = append(result.LowRates, group)
+	}
+	return nil
+}
+
 // variants are what fastadmit's handshakes cost otherwise: what others have is
 // an ECDSA certificate and X25519MLKEM768, which Go and so kube-apiserver ask
 // for first.
@@ -250,10 +285,7 @@ func (m *measurer) bursts(ctx context.Context, w *contest.Work) ([]BurstRow, err
 
 // rows summarizes closed loops.
 func rows(series []bench.Series) []Row {
-	find := func(name string) *bench.Series {
-		return &series[slices.IndexFunc(series, func(s bench.Series) bool { return s.Name == name })]
-	}
-	floor, ours := find(contest.Floor), find(contest.Ours)
+	floor, ours := find(series, contest.Floor), find(series, contest.Ours)
 	all := make([]Row, len(series))
 	for i := range series {
 		s := &series[i]
@@ -264,6 +296,11 @@ func rows(series []bench.Series) []Row {
 		}
 	}
 	return all
+}
+
+// find returns the series of a contender.
+func find(series []bench.Series, name string) *bench.Series {
+	return &series[slices.IndexFunc(series, func(s bench.Series) bool { return s.Name == name })]
 }
 
 // spread returns a metric of bench that all rounds have.

@@ -33,6 +33,23 @@ type WorkResult struct {
 	Slowest string      `json:"slowest"`
 	Knee    float64     `json:"kneePerSecond"`
 	Rates   []RateGroup `json:"rates"`
+	// LowRates are rates that leave the server idle most of the time. Works with
+	// large reviews have none.
+	LowRates []LowRate `json:"lowRates,omitempty"`
+}
+
+// LowRate is what a request costs at a rate.
+type LowRate struct {
+	Rate float64  `json:"requestsPerSecond"`
+	Rows []LowRow `json:"contenders"`
+}
+
+// LowRow is a contender at a low rate: processor time per request in
+// microseconds, and how many times the floor's that is, taken in each round.
+type LowRow struct {
+	Name    string       `json:"name"`
+	CPU     bench.Spread `json:"cpu"`
+	ToFloor bench.Spread `json:"cpuToFloor"`
 }
 
 // Row is a contender in closed loops. Times are in microseconds; what it

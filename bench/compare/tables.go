@@ -16,7 +16,7 @@ import (
 var documents = []string{"../README.md", "../../README.md"}
 
 // tableNames are the tables there are, in the order in which they are printed.
-var tableNames = []string{"summary", "works", "latencies", "bursts", "machine"}
+var tableNames = []string{"summary", "works", "rates", "latencies", "bursts", "machine"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -27,6 +27,10 @@ func (r *Results) table(name string) string {
 	case "works":
 		for i := range r.Works {
 			r.Works[i].closed(&b)
+		}
+	case "rates":
+		for i := range r.Works {
+			r.Works[i].lowRates(&b)
 		}
 	case "latencies":
 		for i := range r.Works {
@@ -126,6 +130,31 @@ func (w *WorkResult) closed(b *strings.Builder) {
 			spreadOf(row.CPU, bench.Time.Format), spreadOf(row.ToFloor, times), spreadOf(row.ToOurs, times),
 			limit, spreadOf(row.Rate, bench.Number.Format), bench.Number.Format(row.Allocations.Median),
 			bench.Bytes.Format(row.Allocated.Median), bench.Bytes.Format(row.Resident.Median))
+	}
+	b.WriteString("\n")
+}
+
+// lowRates is processor time per request at low rates, beside that in closed
+// loops.
+func (w *WorkResult) lowRates(b *strings.Builder) {
+	if len(w.LowRates) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "**%s**\n\n| CPU per request, to the floor |", w.Name)
+	for _, group := range w.LowRates {
+		fmt.Fprintf(b, " %s/s |", bench.Number.Format(group.Rate))
+	}
+	b.WriteString(" saturated |\n|---|" + strings.Repeat("---|", len(w.LowRates)+1) + "\n")
+	cell := func(cpu, toFloor bench.Spread) {
+		fmt.Fprintf(b, " %s, %s |", bench.Time.Format(cpu.Median), times(toFloor.Median))
+	}
+	for i, row := range w.Rows {
+		fmt.Fprintf(b, "| %s |", row.Name)
+		for _, group := range w.LowRates {
+			cell(group.Rows[i].CPU, group.Rows[i].ToFloor)
+		}
+		cell(row.CPU, row.ToFloor)
+		b.WriteString("\n")
 	}
 	b.WriteString("\n")
 }
