@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -113,6 +115,39 @@ func denial(t *testing.T, denied *codec.Status) (status codec.Status, annotation
 		t.Fatal(err)
 	}
 	return review.Response.Status, answer.Response.AuditAnnotations["Bad"], len(answer.Response.Status)
+}
+
+// TestInvalidKeepsItsCauses denies with statuses that kubectl takes for those of an
+// invalid object. It shows their causes, and "* : Bad" for one that only has the
+// plugin's name: the message would be lost.
+func TestInvalidKeepsItsCauses(t *testing.T) {
+	wrong := []codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.nodeName"}}
+	plugins := codec.Cause{Type: handlers.CauseAdmissionPlugin, Message: "Bad"}
+	f := func(reason string, code int32, isInvalid bool) {
+		t.Helper()
+		for _, causes := range [][]codec.Cause{nil, wrong} {
+			want := causes
+			if !isInvalid {
+				want = append(slices.Clone(causes), plugins)
+			}
+			got, _, _ := denial(t, &codec.Status{Code: code, Reason: reason, Message: "no", Details: codec.Details{Causes: causes}})
+			if !slices.Equal(got.Details.Causes, want) || got.Message != "Bad: no" {
+				t.Errorf("%d %s: got %q with causes %v, want %v", code, reason, got.Message, got.Details.Causes, want)
+			}
+			asSent := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(got.Reason), Code: got.Code}}
+			if apierrors.IsInvalid(asSent) != isInvalid { // as kubectl asks
+				t.Errorf("%d %s is answered as %d %s", code, reason, got.Code, got.Reason)
+			}
+		}
+	}
+	f("Invalid", 422, true)
+	f("Invalid", 400, true)
+	f("", 422, true)
+	f("Unheard", 422, true)
+	f("Forbidden", 422, false)
+	f("", 421, false)
+	f("", 423, false)
+	f("Forbidden", 403, false)
 }
 
 // TestDenialsAreTruncated has messages and details around their bounds, of plain

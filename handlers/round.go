@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -294,14 +295,15 @@ func (e *entry) annotate(response *codec.Response, what string) {
 }
 
 // attribute returns the status of a denial with the plugin's name in front of
-// its message, and, unless its reason is Invalid, as a cause for programs to read.
-// Long text is truncated.
+// its message, and, unless it is an invalid object's, as a cause for programs to
+// read. Long text is truncated.
 func (e *entry) attribute(denial *codec.Status) codec.Status {
 	status := *denial
 	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
 	status = truncate(status)
-	if denial.Reason == string(metav1.StatusReasonInvalid) {
-		return status // kubectl shows the causes of these as the fields that are wrong, in place of the message
+	// Of these, kubectl shows the causes as the fields that are wrong, in place of the message.
+	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(denial.Reason), Code: denial.Code}}) {
+		return status
 	}
 	status.Details.Causes = append(slices.Clip(status.Details.Causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
 	return status
