@@ -59,6 +59,16 @@ func TestSetContext(t *testing.T) {
 				}
 				return seen
 			},
+			func() (seen int) {
+				for it := r.Object.Get("list").Iterator(); it.Next(); seen++ {
+				}
+				return seen
+			},
+			func() (seen int) {
+				for it := r.Object.Get("members").Iterator(); it.Next(); seen++ {
+				}
+				return seen
+			},
 		}
 		for i, loop := range loops {
 			r.Checkpoint()

@@ -163,10 +163,14 @@ func (v Value) Iterator() Iterator {
 // Next moves to the next one and reports whether there is one. Like the loops, it
 // ends with the context of the review.
 func (it *Iterator) Next() bool {
-	if o := it.walk.of.object; o != nil && o.isOver(it.passed) {
+	if !it.next() || it.walk.of.object.isOver(it.passed) {
 		return false
 	}
 	it.passed++
+	return true
+}
+
+func (it *Iterator) next() bool {
 	if !it.inRest {
 		if it.walk.next() {
 			return true

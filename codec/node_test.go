@@ -206,12 +206,26 @@ func TestTextMax(t *testing.T) {
 			t.Errorf("%d bytes: got %v", length, o.Err())
 		}
 	}
-	const long = "after 512 MiB at most"
+	const long = `at byte 536870912: got "]", want the end of the text, after 512 MiB at most`
 	if o.Reset(text(textMax + 1)); o.Err() == nil || !strings.Contains(o.Err().Error(), long) || o.Root().Exists() {
 		t.Errorf("%d bytes: got %v", textMax+1, o.Err())
 	}
 	if err := new(Review).Decode(text(textMax + 1)); err == nil || !strings.Contains(err.Error(), long) {
 		t.Errorf("Decode: got %v", err)
+	}
+}
+
+// TestElementsInTurn looks elements up one after the other: each time from the one
+// before, or it would take quadratic time.
+func TestElementsInTurn(t *testing.T) {
+	var o Object
+	o.Reset([]byte(`{"list":[0,1,2,3,4,5]}`))
+	list := o.Get("list").live()
+	for i := range 8 {
+		_ = o.Get("list", Index(i)).Exists()
+		if got, want := int(o.nodes[o.nodes[list].recent].index), min(i, 5); got != want {
+			t.Errorf("behind element %d: the next look-up begins at %d, want %d", i, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,59 @@
+package codec_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestStructureAltered replaces each bracket, comma and colon of small objects by
+// every other character, but those of numbers, which are not read here. Whoever then
+// reads all of it, in order or by index, finds a fault where encoding/json does.
+func TestStructureAltered(t *testing.T) {
+	for _, object := range smallObjects {
+		object = `{"x":` + object + `}`
+		for i := range object {
+			if i == 0 || !strings.Contains("{}[],:", object[i:i+1]) {
+				continue
+			}
+			for c := range byte(0x80) {
+				if strings.IndexByte("+-.eE0123456789", c) >= 0 {
+					continue
+				}
+				text := []byte(object)
+				text[i] = c
+				for name, walk := range map[string]func(codec.Value){"in order": walkAll, "by index": walkByIndex} {
+					var o codec.Object
+					o.Reset(slices.Clone(text))
+					walk(o.Root())
+					if want := json.Valid(text); (o.Err() == nil) != want {
+						t.Errorf("%s, %s: got %v, want valid: %v", text, name, o.Err(), want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func walkAll(v codec.Value) {
+	for _, element := range v.Elements() {
+		walkAll(element)
+	}
+	for _, member := range v.Members() {
+		walkAll(member)
+	}
+	_ = v.JSON()
+}
+
+func walkByIndex(v codec.Value) {
+	for i := 0; v.Get(codec.Index(i)).Exists(); i++ {
+		walkByIndex(v.Get(codec.Index(i)))
+	}
+	for _, member := range v.Members() {
+		walkByIndex(member)
+	}
+	_ = v.JSON()
+}
