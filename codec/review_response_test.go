@@ -135,6 +135,10 @@ func TestStatusDetails(t *testing.T) {
 		if !reflect.DeepEqual(got.Result.Details, want) {
 			t.Errorf("got %+v, want %+v", got.Result.Details, want)
 		}
+		status := codec.Status{Details: details}
+		if text := string(status.AppendDocument(nil)); strings.Contains(text, "retryAfterSeconds") != (details.RetryAfterSeconds != 0) {
+			t.Errorf("got %s", text)
+		}
 	}
 	f(codec.Details{}, nil)
 	f(codec.Details{Causes: []codec.Cause{}}, nil)

@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -193,9 +195,17 @@ func TestFirstFaultStays(t *testing.T) {
 		"TooLarge": func(o *Object) { o.TooLarge(&SizeError{What: "others"}) },
 		"Fits":     func(o *Object) { o.Fits(MemoryMax + 1) },
 		"Set":      func(o *Object) { o.Set("{", "a") },
+		"context": func(o *Object) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			o.ctx = ctx
+			for range o.Get("list").Elements() {
+				continue
+			}
+		},
 	} {
 		var o Object
-		o.Reset([]byte(`{"a":1}`))
+		o.Reset([]byte(`{"a":1,"list":[` + strings.Repeat("0,", 2*checkEach) + `0]}`))
 		o.Root().Refuse(first)
 		if second(&o); o.Err() != first { //nolint:errorlint // the same one
 			t.Errorf("%s: got %v, want %v", name, o.Err(), first)
@@ -205,5 +215,47 @@ func TestFirstFaultStays(t *testing.T) {
 	o.Reset([]byte(`{"a":1}`))
 	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed of the object, want at most that", MemoryMax) {
 		t.Errorf("got %v", o.Err())
+	}
+}
+
+// TestStaleEdits edits by Values that are none any more: each is refused.
+func TestStaleEdits(t *testing.T) {
+	f := func(about string, o *Object, v Value, change func()) {
+		t.Helper()
+		change()
+		v.SetInt(1)
+		if fault, ok := errors.AsType[*EditError](o.Err()); !ok || fault.Reason != isStale {
+			t.Errorf("%s: got %v, want %s", about, o.Err(), isStale)
+		}
+	}
+	var o Object
+	o.Reset([]byte(`{"a":1}`))
+	f("the next document has fewer nodes", &o, o.Get("a"), func() {
+		o.Reset([]byte(`{}`))
+		_ = o.Get("a").Exists()
+	})
+	var p, last = Object{}, Value{}
+	p.Reset([]byte(`{"list":[` + strings.Repeat("null,", nodesMax) + `null]}`))
+	for _, v := range p.Get("list").Elements() {
+		last = v
+	}
+	f("a null without a node, of a list that was replaced", &p, last, func() { p.Set("[]", "list") })
+}
+
+// TestNamesThatBeginWithEscapes looks for names that look like what is written.
+func TestNamesThatBeginWithEscapes(t *testing.T) {
+	for _, text := range []string{`{"\n":1}`, `{"\\":1}`, `{"\u0061":1}`, `{"\"":1}`} {
+		var plain map[string]int
+		if err := json.Unmarshal([]byte(text), &plain); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"\n", `\n`, `\`, `\\`, "a", `\u0061`, `"`, `\"`} {
+			var o Object
+			o.Reset([]byte(text))
+			_, want := plain[name]
+			if got := o.Get(name).Exists(); got != want || o.Err() != nil {
+				t.Errorf("%q in %s: got %v, %v, want %v", name, text, got, o.Err(), want)
+			}
+		}
 	}
 }

@@ -1,0 +1,294 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	policiesPath = "/apis/policies.fastadmit.io/v1/validatingadmissionpolicies"
+	customConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"ValidatingAdmissionPolicyConfiguration","customResources":true}`
+)
+
+// An apiServer has custom resources and ConfigMaps, which do not change, and notes the
+// statuses that are written.
+type apiServer struct {
+	t     *testing.T
+	lists map[string]string // the items, by path
+
+	mu       sync.Mutex
+	statuses map[string]string // what was written, by the name of the policy
+	listing  chan struct{}     // closed when ConfigMaps may be listed
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fail := func(code int, reason string) {
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+	}
+	items, known := a.lists[r.URL.Path]
+	switch {
+	case r.Method == http.MethodPut:
+		a.noteStatus(w, r)
+	case r.URL.Query().Get("sendInitialEvents") != "":
+		fail(http.StatusUnprocessableEntity, "Invalid")
+	case r.URL.Query().Get("watch") != "":
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case r.URL.Path == "/api/v1":
+		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` +
+			`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]},` +
+			`{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get","list","watch"]}]}`))
+	case !known:
+		fail(http.StatusNotFound, "NotFound")
+	default:
+		if r.URL.Path == "/api/v1/configmaps" {
+			select {
+			case <-a.listing:
+			case <-r.Context().Done():
+			}
+		}
+		version, kind := "", "" // of the first item
+		_, _ = fmt.Sscanf(items, `{"apiVersion":%q,"kind":%q,`, &version, &kind)
+		_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind+"List", version, items)
+	}
+}
+
+func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
+	var object struct {
+		Metadata struct{ Name string }
+		Status   struct {
+			ObservedGeneration int64
+			Conditions         []struct{ Type, Status, Reason, Message string }
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&object); err != nil || !strings.HasSuffix(r.URL.Path, object.Metadata.Name+"/status") {
+		a.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+	}
+	said := fmt.Sprint(object.Status.ObservedGeneration)
+	for _, c := range object.Status.Conditions {
+		said += fmt.Sprintf("; %s %s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+	}
+	a.mu.Lock()
+	a.statuses[object.Metadata.Name] = said
+	a.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": object.Metadata})
+}
+
+func (a *apiServer) status(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.statuses[name]
+}
+
+// follow returns the view of a cluster with this API server that a plugin with custom
+// resources has.
+func (a *apiServer) follow() *cluster.View {
+	a.t.Helper()
+	server := httptest.NewServer(a)
+	a.t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "x"
+	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		a.t.Fatal(err)
+	}
+	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
+	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig, Kinds: cluster.KindsOf(needs...)})
+	if err == nil {
+		err = state.Follow(a.t.Context(), needs...)
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+		defer cancel()
+		err = state.Wait(ctx)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return state.View(needs...)
+}
+
+func eventually(t *testing.T, what func() string, want string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if got := what(); got == want {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// customPolicy returns a policy about pods, with parameters of that kind if there is one.
+func customPolicy(name, paramKind, more string) string {
+	if paramKind != "" {
+		paramKind = fmt.Sprintf(`"paramKind":{"apiVersion":"v1","kind":%q},`, paramKind)
+	}
+	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q,"uid":%q,"generation":3},`+
+		`"spec":{%s%s"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},`+
+		`"validations":[{"expression":"true"}]}}`, name, name, paramKind, more)
+}
+
+// TestLive follows custom resources: what it says in their statuses, and the
+// parameters of policies that have bindings.
+func TestLive(t *testing.T) {
+	a := &apiServer{t: t, statuses: make(map[string]string), listing: make(chan struct{}), lists: map[string]string{
+		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
+		"/api/v1/configmaps": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","labels":{"env":"prod"}}},` +
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"shop"}},` +
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"other","labels":{"env":"prod"}}}`,
+		"/api/v1/nodes": `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`,
+		policiesPath: strings.Join([]string{
+			customPolicy("good", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`), customPolicy("uncompiled", "", ""),
+			customPolicy("maps", "ConfigMap", ""), customPolicy("nodes", "Node", ""), customPolicy("ships", "Ship", ""), customPolicy("unbound", "Secret", ""),
+		}, ","),
+	}}
+	var bindings []string
+	for _, name := range []string{"good", "maps", "nodes", "ships"} {
+		bindings = append(bindings, fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},`+
+			`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name))
+	}
+	a.lists[policiesPath[:len(policiesPath)-len("policies")]+"policybindings"] = strings.Join(bindings, ",")
+	source, err := NewSource(ValidatingKind, handlers.Setup{Config: []byte(customConfig), Cluster: a.follow()},
+		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+			if p.Name == "uncompiled" {
+				return "", errors.New("no such variable")
+			}
+			return "", nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		source.Handler().Run(ctx, func() {})
+		close(done)
+	}()
+
+	const compiled = "3; Compiled True Compiled: all expressions compile"
+	f := func(name, want string) {
+		t.Helper()
+		eventually(t, func() string { return a.status(name) }, want)
+	}
+	f("good", compiled)
+	f("unbound", compiled)
+	f("uncompiled", "3; Compiled False CompilationFailed: no such variable")
+	f("invalid", `3; Compiled False Invalid: spec.failurePolicy: Unsupported value: "Sometimes": supported values: "Fail", "Ignore"`)
+	f("nodes", compiled+"; ParametersKnown True Watched: nodes are watched")
+	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'")
+	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server")
+	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
+	brief, end := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer end()
+	if _, known, err := source.Cluster.Params.OfKind(brief, maps); err == nil || !known ||
+		!strings.HasPrefix(err.Error(), "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission") {
+		t.Errorf("before they are listed: got %v, %v", known, err)
+	}
+	close(a.listing)
+	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched")
+	checkParams(t, source.Cluster.Params, maps, nodes)
+	for _, kind := range []string{"Ship", "Secret"} {
+		if _, known, err := source.Cluster.Params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
+			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
+		}
+	}
+	cancel()
+	<-done
+}
+
+// TestGivenParams has parameters that are given.
+func TestGivenParams(t *testing.T) {
+	object := func(namespace, name, env string) handlers.ParamObject {
+		return handlers.ParamObject{
+			Namespace: namespace, Name: name, Labels: map[string]string{"env": env},
+			JSON: fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":%q}}`, namespace, name),
+		}
+	}
+	given := GivenParams([]handlers.ParamKind{
+		{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []handlers.ParamObject{
+			object("shop", "b", "dev"), object("other", "a", "prod"), object("shop", "a", "prod"),
+		}},
+		{APIVersion: "v1", Kind: "Node", Objects: []handlers.ParamObject{object("", "n", "prod")}},
+	})
+	checkParams(t, given, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"})
+	for _, kind := range []admissionregistrationv1.ParamKind{{APIVersion: "v2", Kind: "Node"}, {APIVersion: "v1", Kind: "Ship"}} {
+		if _, known, err := given.OfKind(t.Context(), kind); known || err != nil {
+			t.Errorf("%v: got %v, %v", kind, known, err)
+		}
+	}
+	if GivenParams(nil) != nil {
+		t.Error("got parameters where none are given")
+	}
+}
+
+// checkParams looks parameters up: ConfigMaps shop/a and other/a, with the label
+// env=prod, and shop/b, and the Node n.
+func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv1.ParamKind) {
+	t.Helper()
+	of := func(kind admissionregistrationv1.ParamKind) ParamObjects {
+		t.Helper()
+		objects, known, err := params.OfKind(t.Context(), kind)
+		if err != nil || !known {
+			t.Fatalf("%v: got %v, %v", kind, known, err)
+		}
+		return objects
+	}
+	if !of(maps).Namespaced() || of(nodes).Namespaced() {
+		t.Error("only ConfigMaps are in namespaces")
+	}
+	f := func(kind admissionregistrationv1.ParamKind, namespace, name string, want bool) {
+		t.Helper()
+		p, err := of(kind).Get(t.Context(), namespace, name)
+		if found := err == nil && p.Namespace == namespace && p.Name == name && p.Value != nil; found != want || !want && !apierrors.IsNotFound(err) {
+			t.Errorf("%s %s/%s: got %v, %v, want it to be there: %v", kind.Kind, namespace, name, p, err, want)
+		}
+	}
+	f(maps, "shop", "a", true)
+	f(maps, "shop", "b", true)
+	f(maps, "other", "a", true)
+	f(maps, "other", "b", false)
+	f(maps, "", "a", false)
+	f(nodes, "", "n", true)
+	f(nodes, "", "m", false)
+	list := func(kind admissionregistrationv1.ParamKind, namespace, selector string, want int) {
+		t.Helper()
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := of(kind).List(t.Context(), namespace, parsed); err != nil || len(all) != want {
+			t.Errorf("%s in %q with %q: got %d, %v, want %d", kind.Kind, namespace, selector, len(all), err, want)
+		}
+	}
+	list(maps, "shop", "", 2)
+	list(maps, "shop", "env=prod", 1)
+	list(maps, "other", "", 1)
+	list(maps, "none", "", 0)
+	list(nodes, "", "", 1)
+}
