@@ -1,0 +1,79 @@
+package cel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestUpstreamSelected has both sides evaluate what other tests come by rarely or slowly:
+// macros within macros, what is almost equal, calls that have no overload, and costs of
+// long texts.
+func TestUpstreamSelected(t *testing.T) {
+	var p expressionsOf
+	add := func(expressions ...string) {
+		for _, text := range expressions {
+			p.conditions = append(p.conditions, named{text: text, returns: Any})
+		}
+	}
+	for n := 1; n <= slotsMax+1; n++ {
+		inner := "object.kind == 'X'"
+		for i := range n {
+			inner = fmt.Sprintf("[object.int].%s(v%d, v%[2]d == 3 && %s)", [...]string{"all", "exists"}[i%2], i, inner)
+		}
+		add(inner)
+		if n <= slotsMax/2+1 {
+			inner = "object.int"
+			for i := range n {
+				inner = fmt.Sprintf("[object.int].map(v%d, %s)", i, inner)
+			}
+			add(inner)
+		}
+	}
+	for _, member := range []string{"int", "float", "text", "flag", "null", "list", "map", "kind", "deep"} {
+		add(fmt.Sprintf("[object.%s == oldObject.%[1]s, object.%[1]s == object.%[1]s, [object.%[1]s] == [oldObject.%[1]s], object.%[1]s != oldObject.%[1]s]", member),
+			fmt.Sprintf("object.equals.all(e, e == object.%s || e != object.%[1]s) && object.%[1]s in object.equals", member))
+	}
+	add("[object.equals[0] == object.equals[1], object.equals[0] == object.equals[2], object.equals[2] == object.equals[3]]",
+		"object.equals.map(e, object.equals.filter(f, f == e).size())")
+	for _, operator := range []string{"<", "<=", ">", ">=", "==", "+", "in"} {
+		for _, other := range []string{"'z'", "1", "object.long", "object.int", "object.map", "[1]"} {
+			add(fmt.Sprintf("dyn(object.long) %s dyn(%s)", operator, other), fmt.Sprintf("dyn(object.map) %s dyn(%s)", operator, other))
+		}
+	}
+	add("object.long < object.long + 'a'", "string(object.long) < 'z'", "string(object.long) >= string(object.long)", "'aéa' > string(object.text)")
+	for _, of := range []string{"dyn([1])", "dyn('text')", "dyn({'a': 1})", "dyn({1: 'b'})", "object.text.split('')", "object.map", "object.list", "dyn(1)"} {
+		for _, at := range []string{"'a'", "0", "-1", "1.0", "true", "object.int", "object.kind"} {
+			add(of+"["+at+"]", of+"[?"+at+"].orValue(7)", at+" in "+of)
+		}
+		add("size("+of+")", of+".a", of+".?a.hasValue()", "has("+of+".a)")
+	}
+	for _, of := range []string{"dyn(1)", "dyn('aba')", "dyn(timestamp('2024-01-01T00:00:00Z'))", "dyn(duration('1s'))", "dyn(null)", "dyn([1])", "object.nope"} {
+		add(of+".indexOf('a')", of+".indexOf('a', 1)", of+".lastIndexOf(dyn(1))", of+".replace('a', 'b')", of+".replace('a', 'b', dyn('c'))",
+			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')", of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
+	}
+	for _, text := range []string{"", "text", "x", "100%% of %s", "%", "%.", "%.3f", "%.3e|%d", "%x %X", "%o %b", "%q", "a%", "%.2d", "%5s"} {
+		add(fmt.Sprintf("'%s'.format([object.int, 2])", text), fmt.Sprintf("(object.kind + '%s').format([object.text])", text), fmt.Sprintf("'%s'.format([])", text))
+	}
+	for _, pattern := range []string{"object.kind", "object.kind + '+'", "'^' + object.text + '$'", "'['", "'' + object.kind + '?a'", "object.int"} {
+		add(fmt.Sprintf("dyn(object.text).matches(dyn(%s))", pattern), fmt.Sprintf("'XXaéa'.matches(string(%s))", pattern), fmt.Sprintf("'Xa'.find(string(%s))", pattern))
+	}
+	for name, text := range map[string]string{"m": "{'a': 1}", "l": "[1]", "o": "object.map", "s": "'x'", "q": "optional.of(1)"} {
+		p.variables = append(p.variables, named{name: name, text: text, returns: Any})
+	}
+	for _, name := range []string{"m", "l", "o", "s", "q"} {
+		add("variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
+	}
+	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],"map":{"a":1,"b":{"c":2}},"long":%q,`+
+		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},[]]}`, strings.Repeat("aé", 500))
+	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},"deep":{"a":[{"b":1},{"b":"2"}]}}`
+	reviews := []*asked{newAsked(t, review("UPDATE", object, old)), newAsked(t, review("UPDATE", object, object))}
+	values := 0
+	for c := range slices.Chunk(p.conditions, 16) {
+		values += (&expressionsOf{variables: p.variables, conditions: c}).compareWithUpstream(t, 1e12, reviews...)
+	}
+	if values < len(p.conditions)/2 {
+		t.Errorf("%d of %d had a value on two reviews, want more", values, len(p.conditions))
+	}
+}
