@@ -12,15 +12,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers/example/creator"
-	"github.com/fastadmit/fastadmit/handlers/matchconditions"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
-	"github.com/fastadmit/fastadmit/internal/config"
 )
 
 // documents returns the names of all Markdown files.
@@ -242,6 +238,15 @@ func generate(t *testing.T, document, what string) string {
 	switch verb {
 	case "plugins":
 		return pluginTable(t)
+	case "flags":
+		return flagTable(t, rest)
+	case "metrics":
+		return metricTable(t)
+	case "crd":
+		file, kind, _ := strings.Cut(rest, " ")
+		return resourceTable(t, "deploy/chart/files/"+file, kind)
+	case "configuration":
+		return configurationTable(t, rest)
 	case "file":
 		language := strings.TrimPrefix(path.Ext(rest), ".")
 		return "```" + language + "\n" + read(t, path.Join(path.Dir(document), rest)) + "```\n"
@@ -252,7 +257,7 @@ func generate(t *testing.T, document, what string) string {
 		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
 		return "```console\n$ go run ./handlers/example " + rest + "\n" + stdout + stderr + "```\n"
 	}
-	t.Fatalf("%s: got a generated block of %q, want plugins, not here, file, run or example", document, what)
+	t.Fatalf("%s: got a generated block of %q, want plugins, not here, flags, metrics, configuration, crd, file, run or example", document, what)
 	return ""
 }
 
@@ -341,40 +346,6 @@ func TestConventionsDocuments(t *testing.T) {
 				t.Errorf("%s: speaks of make %s, which is no target", name, match[1])
 			}
 		}
-	}
-}
-
-// TestConventionsReadme reads the configurations in README.md as fastadmit does, and
-// looks for its other manifests and commands in docs/operations.md, whose
-// commands e2e runs.
-func TestConventionsReadme(t *testing.T) {
-	var names []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
-		names = append(names, plugin.Name)
-	}
-	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {
-		return matchconditions.Compile(conditions, policy, nil, path)
-	}
-	readme, configurations := read(t, "README.md"), 0
-	operations := read(t, "docs/operations.md")
-	for _, block := range append(fences(readme, "yaml"), fences(readme, "sh")...) {
-		if !strings.Contains(block, "kind: Configuration\n") {
-			if block != "make demo\n" && !strings.Contains(operations, block) {
-				t.Errorf("README.md: docs/operations.md does not have\n%s", block)
-			}
-			continue
-		}
-		configurations++
-		file := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := config.Read(config.Source{File: file, Known: names, Compile: compile}); err != nil {
-			t.Errorf("README.md: %v", err)
-		}
-	}
-	if configurations == 0 {
-		t.Error("README.md: got no configuration")
 	}
 }
 

@@ -144,6 +144,7 @@ func TestFill(t *testing.T) {
 	f("works", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
 		"| fastadmit | 20 µs (10 µs to 40 µs) | 2x (1x to 4x) | 1x (0.50x to 2x) | 50000 (")
 	f("rates", "| 20/s | saturated |", "| floor | 200 µs, 1x | 10 µs, 1x |", "| fastadmit | 220 µs, 1.10x | 20 µs, 2x |")
+	f("waits", "| p50, p99 | validate, 500/s |", "| floor | 100 µs, 200 µs |", "| fastadmit | 100 µs, - |")
 	f("latencies", "25 %: 500/s", "| floor | 100 µs, 200 µs, 300 µs |", "| fastadmit | 100 µs, -, - |")
 	if _, err := results.fill("<!-- compare: nothing -->\n<!-- end -->"); err == nil {
 		t.Error("a table that there is not is no error")

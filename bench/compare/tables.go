@@ -16,7 +16,7 @@ import (
 var documents = []string{"../README.md", "../../README.md"}
 
 // tableNames are the tables there are, in the order in which they are printed.
-var tableNames = []string{"summary", "works", "rates", "latencies", "bursts", "machine"}
+var tableNames = []string{"summary", "waits", "works", "rates", "latencies", "bursts", "machine"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -24,6 +24,8 @@ func (r *Results) table(name string) string {
 	switch name {
 	case "summary":
 		r.summary(&b)
+	case "waits":
+		r.waits(&b)
 	case "works":
 		for i := range r.Works {
 			r.Works[i].closed(&b)
@@ -103,6 +105,31 @@ func (r *Results) summary(b *strings.Builder) {
 		}
 		if took {
 			b.WriteString("| " + c.About + " |" + cells + "\n")
+		}
+	}
+}
+
+// waits are latencies at the lowest open-loop rate of each work, which is nearest to that of a cluster.
+func (r *Results) waits(b *strings.Builder) {
+	b.WriteString("| p50, p99 |")
+	for i := range r.Works {
+		fmt.Fprintf(b, " %s, %s/s |", r.Works[i].Name, bench.Number.Format(r.Works[i].Rates[0].Rate))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Works)) + "\n")
+	for _, c := range contest.Contenders {
+		cells, took := "", false
+		for i := range r.Works {
+			rows := r.Works[i].Rates[0].Rows
+			at := slices.IndexFunc(rows, func(row LatencyRow) bool { return row.Name == c.Name })
+			if at < 0 {
+				cells += " - |"
+				continue
+			}
+			took = true
+			cells += fmt.Sprintf(" %s, %s |", bench.Time.Format(rows[at].P50), percentile(rows[at].P99, rows[at].Requests, 100))
+		}
+		if took {
+			b.WriteString("| " + c.Name + " |" + cells + "\n")
 		}
 	}
 }

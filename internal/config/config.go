@@ -38,18 +38,17 @@ const (
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// EnableAdmissionPlugins are the plugins to run, unless the flag of this
-	// name is given.
+	// EnableAdmissionPlugins are the plugins to run. The flag of this name overrides it.
 	EnableAdmissionPlugins []string `json:"enableAdmissionPlugins,omitempty"`
-	// Server has what the server's flags have. A flag that is given goes before.
-	// What changes here takes effect with the next start.
+	// Server has the settings of the server's flags. A flag overrides its field. Changes take effect with the next
+	// start.
 	Server Server `json:"server,omitzero"`
-	// Plugins say how plugins are run. Those that are not enabled may be there.
+	// Plugins say how plugins are run. An entry does not enable its plugin.
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// Registration says how "fastadmit manifests" registers the plugins.
 	Registration registration.Options `json:"registration,omitzero"`
-	// ImageReview says which images may run, to API servers that ask at /imagereview.
-	// Without it, nobody is answered there.
+	// ImageReview has rules about images, for API servers that ask at /imagereview. Without it, there is no such
+	// endpoint.
 	ImageReview *imagereview.Policy `json:"imageReview,omitempty"`
 }
 
@@ -91,6 +90,7 @@ type Server struct {
 // Plugin says how a plugin is run: what a webhook configuration says for a
 // webhook, for one plugin.
 type Plugin struct {
+	// Name is the plugin's name, as "fastadmit plugins" prints it.
 	Name           string `json:"name"`
 	match.Criteria `json:",inline"`
 	// MatchConditions are CEL expressions that must all be true for the plugin to get
@@ -110,10 +110,12 @@ type Plugin struct {
 
 // Enforcement says what a plugin's denial means for the reviews it selects.
 type Enforcement struct {
-	// Action is deny, warn or audit.
-	Action            handlers.Action       `json:"action"`
+	// Action is deny, warn (the user sees the message as a warning) or audit (the message is written to the audit log).
+	Action handlers.Action `json:"action"`
+	// NamespaceSelector selects requests by the labels of their namespace. Without it, all match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	ObjectSelector    *metav1.LabelSelector `json:"objectSelector,omitempty"`
+	// ObjectSelector selects requests by the labels of the object. Without it, all match.
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
 // timeoutMax is what timeoutSeconds of a webhook can be at most.
