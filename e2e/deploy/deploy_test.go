@@ -115,10 +115,6 @@ func (s *stand) managed(t *testing.T) {
 	if err := s.pulls(); err != nil {
 		t.Errorf("when helm says that another plugin is installed: %v", err)
 	}
-	page := o.On(t, "managed-clusters.md")
-	if got, want := page.Does(t, "kubectl run probe"), page.Documented(t, "text", "Always"); got != want {
-		t.Errorf("got %q of a Pod's dry run, want %q", got, want)
-	}
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}

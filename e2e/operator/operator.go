@@ -64,18 +64,6 @@ func New(t testing.TB, kubeconfig string) *Operator {
 	return o
 }
 
-// On returns one in the same folder who follows another document of docs.
-func (o *Operator) On(t testing.TB, name string) *Operator {
-	t.Helper()
-	document, err := os.ReadFile("../../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := *o
-	other.Document = string(document)
-	return &other
-}
-
 // Installed are the document's values, with which pods end sooner than users
 // would have it.
 func (o *Operator) Installed(t testing.TB) string {
