@@ -109,27 +109,25 @@ func (r *Results) summary(b *strings.Builder) {
 	}
 }
 
-// waits are latencies at the lowest open-loop rate of each work, which is nearest to that of a cluster.
+// waits are latencies at the lowest open-loop rate of each work that has some, which is nearest to that of a cluster.
 func (r *Results) waits(b *strings.Builder) {
-	b.WriteString("| p50, p99 |")
+	head, line := "| p50, p99 |", "|---|"
+	cells := make(map[string]string) // of contenders
 	for i := range r.Works {
-		fmt.Fprintf(b, " %s, %s/s |", r.Works[i].Name, bench.Number.Format(r.Works[i].Rates[0].Rate))
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Works)) + "\n")
-	for _, c := range contest.Contenders {
-		cells, took := "", false
-		for i := range r.Works {
-			rows := r.Works[i].Rates[0].Rows
-			at := slices.IndexFunc(rows, func(row LatencyRow) bool { return row.Name == c.Name })
-			if at < 0 {
-				cells += " - |"
-				continue
-			}
-			took = true
-			cells += fmt.Sprintf(" %s, %s |", bench.Time.Format(rows[at].P50), percentile(rows[at].P99, rows[at].Requests, 100))
+		if len(r.Works[i].Rates) == 0 {
+			continue
 		}
-		if took {
-			b.WriteString("| " + c.Name + " |" + cells + "\n")
+		lowest := &r.Works[i].Rates[0]
+		head += fmt.Sprintf(" %s, %s/s |", r.Works[i].Name, bench.Number.Format(lowest.Rate))
+		line += "---|"
+		for _, row := range lowest.Rows {
+			cells[row.Name] += fmt.Sprintf(" %s, %s |", bench.Time.Format(row.P50), percentile(row.P99, row.Requests, 100))
+		}
+	}
+	b.WriteString(head + "\n" + line + "\n")
+	for _, c := range contest.Contenders {
+		if cells[c.Name] != "" {
+			b.WriteString("| " + c.Name + " |" + cells[c.Name] + "\n")
 		}
 	}
 }
