@@ -67,7 +67,7 @@ func (a *asker) GetExtra() map[string][]string {
 
 // Authorize implements authorizer.Authorizer.
 func (a *asker) Authorize(_ context.Context, question authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.err != nil {
+	if a.info(); a.err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
 	}
 	status, err := a.Access.Review(a.Ctx, specOf(question))
