@@ -8,6 +8,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const validPolicy = `{"metadata":{"name":"p.example.com"},"spec":{"failurePolicy":"Ignore","paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
@@ -170,6 +172,17 @@ func testCheck[T any](t *testing.T, valid string, check func(*T) field.ErrorList
 			if !strings.HasPrefix(err.Error(), strings.TrimSpace(want[i])) {
 				t.Errorf("%.200s: got %v, want %s", test[0], err, strings.TrimSpace(want[i]))
 			}
+		}
+	}
+}
+
+// TestReadRefusesBindings has bindings that cannot be decoded.
+func TestReadRefusesBindings(t *testing.T) {
+	const head = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]`
+	for more, want := range map[string]string{`,"policy":"q"`: `unknown field "spec.policy"`, `,"matchResources":1`: "cannot unmarshal"} {
+		documents, err := ReadValidating([]handlers.File{{Name: "b.yaml", FromAPI: true, Content: []byte(head + more + "}}")}})
+		if err == nil || !strings.Contains(err.Error(), want) || len(documents.Bindings) != 0 {
+			t.Errorf("%s: got %v and %d bindings, want %s", more, err, len(documents.Bindings), want)
 		}
 	}
 }
