@@ -128,12 +128,15 @@ func statusSchema(kind string) map[string]any {
 	if strings.HasSuffix(kind, "Policy") {
 		what = "policy"
 	}
+	properties := map[string]any{
+		"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
+		"conditions":         listMap(schemaOf(reflect.TypeFor[[]metav1.Condition](), ""), "type"),
+	}
+	if kind == "ValidatingAdmissionPolicy" {
+		properties["typeChecking"] = schemaOf(reflect.TypeFor[admissionregistrationv1.TypeChecking](), "What the schemas of the kinds say of the expressions.")
+	}
 	return map[string]any{
-		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.",
-		"properties": map[string]any{
-			"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
-			"conditions":         listMap(schemaOf(reflect.TypeFor[[]metav1.Condition](), ""), "type"),
-		},
+		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.", "properties": properties,
 	}
 }
 

@@ -201,10 +201,10 @@ func difference(got, want string) string {
 	return fmt.Sprintf("got  ... %.500s\nwant ... %.500s", got[same:], want[same:])
 }
 
-// goTypes are in the error of an expression that uses a map or a list as the name of a
-// field, or where the function of a library panics on it.
+// goTypes are in the error of an expression that uses a map, a list or null as the name of
+// a field, or where the function of a library panics on it.
 var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: ref.Val is )` +
-	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list))`)
+	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\u003cnil\\u003e)`)
 
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)

@@ -15,13 +15,14 @@ import (
 
 func TestRules(t *testing.T) {
 	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Discovered(), Namespaces.Called("create", "get"),
-		Discovered(), SubjectAccessReviews.Called("create")))
+		Discovered(), DiscoveredSchemas(), DiscoveredSchemas(), SubjectAccessReviews.Called("create")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := `[{"verbs":["get","list","watch","create"],"apiGroups":[""],"resources":["namespaces"]},` +
 		`{"verbs":["update"],"apiGroups":[""],"resources":["resourcequotas/status"]},` +
 		`{"verbs":["get"],"nonResourceURLs":["/api/*","/apis/*"]},` +
+		`{"verbs":["get"],"nonResourceURLs":["/openapi/v3","/openapi/v3/*"]},` +
 		`{"verbs":["create"],"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews"]}]`; string(rules) != want {
 		t.Errorf("got  %s\nwant %s", rules, want)
 	}

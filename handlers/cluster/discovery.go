@@ -2,8 +2,12 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,17 +24,35 @@ var discovered = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "APIRe
 // unless somebody took that away (ClusterRole system:discovery).
 var discoveryURLs = []string{"/api/*", "/apis/*"}
 
+// schemaURLs are what Schema asks for, which everybody may as well.
+var schemaURLs = []string{"/openapi/v3", "/openapi/v3/*"}
+
+// schemas is the subresource of discovered for schemaURLs.
+const schemas = "schemas"
+
+// schemaBytesMax is how long the OpenAPI document of a group version may be. The longest
+// of Kubernetes' own has 1 MiB; a CustomResourceDefinition has 1.5 MiB at most, because
+// etcd stores no more, and few groups have more than ten.
+const schemaBytesMax = 32 << 20
+
 // Discovered is the need to ask which resources the API server serves.
 func Discovered() Need { return discovered.Called("get") }
 
-// Discovery says which resources the API server serves.
+// DiscoveredSchemas is the need to ask for the schemas of what the API server serves.
+func DiscoveredSchemas() Need {
+	need := Discovered()
+	need.SubResource = schemas
+	return need
+}
+
+// Discovery says which resources the API server serves, and what they look like.
 type Discovery struct {
 	store  *store
 	plugin string
 }
 
-// DiscoveryIn returns the Discovery of a cluster. It panics if Discovered is not
-// among the needs of the View.
+// DiscoveryIn returns the Discovery of a cluster. It panics if neither Discovered nor
+// DiscoveredSchemas is among the needs of the View.
 func DiscoveryIn(v *View) *Discovery {
 	for _, need := range v.needs {
 		if store := v.state.find(discovered); need.Kind == discovered && store != nil {
@@ -73,4 +95,83 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 		return nil, err
 	}
 	return list.(*metav1.APIResourceList), nil
+}
+
+// SchemaPaths asks the API server for the paths of its OpenAPI v3 documents, by group
+// version. A path changes when the document does. It is nil if the API server has no
+// such documents. Who asks at the same time shares a request. Files cannot say: see
+// IsWithoutAPIServer.
+func (d *Discovery) SchemaPaths(ctx context.Context) (map[schema.GroupVersion]string, error) {
+	text, err := d.document(ctx, schemaURLs[0])
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &index)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster state: cannot read which schemas the API server has: %w", err)
+	}
+	paths := make(map[schema.GroupVersion]string, len(index.Paths))
+	for name, document := range index.Paths {
+		group, isAPI := strings.CutPrefix(name, "apis/")
+		if !isAPI {
+			group, isAPI = strings.CutPrefix(name, "api/")
+		}
+		if version, err := schema.ParseGroupVersion(group); isAPI && err == nil {
+			paths[version] = document.ServerRelativeURL
+		}
+	}
+	return paths, nil
+}
+
+// Schema asks the API server for one of the documents that SchemaPaths names, and
+// returns its JSON. Who asks for the same at the same time shares a request, and the
+// text, which must not be changed.
+func (d *Discovery) Schema(ctx context.Context, path string) ([]byte, error) {
+	text, err := d.document(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("cluster state: cannot read a schema: %w", err)
+	}
+	return text, nil
+}
+
+// IsWithoutAPIServer reports whether an error says that there is nobody to ask: the
+// cluster is files.
+func IsWithoutAPIServer(err error) bool { return errors.Is(err, errNoAPIServer) }
+
+// document asks for an OpenAPI document.
+func (d *Discovery) document(ctx context.Context, url string) ([]byte, error) {
+	s := d.store
+	if s.client == nil {
+		return nil, fmt.Errorf("cannot get %q: %w", url, errNoAPIServer)
+	}
+	what := s.named("", url)
+	document, err := s.share(asCaller(ctx, d.plugin, ""), what, what, func(ctx context.Context) (runtime.Object, error) {
+		text, err := readAll(s.client.Get().RequestURI(url).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx))
+		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know
+			err = apierrors.NewNotFound(s.kind.Resource(), url)
+		}
+		return &runtime.Unknown{Raw: text}, s.counted(verbGet, what, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return document.(*runtime.Unknown).Raw, nil
+}
+
+// readAll reads a document whose length is bounded, and closes it.
+func readAll(document io.ReadCloser, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer document.Close() //nolint:errcheck // it was read
+	text, err := io.ReadAll(io.LimitReader(document, schemaBytesMax+1))
+	if err == nil && len(text) > schemaBytesMax {
+		err = fmt.Errorf("it has more than %d bytes, which is the most that is read", schemaBytesMax)
+	}
+	return text, err
 }

@@ -132,8 +132,12 @@ func Rules(needs ...Need) []rbacv1.PolicyRule {
 			continue
 		}
 		if need.Kind == discovered {
-			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return r.NonResourceURLs != nil }) {
-				rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: discoveryURLs, Verbs: need.Verbs})
+			urls := discoveryURLs
+			if need.SubResource == schemas {
+				urls = schemaURLs
+			}
+			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Equal(r.NonResourceURLs, urls) }) {
+				rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: urls, Verbs: need.Verbs})
 			}
 			continue
 		}

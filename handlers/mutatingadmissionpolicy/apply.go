@@ -39,7 +39,7 @@ func applyConfiguration(p *patch, given ref.Val) error {
 }
 
 func (p *patch) merge(configuration map[string]any) error {
-	kind, err := typeOf(p.kind)
+	kind, err := p.typeOf()
 	if err != nil {
 		return fmt.Errorf("failed to convert patch object to typed object: %w", err)
 	}

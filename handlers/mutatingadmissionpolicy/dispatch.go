@@ -14,12 +14,14 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
 // A dispatch is one review on its way through the policies (upstream's
 // dispatcher.go).
 type dispatch struct {
 	policy.Dispatch
+	schemas     *schemas.Schemas
 	invocations []invocation // of the pass
 
 	failures []string // the messages of what denies
@@ -126,13 +128,17 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *han
 		}
 		d.Input.HidesNamespace = false
 		for m := range p.Evaluator.mutations {
-			switch err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m]); {
+			err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m])
+			switch unserved, isUnserved := errors.AsType[*unservedError](err); {
 			case d.Err() != nil:
 				return false, new(handlers.Allowed()) // which the chain makes a denial or a failure of
 			case err == nil:
 				mutated = true
 			case d.Ctx.Err() != nil:
 				return false, new(handlers.Errored(d.Ctx.Err()))
+			case isUnserved:
+				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
+				return false, new(handlers.Denied(unserved.Denial()))
 			case !p.Ignores:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
@@ -159,7 +165,7 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if !root.FitsDecoded() {
 		return d.Err()
 	}
-	p := patch{ctx: d.Ctx, kind: d.Kind(), before: root.AppendJSON(nil)}
+	p := patch{ctx: d.Ctx, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
 	if err := m.patch(&p, value); err != nil || p.after == nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
 // Plugin is the plugin's line in the table.
@@ -30,7 +31,7 @@ func Plugin() handlers.Plugin {
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 		}},
 		Mutates:     true,
-		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
+		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"), cluster.DiscoveredSchemas()},
 		NeedsOf:     policy.MutatingKind.NeedsOf,
 		OnByDefault: true,
 		New:         newHandler,
@@ -39,7 +40,10 @@ func Plugin() handlers.Plugin {
 
 type source = policy.Source[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding, *mutator]
 
-type plugin struct{ *source }
+type plugin struct {
+	*source
+	schemas *schemas.Schemas
+}
 
 func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	source, err := policy.NewSource(policy.MutatingKind, setup, newMutator)
@@ -47,7 +51,7 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 		return handlers.Handler{}, err
 	}
 	handler := source.Handler()
-	handler.Admit = plugin{source}.admit
+	handler.Admit = plugin{source, schemas.In(setup.Cluster)}.admit
 	return handler, nil
 }
 
@@ -58,5 +62,6 @@ func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result
 	if policies == nil {
 		return result
 	}
+	d.schemas = p.schemas
 	return d.admit(policies)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
 // A mutator has the compiled expressions of a policy (upstream's compilation.go).
@@ -27,10 +28,11 @@ type mutation struct {
 
 // A patch is what a mutation does to an object.
 type patch struct {
-	ctx    context.Context
-	kind   codec.GroupVersionKind
-	before []byte // the object, as JSON
-	after  []byte // the object then; nil if nothing changes
+	ctx     context.Context
+	schemas *schemas.Schemas
+	kind    codec.GroupVersionKind
+	before  []byte // the object, as JSON
+	after   []byte // the object then; nil if nothing changes
 }
 
 // newMutator compiles a policy. The error joins what is wrong with its expressions.

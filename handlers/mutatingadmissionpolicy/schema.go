@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"compress/gzip"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
 // builtIn is the schema of Kubernetes' own kinds for merging: what
@@ -22,9 +26,9 @@ import (
 //go:embed schema.yaml.gz
 var builtIn []byte
 
-// schemas is builtIn, parsed. That takes some tens of milliseconds and some megabytes,
+// builtInSchemas is builtIn, parsed. That takes some tens of milliseconds and some megabytes,
 // so it is done when a policy needs it.
-var schemas = sync.OnceValue(func() *typed.Parser {
+var builtInSchemas = sync.OnceValue(func() *typed.Parser {
 	r, err := gzip.NewReader(bytes.NewReader(builtIn))
 	if err != nil {
 		panic(fmt.Sprintf("schema.yaml.gz: %v", err)) // TestSchema reads it
@@ -54,16 +58,43 @@ var withoutSchema = map[codec.GroupVersionKind]bool{
 	{Version: "v1", Kind: "ServiceProxyOptions"}:                          true,
 }
 
-// typeOf returns the schema of a kind. One that is not known has that which
+// typeOf returns the schema of a kind. One that is not Kubernetes' own has that which the
+// API server has of it now. Without an API server it has the one that
 // structured-merge-diff deduces of a value: maps are merged, lists are replaced.
-func typeOf(kind codec.GroupVersionKind) (typed.ParseableType, error) {
-	if withoutSchema[kind] {
-		return typed.ParseableType{}, fmt.Errorf("no corresponding type for %s/%s, Kind=%s", kind.Group, kind.Version, kind.Kind)
+func (p *patch) typeOf() (typed.ParseableType, error) {
+	gvk := schema.GroupVersionKind(p.kind)
+	noType := fmt.Errorf("no corresponding type for %s", gvk)
+	if withoutSchema[p.kind] {
+		return typed.ParseableType{}, noType
 	}
-	if known := schemas().Type(typeName(kind)); known.IsValid() {
+	if known := builtInSchemas().Type(typeName(p.kind)); known.IsValid() {
 		return known, nil
 	}
-	return typed.DeducedParseableType, nil
+	kind, ok, err := p.schemas.Type(p.ctx, gvk)
+	switch unserved, isUnserved := errors.AsType[schemas.NoVersionError](err); {
+	case errors.Is(err, schemas.ErrNone):
+		return typed.DeducedParseableType, nil
+	case isUnserved:
+		return typed.ParseableType{}, &unservedError{unserved, gvk}
+	case err != nil:
+		return typed.ParseableType{}, err
+	case !ok:
+		return typed.ParseableType{}, noType
+	}
+	return kind, nil
+}
+
+// An unservedError says that the API server has no schemas of the group version of an
+// object. It denies the request, whatever the failurePolicy (upstream's dispatcher.go).
+type unservedError struct {
+	schemas.NoVersionError
+	kind schema.GroupVersionKind
+}
+
+// Denial is the Status with which upstream denies the request.
+func (e *unservedError) Denial() error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. "+
+		"There can be a delay between when CustomResourceDefinitions are created and when they are available.", e.kind))
 }
 
 // typeName returns the name that a kind of Kubernetes has in the schema, or one that

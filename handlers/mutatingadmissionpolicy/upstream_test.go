@@ -19,10 +19,6 @@ import (
 // chainOf returns the plugin with a policy for everything that has these mutations.
 func chainOf(t testing.TB, mutations string) (*handlers.Chain, error) {
 	t.Helper()
-	manifest := `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",
-		"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],
-		"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["*/*"]}]},"mutations":` + mutations + `}},
-		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
 	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
 	if err != nil {
@@ -32,8 +28,16 @@ func chainOf(t testing.TB, mutations string) (*handlers.Chain, error) {
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := map[string]handlers.Enabled{plugin.Name: {Manifests: []handlers.File{{Name: "policy.json", Content: []byte(manifest)}}}}
+	enabled := map[string]handlers.Enabled{plugin.Name: {Manifests: []handlers.File{{Name: "policy.json", Content: []byte(manifest(mutations))}}}}
 	return handlers.NewChain([]handlers.Plugin{plugin}, enabled, state, nil)
+}
+
+// manifest returns a policy for everything that has these mutations, and its binding.
+func manifest(mutations string) string {
+	return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",
+		"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],
+		"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["*/*"]}]},"mutations":` + mutations + `}},
+		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
 }
 
 // mutationsOf returns mutations of one kind.

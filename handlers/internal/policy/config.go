@@ -58,6 +58,6 @@ func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	}
 	return []cluster.Need{
 		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
-		cluster.Discovered(), cluster.Dynamic(),
+		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
 	}
 }

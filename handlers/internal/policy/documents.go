@@ -5,6 +5,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,6 +67,10 @@ type Kind[P, B metav1.Object] struct {
 	checkBinding func(B) field.ErrorList
 	paramKind    func(P) *admissionregistrationv1.ParamKind
 	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
+
+	// checkTypes compares the expressions with the schemas of the cluster; nil for a
+	// kind whose status does not say that.
+	checkTypes func(context.Context, *typeChecker, P) ([]admissionregistrationv1.ExpressionWarning, error)
 }
 
 // ValidatingKind are ValidatingAdmissionPolicies.
@@ -84,6 +89,9 @@ var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *
 	},
 	bound: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
 		return b.Spec.PolicyName, b.Spec.ParamRef
+	},
+	checkTypes: func(ctx context.Context, c *typeChecker, p *admissionregistrationv1.ValidatingAdmissionPolicy) ([]admissionregistrationv1.ExpressionWarning, error) {
+		return c.checkTypes(ctx, p)
 	},
 }
 

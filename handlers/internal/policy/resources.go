@@ -9,11 +9,13 @@ import (
 	"sync"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
 const (
@@ -36,6 +38,8 @@ type resources[P, B metav1.Object, E any] struct {
 	policies, bindings *cluster.Objects[*cluster.JSON]
 	params             *clusterParams
 	compile            func(P) (E, error)
+	schemas            *schemas.Schemas
+	discovery          *cluster.Discovery
 
 	mu       sync.Mutex
 	compiled map[string]*compiledPolicy[E] // by name
@@ -49,6 +53,9 @@ type compiledPolicy[E any] struct {
 	paramKind *schema.GroupVersionKind
 	err       error  // what is wrong with it
 	written   string // the status that this process wrote or found
+
+	typeChecking *admissionregistrationv1.TypeChecking // what came of it, nil for nothing
+	typesChecked bool
 }
 
 // boundBinding is what became of a binding.
@@ -60,6 +67,7 @@ type boundBinding struct {
 func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.View, params *clusterParams, compile func(P) (E, error)) *resources[P, B, E] {
 	return &resources[P, B, E]{
 		kind: kind, params: params, compile: compile,
+		schemas: schemas.In(view), discovery: cluster.DiscoveryIn(view),
 		policies: kind.policies.In(view), bindings: kind.bindings.In(view),
 		compiled: make(map[string]*compiledPolicy[E]), bound: make(map[string]*boundBinding),
 	}

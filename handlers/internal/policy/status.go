@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/status"
@@ -22,6 +25,9 @@ const (
 
 	// statusTimeout bounds writing one status.
 	statusTimeout = 5 * time.Second
+	// typesTimeout bounds checking the types of one policy: for each kind the API
+	// server is asked for its resources and its schema, and an environment is made.
+	typesTimeout = 30 * time.Second
 )
 
 // writeStatus writes the status of policies of which it says something else. All
@@ -30,6 +36,7 @@ const (
 // returns when it wants to be called again, 0 for no time of its own.
 func (r *resources[P, B, E]) writeStatus(ctx context.Context) (again time.Duration) {
 	for _, name := range r.names() {
+		r.checkTypes(ctx, name)
 		object, next, settled := r.desired(name)
 		if !settled {
 			again = settlePause
@@ -45,6 +52,40 @@ func (r *resources[P, B, E]) writeStatus(ctx context.Context) (again time.Durati
 		}
 	}
 	return again
+}
+
+// checkTypes checks the types of a policy that compiles, once for each generation: whoever
+// comes second finds what the first one wrote. When the API server does not answer, that is
+// tried again later.
+func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) {
+	r.mu.Lock()
+	c := r.compiled[name]
+	if r.kind.checkTypes == nil || c == nil || c.typesChecked || c.err != nil || c.policy.compileErr != nil {
+		r.mu.Unlock()
+		return
+	}
+	object := c.object
+	r.mu.Unlock()
+	var checked *admissionregistrationv1.TypeChecking
+	if has := status.Of(object); has.ObservedGeneration == object.GetGeneration() {
+		checked = has.TypeChecking
+	}
+	if checked == nil {
+		document := r.kind.newPolicy()
+		if decodeStored(object, document) != nil {
+			return // it was read before
+		}
+		checking, cancel := context.WithTimeout(ctx, typesTimeout)
+		defer cancel()
+		warnings, err := r.kind.checkTypes(checking, &typeChecker{r.schemas, r.discovery, make(map[schema.GroupVersion]meta.RESTMapper)}, document)
+		if err != nil {
+			return
+		}
+		checked = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.typeChecking, c.typesChecked = checked, true
 }
 
 // wrote notes that a status is written.
@@ -66,6 +107,7 @@ func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says st
 		return nil, "", true
 	}
 	now := &status.Status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
+	now.TypeChecking = c.typeChecking
 	settled = true
 	if c.paramKind != nil {
 		if condition, ok := r.parametersCondition(c); ok {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -20,6 +21,17 @@ const messageBytesMax = 8 << 10
 type Status struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	// TypeChecking is nil where types were not checked.
+	TypeChecking *admissionregistrationv1.TypeChecking `json:"typeChecking,omitempty"`
+}
+
+// Of returns the status that an object has, an empty one if nobody can read it.
+func Of(object *cluster.JSON) *Status {
+	var has struct{ Status Status }
+	if text, err := object.MarshalJSON(); err != nil || json.Unmarshal(text, &has) != nil {
+		return new(Status)
+	}
+	return &has.Status
 }
 
 // Message returns an error as the message of a condition.
@@ -30,6 +42,9 @@ func (s *Status) Says() string {
 	text := fmt.Sprint(s.ObservedGeneration)
 	for _, c := range s.Conditions {
 		text += fmt.Sprintf(" %q %q %q %q %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
+	}
+	if s.TypeChecking != nil {
+		text += fmt.Sprintf(" %q", s.TypeChecking.ExpressionWarnings)
 	}
 	return text
 }

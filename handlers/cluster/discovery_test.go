@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestSchemas says which documents of schemas the API server is asked for.
+func TestSchemas(t *testing.T) {
+	a := newAPIServer(t)
+	discovery := DiscoveryIn(asking(t, a))
+	const index = `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=1"},"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/x?hash=2"},` +
+		`"version":{"serverRelativeURL":"/openapi/v3/version"},"apis/a/b/c":{"serverRelativeURL":"/openapi/v3/odd"},"openid/v1/jwks":{}}}`
+	status, text := http.StatusOK, index
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.URL.RequestURI() {
+		case "/openapi/v3":
+			w.WriteHeader(status)
+			io.WriteString(w, text)
+		case "/openapi/v3/x?hash=2":
+			io.WriteString(w, "of "+r.Header.Get("Accept"))
+		default:
+			http.NotFound(w, r)
+		}
+		return true
+	})
+	f := func(want string) {
+		t.Helper()
+		paths, err := discovery.SchemaPaths(t.Context())
+		if got := fmt.Sprint(paths, err); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	f(fmt.Sprint(map[schema.GroupVersion]string{{Version: "v1"}: "/openapi/v3/api/v1?hash=1", {Group: "example.com", Version: "v1"}: "/openapi/v3/x?hash=2"}, nil))
+	text = "{"
+	f("cluster state: cannot read which schemas the API server has: unexpected end of JSON input")
+	status, text = http.StatusNotFound, "404 page not found"
+	if paths, err := discovery.SchemaPaths(t.Context()); paths != nil || err != nil {
+		t.Errorf("an API server without schemas: got %v, %v, want nothing", paths, err)
+	}
+	status = http.StatusForbidden
+	f("cluster state: cannot read which schemas the API server has: cluster state: cannot get discovery \"/openapi/v3\": ")
+	if got, err := discovery.Schema(t.Context(), "/openapi/v3/x?hash=2"); err != nil || string(got) != "of application/json" {
+		t.Errorf("got %s, %v, want a document", got, err)
+	}
+	if _, err := discovery.Schema(t.Context(), "/openapi/v3/gone"); err == nil || !strings.Contains(err.Error(), "cluster state: cannot read a schema: ") {
+		t.Errorf("got %v, want that there is none", err)
+	}
+}
+
+// TestSchemaBytes shows how long a document may be.
+func TestSchemaBytes(t *testing.T) {
+	for n, want := range map[int64]bool{schemaBytesMax - 1: true, schemaBytesMax: true, schemaBytesMax + 1: false} {
+		text, err := readAll(io.NopCloser(io.LimitReader(zeros{}, n)), nil)
+		if (err == nil) != want || want && int64(len(text)) != n {
+			t.Errorf("%d bytes: got %d, %v, want them to be read: %t", n, len(text), err, want)
+		}
+	}
+	if _, err := readAll(nil, errNoAPIServer); !errors.Is(err, errNoAPIServer) {
+		t.Errorf("got %v, want %v", err, errNoAPIServer)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -1,0 +1,196 @@
+// Package schemas has the OpenAPI schemas of the kinds that the API server serves, as
+// they are now.
+package schemas
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+const (
+	// pathsAge is how old the list of documents may be that says which schemas are
+	// current. kube-apiserver asks itself for it as often (k8s.io/apiserver
+	// pkg/admission/plugin/policy/mutating/patch/typeconverter.go).
+	pathsAge = 5 * time.Second
+	// missingAge is the same for a group version that is not in the list: it may be
+	// that of a CustomResourceDefinition which was created just now.
+	missingAge = time.Second
+	// parsersMax is how many group versions are kept. The schemas of apps/v1 take 2 MB.
+	parsersMax = 32
+	// parserTTL is how long one is kept that nobody uses.
+	parserTTL = time.Hour
+)
+
+// extension is where a schema says which kinds it is of.
+const extension = "x-kubernetes-group-version-kind"
+
+// Documents are what an API server says about its schemas. See cluster.Discovery.
+type Documents interface {
+	SchemaPaths(ctx context.Context) (map[schema.GroupVersion]string, error)
+	Schema(ctx context.Context, path string) ([]byte, error)
+}
+
+// Schemas are those of an API server. It asks for them when somebody wants them, and for
+// a changed one again. It may be used by several goroutines.
+type Schemas struct {
+	documents Documents
+	parsers   *cache.LRUExpireCache // of *parser, by group version
+
+	mu    sync.Mutex
+	paths map[schema.GroupVersion]string
+	asked time.Time // when paths were read
+}
+
+// New returns the Schemas of an API server.
+func New(documents Documents) *Schemas {
+	return &Schemas{documents: documents, parsers: cache.NewLRUExpireCache(parsersMax)}
+}
+
+// A parser has the schemas of a group version for merging.
+type parser struct {
+	path  string // of the document that it was made of
+	kinds map[schema.GroupVersionKind]typed.ParseableType
+}
+
+// NoVersionError says that the API server has no schemas of a group version.
+type NoVersionError schema.GroupVersion
+
+// Error implements error.
+func (e NoVersionError) Error() string {
+	return fmt.Sprintf("the API server has no schemas of %s", schema.GroupVersion(e))
+}
+
+// ErrNone says that there are no schemas at all: the cluster is files, or an API server
+// without OpenAPI v3.
+var ErrNone = errors.New("the cluster has no schemas")
+
+// Path returns where the document of a group version is now. The error is a
+// NoVersionError if there is none, and ErrNone if there are no documents. When the API
+// server does not answer, what it said last holds.
+func (s *Schemas) Path(ctx context.Context, version schema.GroupVersion) (string, error) {
+	s.mu.Lock()
+	path, known := s.paths[version]
+	age := time.Since(s.asked)
+	s.mu.Unlock()
+	if known && age < pathsAge || !known && age < missingAge {
+		return found(version, path, known)
+	}
+	began := time.Now()
+	paths, err := s.documents.SchemaPaths(ctx)
+	switch {
+	case cluster.IsWithoutAPIServer(err) || err == nil && paths == nil:
+		return "", ErrNone
+	case err != nil && known && ctx.Err() == nil:
+		return path, nil
+	case err != nil:
+		return "", err
+	}
+	s.mu.Lock()
+	s.paths, s.asked = paths, began
+	s.mu.Unlock()
+	path, known = paths[version]
+	return found(version, path, known)
+}
+
+func found(version schema.GroupVersion, path string, known bool) (string, error) {
+	if !known {
+		return "", NoVersionError(version)
+	}
+	return path, nil
+}
+
+// Versions returns the group versions that the API server has schemas of.
+func (s *Schemas) Versions(ctx context.Context) ([]schema.GroupVersion, error) {
+	paths, err := s.documents.SchemaPaths(ctx)
+	versions := make([]schema.GroupVersion, 0, len(paths))
+	for version := range paths {
+		versions = append(versions, version)
+	}
+	return versions, err
+}
+
+// Type returns the schema of a kind for merging; ok is false if the document of its
+// version has none. Errors are those of Path and of the API server. Nothing of gvk is
+// kept.
+func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind typed.ParseableType, ok bool, err error) {
+	version := gvk.GroupVersion()
+	path, err := s.Path(ctx, version)
+	if err != nil {
+		return kind, false, err
+	}
+	kept, _ := s.parsers.Get(version)
+	p, _ := kept.(*parser)
+	if p == nil || p.path != path {
+		definitions, err := s.Definitions(ctx, path)
+		if err != nil {
+			return kind, false, err
+		}
+		if p, err = newParser(path, definitions); err != nil {
+			return kind, false, fmt.Errorf("the schemas of %s cannot be read: %w", version, err)
+		}
+		version.Group, version.Version = strings.Clone(version.Group), strings.Clone(version.Version) // of a review
+		s.parsers.Add(version, p, parserTTL)
+	}
+	kind, ok = p.kinds[gvk]
+	return kind, ok, nil
+}
+
+// Definitions returns the schemas of the document at a path, by name.
+func (s *Schemas) Definitions(ctx context.Context, path string) (map[string]*spec.Schema, error) {
+	text, err := s.documents.Schema(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]*spec.Schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("the schemas at %q cannot be read: %w", path, err)
+	}
+	return document.Components.Schemas, nil
+}
+
+// newParser does as managedfields.NewTypeConverter (k8s.io/apimachinery
+// pkg/util/managedfields/internal/typeconverter.go).
+func newParser(path string, definitions map[string]*spec.Schema) (*parser, error) {
+	converted, err := schemaconv.ToSchemaFromOpenAPI(definitions, false)
+	if err != nil {
+		return nil, err
+	}
+	all := typed.Parser{Schema: smdschema.Schema{Types: converted.Types}}
+	p := &parser{path: path, kinds: make(map[schema.GroupVersionKind]typed.ParseableType)}
+	for name, definition := range definitions {
+		for _, gvk := range KindsOf(definition) {
+			p.kinds[gvk] = all.Type(name)
+		}
+	}
+	return p, nil
+}
+
+// KindsOf returns the kinds that a schema says it is of.
+func KindsOf(definition *spec.Schema) (kinds []schema.GroupVersionKind) {
+	if err := definition.Extensions.GetObject(extension, &kinds); err != nil {
+		return nil
+	}
+	return kinds
+}
+
+// In returns the Schemas of a cluster. It panics if cluster.DiscoveredSchemas is not
+// among the needs of the View.
+func In(v *cluster.View) *Schemas { return New(cluster.DiscoveryIn(v)) }

@@ -1,0 +1,158 @@
+package schemas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// fake is an API server with documents.
+type fake struct {
+	paths map[schema.GroupVersion]string
+	texts map[string]string
+	err   error
+	asked []string
+}
+
+func (f *fake) SchemaPaths(context.Context) (map[schema.GroupVersion]string, error) {
+	f.asked = append(f.asked, "paths")
+	return maps.Clone(f.paths), f.err
+}
+
+func (f *fake) Schema(_ context.Context, path string) ([]byte, error) {
+	f.asked = append(f.asked, path)
+	return []byte(f.texts[path]), f.err
+}
+
+var example = schema.GroupVersion{Group: "example.com", Version: "v1"}
+
+// document is one of a kind Gadget, with a list that is merged by the field key.
+func document(key string) string {
+	return fmt.Sprintf(`{"components":{"schemas":{
+		"Gadget":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Gadget"}],
+			"properties":{"parts":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":[%q],
+			"items":{"allOf":[{"$ref":"#/components/schemas/Part"}]}},"self":{"$ref":"#/components/schemas/Gadget"}}},
+		"Part":{"type":"object","properties":{"name":{"type":"string"},"id":{"type":"string"},"more":{"type":"object",
+			"additionalProperties":{"$ref":"#/components/schemas/Part"}}}}}}}`, key)
+}
+
+// TestType shows when the API server is asked for schemas.
+func TestType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name"), "/b": document("id")}}
+		s := New(server)
+		f := func(kind, want string, wantAsked ...string) {
+			t.Helper()
+			server.asked = nil
+			got := "nothing"
+			of, ok, err := s.Type(t.Context(), example.WithKind(kind))
+			if err != nil {
+				got = err.Error()
+			} else if ok {
+				got = keysOf(t, of)
+			}
+			if asked := fmt.Sprint(server.asked); got != want || asked != fmt.Sprint(wantAsked) {
+				t.Errorf("%s after %v: got %s of %s, want %s of %v", kind, time.Now(), got, asked, want, wantAsked)
+			}
+		}
+		f("Gadget", "[name]", "paths", "/a")
+		f("Gadget", "[name]")
+		f("Other", "nothing")
+		server.paths[example] = "/b" // its definition was changed
+		time.Sleep(pathsAge - 1)
+		f("Gadget", "[name]")
+		time.Sleep(1)
+		f("Gadget", "[id]", "paths", "/b")
+		time.Sleep(pathsAge)
+		f("Gadget", "[id]", "paths")
+		server.err = errors.New("broken") // what it said last holds
+		time.Sleep(pathsAge)
+		f("Gadget", "[id]", "paths")
+		server.err = nil
+		delete(server.paths, example)
+		server.paths[schema.GroupVersion{Version: "v1"}] = "/v1"
+		time.Sleep(pathsAge)
+		f("Gadget", "the API server has no schemas of example.com/v1", "paths")
+		server.paths[example] = "/a"
+		time.Sleep(missingAge - 1)
+		f("Gadget", "the API server has no schemas of example.com/v1")
+		time.Sleep(1)
+		f("Gadget", "[name]", "paths", "/a")
+		server.paths[example], server.texts["/c"] = "/c", "{"
+		time.Sleep(pathsAge)
+		f("Gadget", `the schemas at "/c" cannot be read: unexpected end of JSON input`, "paths", "/c")
+		server.paths = nil // an old API server
+		time.Sleep(pathsAge)
+		f("Gadget", ErrNone.Error(), "paths")
+		server.err, s = errors.New("broken"), New(server)
+		f("Gadget", "broken", "paths")
+	})
+}
+
+// keysOf returns the keys by which the list of a Gadget is merged.
+func keysOf(t *testing.T, gadget typed.ParseableType) string {
+	t.Helper()
+	known, ok := gadget.Schema.Resolve(gadget.TypeRef)
+	if !ok || known.Map == nil {
+		t.Fatalf("got %v, want a map", known)
+	}
+	parts, _ := known.Map.FindField("parts")
+	list, ok := gadget.Schema.Resolve(parts.Type)
+	if !ok || list.List == nil {
+		t.Fatalf("got %v, want a list", list)
+	}
+	return fmt.Sprint(list.List.Keys)
+}
+
+func TestWithoutAPIServer(t *testing.T) {
+	state, err := cluster.New(cluster.Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := cluster.DiscoveredSchemas()
+	if err := state.Follow(t.Context(), need); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := In(state.View(need)).Type(t.Context(), example.WithKind("Gadget")); !errors.Is(err, ErrNone) {
+		t.Errorf("got %v, want %v", err, ErrNone)
+	}
+}
+
+// TestDeclType shows the type that expressions are checked with.
+func TestDeclType(t *testing.T) {
+	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}
+	of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "Gadget0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, self := of.Fields["parts"], of.Fields["self"]
+	if of.TypeName() != "Gadget0" || parts == nil || parts.Type.ElemType == nil || parts.Type.ElemType.Fields["name"] == nil {
+		t.Errorf("got %v, want Gadget0 with parts", of)
+	}
+	if self != nil && len(self.Type.Fields) > 0 {
+		t.Errorf("got %v for an object in itself, want no fields", self.Type)
+	}
+	for _, kind := range []schema.GroupVersionKind{example.WithKind("Other"), {Group: "other.com", Version: "v1", Kind: "Gadget"}} {
+		if got, err := New(server).DeclType(t.Context(), kind, "x"); got != nil || err != nil {
+			t.Errorf("%s: got %v, %v, want nothing", kind, got, err)
+		}
+	}
+	server.texts["/a"] = strings.ReplaceAll(document("name"), "schemas/Part", "schemas/Nope")
+	if _, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); err == nil || !strings.Contains(err.Error(), "there is no #/components/schemas/Nope") {
+		t.Errorf("got %v, want that a schema is missing", err)
+	}
+	server.err = errors.New("broken")
+	if _, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); !errors.Is(err, server.err) {
+		t.Errorf("got %v, want %v", err, server.err)
+	}
+}
