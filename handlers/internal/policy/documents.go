@@ -15,6 +15,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/documents"
@@ -68,6 +69,9 @@ type Kind[P, B metav1.Object] struct {
 	paramKind    func(P) *admissionregistrationv1.ParamKind
 	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
 
+	// operations are those of requests that the policies are evaluated on, nil for all.
+	operations []codec.Operation
+
 	// checkTypes compares the expressions with the schemas of the cluster; nil for a
 	// kind whose status does not say that.
 	checkTypes func(context.Context, *typeChecker, P) ([]admissionregistrationv1.ExpressionWarning, error)
@@ -97,8 +101,9 @@ var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *
 
 // MutatingKind are MutatingAdmissionPolicies.
 var MutatingKind = &Kind[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
-	Name:     mutatingKind,
-	policies: cluster.MutatingAdmissionPolicies, bindings: cluster.MutatingAdmissionPolicyBindings,
+	Name:       mutatingKind,
+	operations: []codec.Operation{codec.Create, codec.Update, codec.Connect}, // upstream's mutating/plugin.go
+	policies:   cluster.MutatingAdmissionPolicies, bindings: cluster.MutatingAdmissionPolicyBindings,
 	newPolicy: func() *admissionregistrationv1.MutatingAdmissionPolicy {
 		return new(admissionregistrationv1.MutatingAdmissionPolicy)
 	},

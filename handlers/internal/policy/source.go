@@ -122,7 +122,7 @@ func (s *Source[P, B, E]) Handler() (h handlers.Handler) {
 func (s *Source[P, B, E]) rules() (rules []handlers.Rule) {
 	if s.resources != nil {
 		if !s.follows.Load() {
-			return []handlers.Rule{handlers.Any()}
+			return s.kind.narrowed([]handlers.Rule{handlers.Any()})
 		}
 		rules = append(rules, handlers.Rule{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.PolicyGroup}, Versions: []string{"*"},
@@ -131,7 +131,18 @@ func (s *Source[P, B, E]) rules() (rules []handlers.Rule) {
 	}
 	for _, p := range *s.all.Load() {
 		if len(p.bindings) > 0 {
-			rules = append(rules, p.matcher.Rules()...)
+			rules = append(rules, s.kind.narrowed(p.matcher.Rules())...)
+		}
+	}
+	return rules
+}
+
+// narrowed returns the rules with the operations of the kind in place of "*": kinds that
+// are not evaluated on some operations refuse rules that name these.
+func (k *Kind[P, B]) narrowed(rules []handlers.Rule) []handlers.Rule {
+	for i := range rules {
+		if k.operations != nil && slices.Contains(rules[i].Operations, handlers.AnyOperation) {
+			rules[i].Operations = k.operations
 		}
 	}
 	return rules
