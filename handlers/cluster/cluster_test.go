@@ -118,7 +118,6 @@ func BenchmarkCache(b *testing.B) {
 	f(StorageClasses.Kind, 1000, func(i int) wired { return wireStorageClass(i) })
 	f(IngressClasses.Kind, 1000, func(i int) wired { return wireIngressClass(i) })
 	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
-	f(Pods.Kind, 50_000, func(i int) wired { return wirePod(i) })
 	f(PersistentVolumeClaims.Kind, 10_000, func(i int) wired { return wireClaim(i) })
 	f(PersistentVolumes.Kind, 10_000, func(i int) wired { return wireVolume(i) })
 	f(PriorityClasses.Kind, 1000, func(i int) wired { return wirePriorityClass(i) })

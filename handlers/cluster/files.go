@@ -183,7 +183,7 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 			continue
 		}
 		known = true
-		decoded, _, err := r.decoder(kind).Decode(document, nil, nil)
+		decoded, err := r.decode(kind, document)
 		if err != nil {
 			r.refuse(at, err)
 			return
@@ -212,6 +212,19 @@ func (k *Kind) reads(gvk schema.GroupVersionKind) bool {
 	return k.list != nil && gvk.GroupVersion() == k.version && (gvk.Kind == k.name || gvk.Kind == k.listName)
 }
 
+// decode refuses fields that objects of the kind do not have.
+func (r *reader) decode(kind *Kind, document []byte) (runtime.Object, error) {
+	strict := kind
+	if kind.whole != nil {
+		strict = kind.whole
+	}
+	decoded, _, err := r.decoder(strict).Decode(document, nil, nil)
+	if err == nil && kind.whole != nil {
+		decoded, _, err = r.state.find(kind).decoder().Decode(document, nil, nil)
+	}
+	return decoded, err
+}
+
 func (r *reader) decoder(kind *Kind) runtime.Decoder {
 	decoder := r.decoders[kind]
 	if decoder == nil {
@@ -232,14 +245,17 @@ func (r *reader) readObject(at string, object runtime.Object) {
 	var same []*Kind
 	for _, kind := range r.state.kinds {
 		name, ok := kind.nameOf(object)
-		if !ok {
-			continue
-		}
-		if !r.addAll(at, kind, object) {
+		switch {
+		case ok && !r.addAll(at, kind, object):
 			return
+		case ok:
+			same = append(same, kind)
+		case kind.whole != nil:
+			name, ok = kind.whole.nameOf(object)
 		}
-		same = append(same, kind)
-		named.GetObjectKind().SetGroupVersionKind(kind.version.WithKind(name))
+		if ok {
+			named.GetObjectKind().SetGroupVersionKind(kind.version.WithKind(name))
+		}
 	}
 	document, err := encodingjson.Marshal(named)
 	if err != nil {

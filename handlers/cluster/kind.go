@@ -24,6 +24,9 @@ type Kind struct {
 	// there are no lists.
 	object, list runtime.Object
 
+	// whole is the kind with all fields of the same objects; nil if this one has them.
+	whole *Kind
+
 	// trim returns an object with the fields that the cache keeps. The object that
 	// it is given may become part of it.
 	trim func(runtime.Object) (runtime.Object, error)

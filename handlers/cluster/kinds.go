@@ -276,22 +276,11 @@ var Nodes = Define(Definition{
 	},
 })
 
-// Pods are known by the node that they are on, their service account, whether
-// they are mirror pods, and the volumes by which they get tokens.
+// Pods are for requests: a plugin that watches the many pods of a cluster defines a kind
+// of its own, with the fields that it reads.
 var Pods = Define(Definition{
 	Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true,
-}, Type[*corev1.Pod]{
-	List: &corev1.PodList{},
-	Keep: func(p *corev1.Pod) *corev1.Pod {
-		trimmed := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: corev1.PodSpec{
-			NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName, Volumes: trimVolumes(p.Spec.Volumes),
-		}}
-		if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-			trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
-		}
-		return trimmed
-	},
-})
+}, Type[*corev1.Pod]{List: &corev1.PodList{}})
 
 // PersistentVolumeClaims are known by the volume that they are bound to.
 var PersistentVolumeClaims = Define(Definition{

@@ -20,7 +20,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	csitranslation "k8s.io/csi-translation-lib"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -35,7 +34,7 @@ func Plugin() handlers.Plugin {
 		Rules:   rules(),
 		Mutates: true, // it only denies, but in-tree it does so before other plugins change the object
 		Needs: []cluster.Need{
-			cluster.Nodes.Watched(), cluster.Pods.Watched(), cluster.ServiceAccounts.Watched(),
+			cluster.Nodes.Watched(), knownPods.Watched(), cluster.ServiceAccounts.Watched(),
 			cluster.PersistentVolumeClaims.Watched(), cluster.PersistentVolumes.Watched(), cluster.CSIDrivers.Watched(),
 			cluster.SubjectAccessReviews.Called("create"),
 		},
@@ -74,26 +73,23 @@ func rules() []handlers.Rule {
 
 type plugin struct {
 	nodes    *cluster.Objects[*corev1.Node]
-	pods     *cluster.Objects[*corev1.Pod]
+	pods     *cluster.Objects[*knownPod]
 	accounts *cluster.Objects[*corev1.ServiceAccount]
 	claims   *cluster.Objects[*corev1.PersistentVolumeClaim]
 	volumes  *cluster.Objects[*corev1.PersistentVolume]
 	drivers  *cluster.Objects[*storagev1.CSIDriver]
 	access   *cluster.Access
-
-	translator csitranslation.CSITranslator
 }
 
 func newPlugin(view *cluster.View) *plugin {
 	return &plugin{
-		nodes:      cluster.Nodes.In(view),
-		pods:       cluster.Pods.In(view),
-		accounts:   cluster.ServiceAccounts.In(view),
-		claims:     cluster.PersistentVolumeClaims.In(view),
-		volumes:    cluster.PersistentVolumes.In(view),
-		drivers:    cluster.CSIDrivers.In(view),
-		access:     cluster.AccessIn(view),
-		translator: csitranslation.New(),
+		nodes:    cluster.Nodes.In(view),
+		pods:     knownPods.In(view),
+		accounts: cluster.ServiceAccounts.In(view),
+		claims:   cluster.PersistentVolumeClaims.In(view),
+		volumes:  cluster.PersistentVolumes.In(view),
+		drivers:  cluster.CSIDrivers.In(view),
+		access:   cluster.AccessIn(view),
 	}
 }
 
@@ -202,6 +198,6 @@ func (p *plugin) getNode(name string) (*corev1.Node, error) {
 	return lookup(p.nodes, schema.GroupResource{Resource: "node"}, "", name)
 }
 
-func (p *plugin) getPod(namespace, name string) (*corev1.Pod, error) {
+func (p *plugin) getPod(namespace, name string) (*knownPod, error) {
 	return lookup(p.pods, schema.GroupResource{Resource: "pod"}, namespace, name)
 }

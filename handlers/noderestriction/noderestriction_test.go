@@ -35,7 +35,7 @@ func objects() []runtime.Object {
 // one that cannot be asked.
 func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *handlers.Chain {
 	t.Helper()
-	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize})
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize, Kinds: cluster.KindsOf(Plugin().Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

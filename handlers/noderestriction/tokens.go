@@ -40,7 +40,7 @@ func (p *plugin) checkToken(ctx context.Context, r *request) error {
 
 // checkAudience lets a token be for an audience that a volume of the pod asks for,
 // or that the cluster's authorizer lets the node ask for.
-func (p *plugin) checkAudience(ctx context.Context, r *request, pod *corev1.Pod) error {
+func (p *plugin) checkAudience(ctx context.Context, r *request, pod *knownPod) error {
 	audience := ""
 	for i, element := range r.Object.Get("spec", "audiences").Elements() {
 		if i > 0 {
@@ -83,7 +83,7 @@ func (p *plugin) review(ctx context.Context, r *request, audience string) (statu
 // asksFor reports whether a volume of the pod asks for tokens for the audience:
 // itself, or by its CSI driver. What cannot be found out about one volume matters
 // only if no other one asks.
-func (p *plugin) asksFor(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
+func (p *plugin) asksFor(ctx context.Context, pod *knownPod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -116,7 +116,7 @@ func projectsToken(volume *corev1.Volume, audience string) bool {
 
 // driverOf returns the name of the CSI driver that mounts a volume, empty if there
 // is none, and with an error.
-func (p *plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (string, error) {
+func (p *plugin) driverOf(ctx context.Context, pod *knownPod, volume *corev1.Volume) (string, error) {
 	switch {
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		// As k8s.io/component-helpers storage/ephemeral VolumeClaimName.
@@ -125,8 +125,8 @@ func (p *plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 		return p.driverOfClaim(ctx, pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
 	case volume.CSI != nil:
 		return volume.CSI.Driver, nil
-	case p.translator.IsInlineMigratable(volume):
-		translated, err := p.translator.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), volume, pod.Namespace)
+	case migrated.IsInlineMigratable(volume):
+		translated, err := migrated.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), volume, pod.Namespace)
 		return driverIn(translated), err
 	}
 	return "", nil
@@ -141,8 +141,8 @@ func (p *plugin) driverOfClaim(ctx context.Context, namespace, name string) (str
 	if err != nil {
 		return "", err
 	}
-	if volume.Spec.CSI == nil && p.translator.IsPVMigratable(volume) {
-		translated, err := p.translator.TranslateInTreePVToCSI(klog.FromContext(ctx), volume)
+	if volume.Spec.CSI == nil && migrated.IsPVMigratable(volume) {
+		translated, err := migrated.TranslateInTreePVToCSI(klog.FromContext(ctx), volume)
 		return driverIn(translated), err
 	}
 	return driverIn(volume), nil

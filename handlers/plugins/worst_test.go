@@ -27,8 +27,6 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
-	"github.com/fastadmit/fastadmit/handlers/podpreset"
-	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
 const (
@@ -53,7 +51,7 @@ var worstN = flag.Int("worst", 2_500, "things in the smaller of two reviews whos
 func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Object) *handlers.Chain {
 	t.Helper()
 	deny := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = false }
-	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: []*cluster.Kind{podpreset.PodPresets.Kind, podsecuritypolicy.PodSecurityPolicies.Kind}})
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: cluster.KindsOf(plugin.Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

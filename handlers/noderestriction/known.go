@@ -1,0 +1,201 @@
+package noderestriction
+
+import (
+	"slices"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	csitranslation "k8s.io/csi-translation-lib"
+
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/protobuf"
+)
+
+// A knownPod is what is known of a Pod. A cluster has many, and a Pod of k8s.io/api takes
+// 1.1 KB even when it is empty.
+type knownPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              knownPodSpec `json:"spec"`
+}
+
+type knownPodSpec struct {
+	NodeName           string          `json:"nodeName,omitempty"`
+	ServiceAccountName string          `json:"serviceAccountName,omitempty"`
+	Volumes            []corev1.Volume `json:"volumes,omitempty"` // by which the pod gets tokens
+}
+
+var knownPods = cluster.Define(cluster.Definition{
+	Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true,
+}, cluster.Type[*knownPod]{Whole: cluster.Pods.Kind, Keep: keepPod})
+
+func keepPod(p *knownPod) *knownPod {
+	kept := &knownPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: shared(p.Namespace), UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
+		},
+		Spec: knownPodSpec{
+			NodeName: shared(p.Spec.NodeName), ServiceAccountName: shared(p.Spec.ServiceAccountName), Volumes: keptVolumes(p.Spec.Volumes),
+		},
+	}
+	if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+	}
+	return kept
+}
+
+// shared returns the text that all have who have the same text.
+func shared(text string) string { return unique.Make(text).Value() }
+
+// DeepCopyObject implements runtime.Object. Nobody changes volumes.
+func (p *knownPod) DeepCopyObject() runtime.Object {
+	c := *p
+	c.ObjectMeta = *p.DeepCopy()
+	return &c
+}
+
+// Reset and Unmarshal read a pod from protobuf.
+func (p *knownPod) Reset() { *p = knownPod{} }
+
+// Unmarshal reads the fields that are kept. The numbers are those of k8s.io/api
+// core/v1/generated.proto, Pod and PodSpec.
+func (p *knownPod) Unmarshal(wire []byte) error {
+	return protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {
+		switch number {
+		case 1:
+			return p.unmarshalMeta(field)
+		case 2:
+			return p.Spec.unmarshal(field)
+		}
+		return nil
+	})
+}
+
+func (s *knownPodSpec) unmarshal(wire []byte) error {
+	return protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {
+		switch number {
+		case 1:
+			s.Volumes = append(s.Volumes, corev1.Volume{})
+			return s.Volumes[len(s.Volumes)-1].Unmarshal(field)
+		case 8:
+			s.ServiceAccountName = string(field)
+		case 10:
+			s.NodeName = string(field)
+		}
+		return nil
+	})
+}
+
+// unmarshalMeta reads an ObjectMeta (k8s.io/apimachinery
+// pkg/apis/meta/v1/generated.proto).
+func (p *knownPod) unmarshalMeta(wire []byte) error {
+	return protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {
+		switch number {
+		case 1:
+			p.Name = string(field)
+		case 3:
+			p.Namespace = string(field)
+		case 5:
+			p.UID = types.UID(field)
+		case 6:
+			p.ResourceVersion = string(field)
+		case 9:
+			p.DeletionTimestamp = new(metav1.Time)
+			return p.DeletionTimestamp.Unmarshal(field)
+		case 12:
+			return p.unmarshalAnnotation(field)
+		}
+		return nil
+	})
+}
+
+func (p *knownPod) unmarshalAnnotation(wire []byte) error {
+	var key, value []byte
+	err := protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {
+		switch number {
+		case 1:
+			key = field
+		case 2:
+			value = field
+		}
+		return nil
+	})
+	switch string(key) {
+	case corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey: // of the bookmark behind all that there is
+		if p.Annotations == nil {
+			p.Annotations = make(map[string]string)
+		}
+		p.Annotations[string(key)] = string(value)
+	}
+	return err
+}
+
+// migrated knows which volumes of Kubernetes' own a CSI driver mounts.
+var migrated = csitranslation.New()
+
+// plainVolumes are what is kept of the volumes of nearly every pod: the token for
+// the API server that the admission plugin ServiceAccount adds. They share it.
+var plainVolumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: projectedTokens("")}}}
+
+// madeClaim stands for any template of a claim.
+var madeClaim = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}
+
+// keptVolumes keeps the volumes of a pod by which it gets tokens, itself or for
+// the CSI driver that mounts them.
+func keptVolumes(volumes []corev1.Volume) []corev1.Volume {
+	var trimmed []corev1.Volume
+	for i := range volumes {
+		if source := keptSource(&volumes[i]); source != (corev1.VolumeSource{}) {
+			trimmed = append(trimmed, corev1.Volume{Name: volumes[i].Name, VolumeSource: source})
+		}
+	}
+	if len(trimmed) == 1 && apiequality.Semantic.DeepEqual(trimmed[0].VolumeSource, plainVolumes[0].VolumeSource) {
+		return plainVolumes
+	}
+	return slices.Clone(trimmed) // without room for more
+}
+
+func keptSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
+	tokens := keptTokens(volume.Projected)
+	switch {
+	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
+		trimmed.Ephemeral = madeClaim
+	case volume.PersistentVolumeClaim != nil:
+		trimmed.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.PersistentVolumeClaim.ClaimName}
+	case volume.CSI != nil:
+		trimmed.CSI = &corev1.CSIVolumeSource{Driver: volume.CSI.Driver}
+	case migrated.IsInlineMigratable(volume):
+		trimmed = volume.VolumeSource
+	}
+	trimmed.Projected = tokens
+	return trimmed
+}
+
+// keptTokens keeps the audiences of the tokens in a volume; nil if there are none.
+func keptTokens(projected *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
+	if projected == nil {
+		return nil
+	}
+	var audiences []string
+	for _, source := range projected.Sources {
+		if source.ServiceAccountToken != nil {
+			audiences = append(audiences, source.ServiceAccountToken.Audience)
+		}
+	}
+	if audiences == nil {
+		return nil
+	}
+	return projectedTokens(audiences...)
+}
+
+func projectedTokens(audiences ...string) *corev1.ProjectedVolumeSource {
+	trimmed := &corev1.ProjectedVolumeSource{Sources: make([]corev1.VolumeProjection, len(audiences))}
+	for i, audience := range audiences {
+		trimmed.Sources[i].ServiceAccountToken = &corev1.ServiceAccountTokenProjection{Audience: audience}
+	}
+	return trimmed
+}
