@@ -281,6 +281,7 @@ var layers = []string{
 	"internal/files",
 	"corpus", // recordings and no code
 	"diff",
+	"handlers/internal/protobuf", // which imports nothing of the module
 	"handlers/cluster",
 	"handlers/internal/quantity", // which asks codec alone
 	"handlers",
