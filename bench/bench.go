@@ -130,7 +130,7 @@ func (l *Load) complete(model Model) error {
 	case l.WarmUp < 0 || l.Duration < 0 || l.Count < 0:
 		return errors.New("got a negative duration or count")
 	case l.Duration == 0 && l.Count == 0:
-		return errors.New("got a load without an end: it needs a duration or a count")
+		return errors.New("got no duration and no count, want one of them")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	f("got a rate of -1", func(c *Config) { c.Load.Rate = -1 })
-	f("without an end", func(c *Config) { c.Load.Count = 0 })
+	f("no duration and no count", func(c *Config) { c.Load.Count = 0 })
 	f("got arrivals", func(c *Config) { c.Load.Arrivals = "x" })
 	f("got bursts of 7", func(c *Config) { c.Load.Rate, c.Load.Burst, c.Load.InFlight = 1, 7, 6 })
 	f("got -1 requests in flight", func(c *Config) { c.Load.InFlight = -1 })

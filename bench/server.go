@@ -89,7 +89,7 @@ func startWatch(ctx context.Context, target *Target, pprofDir string, load *Load
 		return nil, errors.New("bench: got a directory for profiles, but not where the server's pprof is")
 	}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("bench: cannot keep profiles: %w", err)
+		return nil, fmt.Errorf("bench: cannot save profiles: %w", err)
 	}
 	seconds := max(1, int(load.Duration/time.Second))
 	if load.Duration == 0 {

@@ -150,7 +150,7 @@ func TestSweepInconclusive(t *testing.T) {
 	f(499, false, 100, "inconclusive: the first rate is too high already; begin with a lower one")
 	f(500, true, 100, "inconclusive, at least 500 requests/s with p99 under 1 ms: at 516 requests/s the generator was late itself, so the server may take more")
 	f(1e9, false, 2, "inconclusive, at least 1000 requests/s with p99 under 1 ms: it was interrupted")
-	f(1e12, false, 100, "inconclusive, at least 67108864000 requests/s with p99 under 1 ms: it is not over after 28 steps")
+	f(1e12, false, 100, "inconclusive, at least 67108864000 requests/s with p99 under 1 ms: not finished after 28 steps")
 }
 
 // TestSweepsTakeTurns has two sweeps of which one ends sooner, and an

@@ -140,7 +140,7 @@ func (s *search) step(result *Result, interrupted bool) {
 		return
 	}
 	if s.over {
-		s.Inconclusive = fmt.Sprintf("it is not over after %d steps", len(s.Steps))
+		s.Inconclusive = fmt.Sprintf("not finished after %d steps", len(s.Steps))
 	}
 	s.again = step.Why != "" && !s.again
 	switch {

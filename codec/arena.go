@@ -1,8 +1,8 @@
 package codec
 
-// Compose returns JSON text that build appends to its argument, for the use in
-// an edit. It costs no allocation: the text is in o's own memory, and valid
-// until o is reset, and "" after a fault. build must not use o.
+// Compose returns JSON text for an edit, which build appends to its argument. It
+// does not allocate: the text is in the memory of o, and valid until o is reset.
+// After an error it returns "". build must not use o.
 func (o *Object) Compose(build func(dst []byte) []byte) string {
 	if o.err != nil {
 		return ""

@@ -1,5 +1,5 @@
 package codec
 
-// AppendBase64 appends src in standard base64 (RFC 4648 section 4), which is
-// how JSON has the patch of an AdmissionResponse.
+// AppendBase64 appends src in standard base64 (RFC 4648 section 4), the encoding of
+// the patch in an AdmissionResponse.
 func AppendBase64(dst, src []byte) []byte { return appendBase64(dst, src) }

@@ -10,23 +10,24 @@ import (
 // have no list that long, and cost nothing.
 const checkEach = 1024
 
-// SetContext makes loops over elements and members of r's objects end when ctx ends:
-// Err returns a *ContextError then.
+// SetContext makes loops over elements and members of r's objects stop when ctx
+// ends. Err then returns a *ContextError.
 func (r *Review) SetContext(ctx context.Context) {
 	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = ctx, ctx, ctx, ctx
 }
 
-// ClearContext undoes SetContext: loops go on to their end.
+// ClearContext undoes SetContext: loops run to their end.
 func (r *Review) ClearContext() {
 	r.Object.ctx, r.OldObject.ctx, r.Options.ctx, r.envelope.ctx = nil, nil, nil, nil
 }
 
-// A ContextError says that an object was not read to its end because the context
-// of the review ended. What was read of it must not be decided on.
+// A ContextError says that the context of the review ended while an object was
+// being read. The result of the read is incomplete and must not be used for a
+// decision.
 type ContextError struct{ Err error }
 
 func (e *ContextError) Error() string {
-	return fmt.Sprintf("the object was not read to its end: %v", e.Err)
+	return fmt.Sprintf("reading the object was interrupted: %v", e.Err)
 }
 
 func (e *ContextError) Unwrap() error { return e.Err }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// EditError says which edit could not be made, and why. It is a fault of the
-// caller, not of the document's sender.
+// EditError says which edit could not be made, and why. The caller made a mistake;
+// the document is not at fault.
 type EditError struct {
 	Pointer string // where, as a JSON Pointer (RFC 6901)
 	Reason  string

@@ -2,7 +2,7 @@ package codec
 
 import "iter"
 
-// Edit is one place where the document was edited.
+// Edit is a place in the document that was edited.
 type Edit struct {
 	Pointer string // escaped JSON Pointer; valid until the iteration goes on
 	Before  Value  // as it came; missing if it was added
@@ -10,8 +10,8 @@ type Edit struct {
 }
 
 // Edits iterates over the topmost places that were edited, in the order of the
-// text, members and elements that were added last. An edit may have changed
-// nothing: Before and After tell.
+// text; added members and elements come last. Compare Before and After: they may be
+// equal.
 func (o *Object) Edits() iter.Seq[Edit] {
 	return func(yield func(Edit) bool) {
 		if o.changes > 0 {

@@ -141,9 +141,9 @@ func (v Value) Find(name, s string) Value {
 	return Value{object: v.object}
 }
 
-// An Iterator goes over the elements of an array or the members of an object, in
-// the order of Elements and Members, one Next at a time. It is for callers that
-// cannot be written as the body of a loop. It is valid as long as its Value.
+// An Iterator visits the elements of an array or the members of an object, in the
+// order of Elements and Members, one for each call of Next. Use it where a loop
+// cannot be used. It is valid as long as its Value.
 type Iterator struct {
 	walk   walk
 	rest   items
@@ -160,8 +160,8 @@ func (v Value) Iterator() Iterator {
 	return Iterator{walk: v.walk()}
 }
 
-// Next moves to the next one and reports whether there is one. Like the loops, it
-// ends with the context of the review.
+// Next moves to the next element or member and reports whether there is one. Like
+// loops, it stops when the context of the review ends.
 func (it *Iterator) Next() bool {
 	if !it.next() || it.walk.of.object.isOver(it.passed) {
 		return false
@@ -180,7 +180,7 @@ func (it *Iterator) next() bool {
 	return it.rest.next()
 }
 
-// Value returns the current one.
+// Value returns the current element or member.
 func (it *Iterator) Value() Value {
 	if it.inRest {
 		return it.rest.value()
@@ -188,8 +188,7 @@ func (it *Iterator) Value() Value {
 	return it.walk.value()
 }
 
-// Name returns the name of the current member in plain text. There is none in an
-// array.
+// Name returns the unescaped name of the current member, "" in an array.
 func (it *Iterator) Name() string {
 	o := it.walk.of.object
 	if it.inRest {

@@ -22,22 +22,21 @@ const MemoryMax = 64 << 20
 // takes a seventh of it.
 const memoryUsual = 64 << 10
 
-// MemoryKey is the key under which the context of a review, which SetContext sets, has
-// the MemoryGranter of the review. Without one, each review may take what MemoryMax
-// allows, however many there are at once.
+// MemoryKey is the context key of a review's MemoryGranter, in the context that
+// SetContext sets. Without a MemoryGranter each review may use MemoryMax, whatever
+// other reviews use.
 type MemoryKey struct{}
 
-// A MemoryGranter says whether there is memory for a review that takes more than
-// most do. It is asked again each time that the review takes still more.
+// A MemoryGranter decides whether there is memory for a review that needs more than
+// usual. It is asked again each time the review needs more.
 type MemoryGranter interface{ GrantMemory() bool }
 
-// ErrNoMemory is the fault of an Object whose MemoryGranter had no memory for the
-// review. It is nobody's fault: there may be memory in a moment.
-var ErrNoMemory = errors.New("no memory for the review just now")
+// ErrNoMemory is the error of an Object whose MemoryGranter had no memory for the
+// review. It is temporary: neither the plugin nor the document causes it.
+var ErrNoMemory = errors.New("no memory for the review at the moment")
 
-// SizeError says that a limit was met that no object meets which an API server
-// can store. It is the fault of the document, and no plugin's: whoever sent the
-// document is to be refused.
+// SizeError says that a document exceeded a limit. Objects that an API server can
+// store do not exceed it, so the request is denied; no plugin is at fault.
 type SizeError struct {
 	What string // what is counted
 	Max  int    // how many there may be
@@ -54,19 +53,19 @@ func (o *Object) TooLarge(err *SizeError) {
 	}
 }
 
-// Refuse records err as the first fault of the Object that v is in, unless there is one.
-// It is for those who decode what they read: for a *SizeError whoever sent the document
-// is refused, a *SyntaxError says that it is no JSON.
+// Refuse records err as the first error of v's Object, unless there is one. It is
+// for code that decodes a value: a *SizeError denies the request, a *SyntaxError
+// says that the text is not JSON.
 func (v Value) Refuse(err error) {
 	if v.object != nil && v.object.err == nil {
 		v.object.err = err
 	}
 }
 
-// Fits reports whether n more bytes may be taken because of what is in the
-// document, as MemoryMax and the review's MemoryGranter say. If not, that is the
-// fault that Err returns. It is for plugins that make something for each element of
-// a list, and counts nothing: what a plugin made is gone when it has answered.
+// Fits reports whether the review may use n more bytes, according to MemoryMax and
+// its MemoryGranter. If not, Err returns the error. Plugins call it before they
+// allocate memory for each element of a list. It reserves nothing, because a
+// plugin's memory is freed when it has answered.
 func (o *Object) Fits(n int) bool {
 	if o.err != nil {
 		return false
@@ -101,10 +100,10 @@ const (
 // them at least.
 const decodedMost = decodedByte + (decodedObject+decodedElement)/2
 
-// FitsDecoded reports what Fits does for the memory that the value takes when it
-// is decoded into Go types, as far as it is known before: what looks like an
-// object within a string counts as one. Plugins ask before they decode, or make
-// as much of each element of a list themselves.
+// FitsDecoded reports whether the review may use the memory that decoding the value
+// into Go types takes, as Fits does. The memory is estimated: text in a string that
+// looks like an object counts as one. Plugins call it before they decode a value,
+// or build something similar for each element of a list.
 func (v Value) FitsDecoded() bool {
 	if v.at == 0 {
 		return true

@@ -56,8 +56,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: got %s, want %s", e.Offset, e.Got, e.Want)
 }
 
-// Reset makes o the document raw, without edits and without an error. o keeps
-// raw until the next Reset; the caller must not change raw until then.
+// Reset makes raw the document of o, without edits and errors. o uses raw until the
+// next Reset; the caller must not change it until then.
 func (o *Object) Reset(raw []byte) {
 	o.reset("")
 	o.reset(stringOf(o.lent.copyOf(raw)))
@@ -152,13 +152,13 @@ func (o *Object) valueOf(n nodeID) Value {
 // Get returns the value at a path, as Value.Get does.
 func (o *Object) Get(path ...string) Value { return o.Root().Get(path...) }
 
-// TextLen returns how many bytes of text the Object has: the document and what edits
-// wrote.
+// TextLen returns the number of bytes of the document and of the text of its edits.
 func (o *Object) TextLen() int { return len(o.text) + len(o.arena) }
 
-// Err returns the first fault met: a *SyntaxError when text that was read is
-// not JSON, an *EditError when an edit could not be made. Reads and edits go
-// on after a fault, as missing values and no-ops.
+// Err returns the first error: a *SyntaxError if text that was read is not JSON, an
+// *EditError if an edit could not be made, a *SizeError if a limit was exceeded, a
+// *ContextError if the context ended, or ErrNoMemory. After an error, reads return
+// missing values and edits do nothing.
 func (o *Object) Err() error { return o.err }
 
 // fail records a syntax error at text[pos], unless one is recorded already,

@@ -2,8 +2,8 @@ package codec
 
 import "strings"
 
-// AppendPointerToken appends a reference token to a JSON Pointer, escaped as
-// RFC 6901 section 3 has it, without the slash before it.
+// AppendPointerToken appends a reference token of a JSON Pointer, escaped (RFC 6901
+// section 3), without the slash before it.
 func AppendPointerToken(dst []byte, token string) []byte {
 	if strings.IndexByte(token, '~') < 0 && strings.IndexByte(token, '/') < 0 {
 		return append(dst, token...)
@@ -21,9 +21,9 @@ func AppendPointerToken(dst []byte, token string) []byte {
 	return dst
 }
 
-// AppendPath appends the path that a JSON Pointer stands for, its escapes
-// undone. ok is false when pointer is not empty and does not begin with a
-// slash, or when an escape in it is none of RFC 6901.
+// AppendPath appends the tokens of a JSON Pointer (RFC 6901), unescaped. ok is
+// false if pointer is neither empty nor starts with a slash, or has an invalid
+// escape.
 func AppendPath(dst []string, pointer string) (path []string, ok bool) {
 	if pointer == "" {
 		return dst, true

@@ -100,7 +100,8 @@ var reviews = sync.Pool{New: func() any { return new(Review) }}
 // Acquire returns an empty Review. Call Release in the same function.
 func Acquire() *Review { return reviews.Get().(*Review) }
 
-// Release gives r back. Nothing read from it may be used afterwards.
+// Release returns r to its pool. Nothing that was read from it may be used
+// afterwards.
 func (r *Review) Release() {
 	r.reset()
 	reviews.Put(r)
@@ -122,12 +123,13 @@ func (r *Review) reset() {
 	}
 }
 
-// Decode makes r the AdmissionReview in body. It scans the envelope once and
-// skips over the objects in it. r keeps body, which must not change until r is
-// released.
+// Decode reads the AdmissionReview in body. It scans the envelope once and skips
+// the objects in it. r uses body until it is released; the caller must not change
+// body until then.
 //
-// An error says why body is no AdmissionReview that can be answered: not JSON,
-// another kind or API version, no request, no uid, or a field of a wrong type.
+// It returns an error if body is not an AdmissionReview that can be answered: it is
+// not JSON, has another kind or API version, no request, no uid, or a field of a
+// wrong type.
 func (r *Review) Decode(body []byte) error {
 	r.reset()
 	r.decoded = true
@@ -411,7 +413,7 @@ func (r *Review) value(f field) Value { return r.envelope.valueAt(r.fields[f]) }
 // APIVersion returns APIVersionV1 or APIVersionV1beta1.
 func (r *Review) APIVersion() string { return r.apiVersion }
 
-// UID identifies this call; a retry of it has the same. The answer repeats it.
+// UID identifies this call; a retry has the same UID. The answer repeats it.
 func (r *Review) UID() string { return r.text(fieldUID) }
 
 // Kind is the kind of Object, after conversion to what the webhook matched.
@@ -453,8 +455,8 @@ func (r *Review) Operation() Operation { return Operation(r.text(fieldOperation)
 // DryRun reports whether nothing will be persisted.
 func (r *Review) DryRun() bool { return r.value(fieldDryRun).Bool() }
 
-// UserInfo is who makes the API request: username, uid, groups and extra, as
-// authentication.k8s.io/v1 UserInfo has them.
+// UserInfo is the user of the API request: username, uid, groups and extra, as in
+// UserInfo of authentication.k8s.io/v1.
 func (r *Review) UserInfo() Value { return r.value(fieldUserInfo) }
 
 // Username is the name in UserInfo.

@@ -2,15 +2,15 @@ package codec
 
 import "errors"
 
-// Checkpoint remembers what was made of r so far, for Rollback.
+// Checkpoint saves the state of r for Rollback.
 func (r *Review) Checkpoint() {
 	r.Object.checkpoint()
 	r.Response.checkpoint()
 }
 
-// Rollback undoes, back to the last Checkpoint, the edits of Object, of which
-// one may have failed, and the warnings and audit annotations, and forgets that a
-// context ended. Values of Object that were read since must not be used any more.
+// Rollback restores the edits of Object, the warnings and the audit annotations of
+// the last Checkpoint, and clears an *EditError or *ContextError. Values of Object
+// that were read since the Checkpoint must not be used any more.
 func (r *Review) Rollback() {
 	r.Object.rollback()
 	for _, o := range [...]*Object{&r.Object, &r.OldObject, &r.Options, &r.envelope} {

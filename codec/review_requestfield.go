@@ -1,9 +1,9 @@
 package codec
 
-// RequestField returns the field of the AdmissionRequest of that name, as JSON
-// has it; a missing value if it is null, not there, or there is no such field. It is
-// for callers that have names, such as expressions. Of object, oldObject and options
-// it returns the document, edits included.
+// RequestField returns the field of the AdmissionRequest with that name. It is
+// missing if it is null, absent or unknown. For object, oldObject and options it
+// returns the document with its edits. It is for callers that get names at run
+// time, such as expressions.
 func (r *Review) RequestField(name string) Value {
 	switch f := r.fieldNamed(name); f {
 	case fieldObject:

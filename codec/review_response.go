@@ -82,10 +82,9 @@ func (r *Response) reset() {
 	r.saved = saved{}
 }
 
-// Warn adds a warning that kubectl shows to the user. Control characters,
-// for which kube-apiserver drops a warning, become spaces; a warning that was
-// given before is dropped, and so is what would make all warnings longer than
-// 4096 characters.
+// Warn adds a warning, which kubectl shows to the user. Control characters become
+// spaces, because kube-apiserver would drop the warning. A duplicate is ignored,
+// and so is a warning that would make all warnings longer than 4096 characters.
 func (r *Response) Warn(text string) {
 	text = strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -127,10 +126,10 @@ func IsAnnotationKey(key string) bool {
 	return true
 }
 
-// Annotate adds an audit annotation. kube-apiserver puts the webhook's name
-// and a slash before the key and drops, with no word to the caller, what is no
-// valid key then; here it is an error. A key given twice keeps the first
-// value, as there. A long value is truncated.
+// Annotate adds an audit annotation. kube-apiserver puts the webhook's name and a
+// slash before the key, and silently drops invalid keys; here an invalid key is an
+// error. If a key is added twice, the first value is kept, as in kube-apiserver. A
+// long value is truncated.
 func (r *Response) Annotate(key, value string) error {
 	if !IsAnnotationKey(key) {
 		return fmt.Errorf("cannot add audit annotation %q: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends", key)

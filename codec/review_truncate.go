@@ -10,11 +10,12 @@ import (
 // escapedMax is the most bytes that a JSON encoder makes of one byte: \u00XX.
 const escapedMax = 6
 
-// TruncateString returns s, or its beginning and a note of its length, so that a
-// JSON encoder makes at most so many bytes of it between the quotes, whether it
-// escapes "<", ">", "&" (as kube-apiserver's does) and what is not printable, or
-// not. It cuts between characters. They must leave room for the note, TruncatedMin. Text that fits is
-// returned unchanged, without an allocation.
+// TruncateString returns s, truncated if necessary, so that a JSON encoder writes
+// at most the given number of bytes for it, without the quotes. This holds whether
+// or not the encoder escapes "<", ">", "&" (as kube-apiserver's does) and
+// characters that are not printable. Truncated text ends with a note of its
+// original length, so bytes must be at least TruncatedMin. It is cut between
+// characters. Text that fits is returned unchanged, without an allocation.
 func TruncateString(s string, bytes int) string {
 	if len(s) <= bytes/escapedMax {
 		return s
@@ -27,11 +28,11 @@ func TruncateString(s string, bytes int) string {
 	return s[:end] + note
 }
 
-// TruncatedMin is the least that TruncateString truncates to.
+// TruncatedMin is the smallest number of bytes for TruncateString.
 const TruncatedMin = 64
 
-// JSONLen returns how many bytes a JSON encoder makes at most of s between the
-// quotes.
+// JSONLen returns the maximum number of bytes, without the quotes, that a JSON
+// encoder writes for s.
 func JSONLen(s string) int {
 	_, written := escaped(s, math.MaxInt)
 	return written

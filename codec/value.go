@@ -79,11 +79,10 @@ func (v Value) Kind() Kind {
 	return v.object.kindAt(v.at)
 }
 
-// Exists reports whether the value is there at all; null is.
+// Exists reports whether the value exists; null does.
 func (v Value) Exists() bool { return v.at != 0 }
 
-// IsSet reports whether the value is there and not null: what a pointer of a
-// Go type would not be nil for.
+// IsSet reports whether the value exists and is not null.
 func (v Value) IsSet() bool { return v.Exists() && !v.IsNull() }
 
 // IsNull reports whether the value is the literal null.
@@ -238,9 +237,8 @@ func parseIndex(token string) int {
 // 100.
 func Index(i int) string { return strconv.Itoa(i) }
 
-// String returns the plain text of a string, "" for other kinds. It copies
-// only when there are escapes in it. Text that is not UTF-8 is an error of the
-// Object.
+// String returns the unescaped text of a string, "" for other kinds. It copies only
+// strings with escapes. Text that is not UTF-8 is an error of the Object.
 func (v Value) String() string {
 	if v.Kind() != KindString {
 		return ""
@@ -279,9 +277,9 @@ func (v Value) Int64() (n int64, ok bool) {
 	return n, err == nil
 }
 
-// Scalar returns what stands in the text for a number, a boolean or null, and
-// the plain text of a string: the form in which Kubernetes writes quantities
-// and IntOrString. It returns "" for objects, arrays and missing values.
+// Scalar returns the text of a number, a boolean or null, and the unescaped text of
+// a string. Kubernetes writes quantities and IntOrString in these forms. It returns
+// "" for objects, arrays and missing values.
 func (v Value) Scalar() string {
 	switch v.Kind() {
 	case KindString:
@@ -322,7 +320,7 @@ func (v Value) isEdited() bool {
 	return n != 0 && v.object.nodes[n].edited
 }
 
-// AppendJSON appends the value's JSON text to dst, edits laid over.
+// AppendJSON appends the value's JSON text, with its edits, to dst.
 func (v Value) AppendJSON(dst []byte) []byte {
 	if !v.isEdited() {
 		return append(dst, v.source()...)
@@ -349,9 +347,8 @@ func (v Value) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// JSON returns the value's JSON text, edits laid over. It is a view where
-// nothing below the value was edited, and a copy in the Object's arena where
-// something was.
+// JSON returns the value's JSON text with its edits. Without edits below the value
+// it is a view; otherwise it is a copy in the memory of the Object.
 func (v Value) JSON() string {
 	if !v.isEdited() {
 		return v.source()

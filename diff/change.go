@@ -8,17 +8,17 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Change makes the difference between two JSON documents in o: what after has
-// and before has not is set, what before has and after has not is removed. All
-// else in o stays. The documents are what some of o was decoded to, or all of it.
+// Change edits o by the difference between two JSON documents, which are encodings
+// of o, or of a part of it. It sets what only after contains or what differs, and
+// removes what only before contains. Everything else in o stays.
 //
-// Parts with the same text are skipped, so the cost is that of comparing bytes
-// where nothing changed. What is nested deeper than 64 objects and arrays is set
+// Parts with the same text are skipped, so without changes the cost is that of
+// comparing bytes. Values that are nested deeper than 64 objects and arrays are set
 // as a whole.
 //
-// The error is o's own (see codec.Object.Err), or says that one of the documents
-// is not JSON. A document with more changes than o has memory for is a
-// *codec.SizeError of o.
+// The error is that of o (see codec.Object.Err), or says that a document is not
+// JSON. If there are more changes than o has memory for, it is a *codec.SizeError
+// of o.
 func Change(o *codec.Object, before, after []byte) error {
 	if bytes.Equal(before, after) {
 		return o.Err()

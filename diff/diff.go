@@ -58,10 +58,10 @@ type differ struct {
 
 var differs = sync.Pool{New: func() any { return new(differ) }}
 
-// AppendPatch appends the JSON Patch that makes what o is from what it came
-// as. It appends nothing when nothing changed. A patch of more than
-// OperationsMax operations, or PatchBytesMax bytes, is not made: then it appends
-// nothing, and o.Err is a *codec.SizeError.
+// AppendPatch appends the JSON Patch from the original document of o to its current
+// state. It appends nothing if they are equal. If the patch would have more than
+// OperationsMax operations or PatchBytesMax bytes, it appends nothing, and o.Err is
+// a *codec.SizeError.
 func AppendPatch(dst []byte, o *codec.Object) []byte {
 	d := differs.Get().(*differ)
 	d.patch = dst

@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Documents returns the JSON Patch that makes after of before, two JSON
-// documents; nil when they are equal.
+// Documents returns the JSON Patch from before to after, two JSON documents; nil if
+// they are equal.
 func Documents(before, after []byte) ([]byte, error) {
 	patch, err := jsondiff.CompareJSON(before, after, jsondiff.UnmarshalFunc(decode))
 	if err != nil {
@@ -37,17 +37,16 @@ func decode(text []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("there is more behind the document")
+		return errors.New("unexpected data after the document")
 	}
 	return nil
 }
 
-// Typed makes the change from before to after, two values of a Go type that
-// was decoded from o, in o. What is compared are the type's own encodings:
-// fields of o that the type does not know stay, and fields that the type
-// encodes though o does not have them are no change. Where an array got longer
-// or shorter, elements that are the same from either end stay what they are,
-// and those between are paired in order.
+// Typed makes the difference between before and after in o. They are two values of
+// a Go type that was decoded from o. Their encodings are compared: fields of o that
+// the type does not know stay, and fields that the type always encodes are no
+// change. If the length of an array changed, equal elements at both ends stay, and
+// the elements between are paired in order.
 func Typed(o *codec.Object, before, after any) error {
 	was, err := json.Marshal(before)
 	if err != nil {
@@ -56,9 +55,9 @@ func Typed(o *codec.Object, before, after any) error {
 	return changeTyped(o, was, after)
 }
 
-// Edit calls change, which may change what value points to: a value of a Go type
-// that was decoded from o. What it changed is changed in o as Typed does. If it
-// returns false, o stays what it is.
+// Edit calls change, which may change the value that value points to, a Go value
+// that was decoded from o. If change returns true, its changes are made in o, as by
+// Typed.
 func Edit(o *codec.Object, value any, change func() bool) error {
 	was, err := json.Marshal(value)
 	if err != nil {
@@ -76,7 +75,7 @@ func changeTyped(o *codec.Object, was []byte, value any) error {
 		return fmt.Errorf("cannot encode %T after the change: %w", value, err)
 	}
 	if err := Change(o, was, now); err != nil {
-		return fmt.Errorf("cannot take over the change of %T: %w", value, err)
+		return fmt.Errorf("cannot apply the change of %T: %w", value, err)
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ func newBeside(run func(ctx context.Context, rulesChanged func())) *beside {
 	return &beside{run: run, known: make(chan struct{})}
 }
 
-// Start begins what the handlers do beside reviews (Handler.Run), as far as it did
-// not begin yet, until ctx ends. What handlers do that only last has, which may be
-// nil, ends. RulesChanged is called when what RulesOf returns changed.
+// Start starts the background tasks of the handlers (Handler.Run) that do not run
+// yet; they run until ctx ends. It stops tasks of handlers that are only in last,
+// which may be nil. It calls rulesChanged when the result of RulesOf changes.
 func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 	used := make(map[*beside]bool)
 	for i := range c.entries {
@@ -44,7 +44,7 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 	}
 }
 
-// RulesVary reports whether what RulesOf returns changes while a handler runs.
+// RulesVary reports whether the result of RulesOf changes while a handler runs.
 func (c *Chain) RulesVary() bool {
 	for i := range c.entries {
 		if c.entries[i].beside != nil {
@@ -54,8 +54,8 @@ func (c *Chain) RulesVary() bool {
 	return false
 }
 
-// AwaitRules waits until all handlers that were started know which reviews they want,
-// but not after ctx ends.
+// AwaitRules waits until all started handlers know which reviews they handle, or
+// ctx ends.
 func (c *Chain) AwaitRules(ctx context.Context) {
 	for i := range c.entries {
 		if b := c.entries[i].beside; b != nil {
@@ -90,8 +90,8 @@ func (b *beside) stop() {
 	}
 }
 
-// RulesOf returns the rules of a plugin of the chain: which reviews are to be sent to
-// it now.
+// RulesOf returns the rules for the reviews that a plugin of the chain handles at
+// the moment.
 func (c *Chain) RulesOf(plugin string) []Rule {
 	e := c.find(plugin)
 	switch {

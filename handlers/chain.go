@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// Phase is the part of admission an endpoint serves.
+// Phase is the phase of admission that an endpoint serves.
 type Phase uint8
 
 // The phases, in their order (Kubernetes, "Admission Control Phases").
@@ -29,7 +29,7 @@ func (p Phase) String() string {
 	return "validate"
 }
 
-// Outcome is how one plugin's run, or a whole review, ended.
+// Outcome is the result of a plugin's run or of a whole review.
 type Outcome uint8
 
 // The outcomes.
@@ -57,7 +57,7 @@ func (o Outcome) String() string {
 	return [...]string{"allowed", "patched", "denied", "warned", "audited", "errored", "panicked"}[o]
 }
 
-// Run is what an observer learns of one plugin's run.
+// Run describes a plugin's run, for Chain.Observe.
 type Run struct {
 	Plugin  int // the plugin's place in the chain that NewChain made
 	Phase   Phase
@@ -84,7 +84,7 @@ type entry struct {
 	beside  *beside       // nil for a handler that does nothing beside reviews
 }
 
-// Enabled is how a plugin of a chain is configured.
+// Enabled is the configuration of a plugin in a chain.
 type Enabled struct {
 	// Config is the plugin's own configuration file, nil for none.
 	Config []byte
@@ -110,13 +110,13 @@ func (e *Enabled) isSame(other *Enabled) bool {
 // kube-apiserver ever had.
 const pluginsMax = 128
 
-// NewChain makes the enabled plugins of the table ready; names that are not in
-// the table are left out. The error joins an *EnableError for each plugin. The
-// state follows what they need to know of the cluster; nil where none of them
-// needs anything.
+// NewChain creates a chain of the enabled plugins, in the order of the table. Names
+// that are not in the table are ignored. The error joins an *EnableError for each
+// plugin that cannot be enabled. state watches the objects that the plugins need;
+// it may be nil if they need none.
 //
-// A plugin that runs in last with the same Config, Manifests and Kubeconfig keeps its handler, and what
-// that remembers; last may be nil, and must be of the same state.
+// A plugin of last with the same Config, Manifests and Kubeconfig keeps its handler
+// and its state. last may be nil, and must use the same cluster state.
 func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, last *Chain) (*Chain, error) {
 	if len(table) > pluginsMax {
 		return nil, fmt.Errorf("got %d plugins, want at most %d", len(table), pluginsMax)
@@ -144,8 +144,8 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 	return c, errors.Join(errs...)
 }
 
-// EnableError says why a plugin cannot be enabled, such as what is wrong with its
-// configuration file.
+// EnableError says why a plugin cannot be enabled, for example because its
+// configuration file is invalid.
 type EnableError struct {
 	Plugin string
 	Err    error
@@ -159,7 +159,7 @@ func (e *EnableError) Unwrap() error { return e.Err }
 
 func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, *beside, error) {
 	if !codec.IsAnnotationKey(plugin.Name) {
-		return Handler{}, nil, fmt.Errorf("its name cannot stand in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
+		return Handler{}, nil, fmt.Errorf("its name cannot be used in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
 	}
 	if err := e.Settings.check(); err != nil {
 		return Handler{}, nil, err
@@ -168,7 +168,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 		return same.handler, same.beside, nil
 	}
 	if view == nil && len(plugin.AllNeeds(e.Config)) > 0 {
-		return Handler{}, nil, errors.New("it needs to know the cluster, and there is none")
+		return Handler{}, nil, errors.New("it needs access to a cluster, and there is none")
 	}
 	series := e.Metrics
 	if series == nil {
@@ -181,7 +181,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 		return Handler{}, nil, err
 	}
 	if (handler.Admit != nil) != plugin.Mutates || (handler.Validate != nil) != plugin.Validates {
-		return Handler{}, nil, errors.New("its handler does not do what its line in the table says")
+		return Handler{}, nil, errors.New("its handler does not implement what the plugin declares")
 	}
 	return handler, newBeside(handler.Run), nil
 }
@@ -208,9 +208,8 @@ func (c *Chain) Plugins() []*Plugin {
 	return plugins
 }
 
-// Select returns the chain of the plugins that keep says, in the same order.
-// They are the same plugins: what one of them remembers, it does for all chains
-// it is in.
+// Select returns a chain of the plugins for which keep returns true, in the same
+// order. Both chains share the handlers and their state.
 func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
 	selected := &Chain{Observe: c.Observe}
 	for i := range c.entries {

@@ -368,7 +368,7 @@ func TestCluster(t *testing.T) {
 
 	enabled := map[string]handlers.Enabled{"Asks": {}}
 	_, err := handlers.NewChain([]handlers.Plugin{plugin}, enabled, nil, nil)
-	if err == nil || err.Error() != "cannot enable plugin Asks: it needs to know the cluster, and there is none" {
+	if err == nil || err.Error() != "cannot enable plugin Asks: it needs access to a cluster, and there is none" {
 		t.Errorf("without a cluster: got %v", err)
 	}
 	configured := plugin

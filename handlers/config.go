@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DecodeConfig reads a plugin's configuration file into the struct that into
-// points to: YAML, or JSON that begins with a brace, as Kubernetes tells them
-// apart. Then validate looks at it. The error joins all that is wrong.
+// DecodeConfig decodes a plugin's configuration file into the struct that into
+// points to. The file is YAML, or JSON if it begins with a brace, as in Kubernetes.
+// Then it calls validate. The returned error joins all errors.
 //
-// Unlike kube-apiserver it refuses fields that are unknown or stand there twice:
-// what an operator misspelled would do nothing.
+// In contrast to kube-apiserver, unknown and duplicate fields are errors, because a
+// misspelled field would have no effect.
 func DecodeConfig(content []byte, into any, validate func() field.ErrorList) (err error) {
 	if !utilyaml.IsJSONBuffer(content) {
 		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
@@ -32,7 +32,7 @@ func DecodeConfig(content []byte, into any, validate func() field.ErrorList) (er
 	return utilerrors.NewAggregate(errs)
 }
 
-// ValidateConfigType checks what a configuration file says that it is.
+// ValidateConfigType checks apiVersion and kind of a configuration file.
 func ValidateConfigType(apiVersion, wantAPIVersion, kind, wantKind string) (errs field.ErrorList) {
 	if apiVersion != wantAPIVersion {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), apiVersion, []string{wantAPIVersion}))

@@ -60,7 +60,8 @@ type Plugin struct {
 	New func(setup Setup) (Handler, error)
 }
 
-// AllNeeds returns what the plugin needs with this configuration file.
+// AllNeeds returns what the plugin needs of the cluster with this configuration
+// file.
 func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
 	if p.NeedsOf == nil {
 		return p.Needs
@@ -68,7 +69,7 @@ func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
 	return append(slices.Clip(p.Needs), p.NeedsOf(config)...)
 }
 
-// Setup is what a handler is made of.
+// Setup contains what a plugin needs to create its handler.
 type Setup struct {
 	// Config is the plugin's own configuration file, nil if there is none.
 	Config []byte
@@ -99,21 +100,21 @@ type File struct {
 	FromAPI bool
 }
 
-// ParamKind are the objects of a kind that policies may name as parameters.
+// ParamKind has the objects of a kind that policies may use as parameters.
 type ParamKind struct {
 	APIVersion, Kind string
 	Namespaced       bool // the objects are in namespaces
 	Objects          []ParamObject
 }
 
-// ParamObject is one of them.
+// ParamObject is an object that policies may use as a parameter.
 type ParamObject struct {
 	Namespace, Name string // the namespace is empty if they are in none
 	Labels          map[string]string
 	JSON            []byte
 }
 
-// FileError says what is wrong with a file that was read for a plugin.
+// FileError is an error in a file that was read for a plugin.
 type FileError struct {
 	File string // its Name
 	Err  error
@@ -123,8 +124,8 @@ func (e *FileError) Error() string { return fmt.Sprintf("error loading %s: %v", 
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Handler is a plugin made ready. Its functions are called by many goroutines
-// at once. They must not keep the review or anything read from it, and must
+// Handler is an initialized plugin. Its functions are called by many goroutines at
+// the same time. They must not keep the review or anything read from it, and must
 // not use ctx after they return; ctx ends when the answer would come too late.
 type Handler struct {
 	// Admit may change review.Object, and may deny. It is called before any
@@ -143,7 +144,7 @@ type Handler struct {
 	Run func(ctx context.Context, rulesChanged func())
 }
 
-// Result is what a plugin says to a review. The zero Result allows it.
+// Result is the result of a plugin's call. The zero Result allows the request.
 type Result struct {
 	// Denial is the status the user gets; nil if the plugin does not deny. It has a
 	// code from 400 to 599; another one is a failure of the plugin.
@@ -153,7 +154,7 @@ type Result struct {
 	Err error
 }
 
-// Allowed has nothing against the request.
+// Allowed allows the request.
 func Allowed() Result { return Result{} }
 
 // Denied denies the request with the metav1.Status of err. An error without a
@@ -168,7 +169,7 @@ func Denied(err error) Result {
 	return Result{Denial: statusOf(withStatus.Status())}
 }
 
-// Errored says that the plugin failed, also where err is nil.
+// Errored says that the plugin failed, even if err is nil.
 func Errored(err error) Result {
 	if err == nil {
 		err = errNothing
@@ -190,9 +191,9 @@ func statusOf(s metav1.Status) *codec.Status {
 	return status
 }
 
-// Forbidden returns the error with which in-tree plugins deny: code 403,
-// reason Forbidden, and a message that names the resource and the object
-// (k8s.io/apiserver pkg/admission/errors.go NewForbidden).
+// Forbidden returns the error of in-tree plugins for a denial: code 403, reason
+// Forbidden, and a message that names the resource and the object (k8s.io/apiserver
+// pkg/admission/errors.go NewForbidden).
 func Forbidden(review *codec.Review, err error) error {
 	if apierrors.IsForbidden(err) {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/diff"
 )
 
-// A FailureError is the failure of a plugin whose failure policy is Fail. Its
-// text is for the user of the request; what a panic said is not in it.
+// A FailureError is the failure of a plugin whose failure policy is Fail. The user
+// of the request sees its text, so it does not contain the value of a panic.
 type FailureError struct {
 	Plugin string
 	Err    error // a *PanicError if it panicked
@@ -41,7 +41,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// ErrNotStarted is why a plugin failed whose call had no time left for it.
+// ErrNotStarted is the error of a plugin that was not called because the time of
+// the call was over.
 var ErrNotStarted = fmt.Errorf("not started: %w", context.DeadlineExceeded)
 
 var errGoexit = errors.New("it ended its goroutine with runtime.Goexit; it must return")
@@ -61,13 +62,13 @@ type round struct {
 // long to get as the time of day.
 var epoch = time.Now()
 
-// Review runs the phase's plugins that the review is for and fills
-// review.Response. The first denial ends it, and so does the first failure of
-// a plugin whose failure policy is Fail, which is a *FailureError. Any other
-// error is a fault of the review itself, which nobody can decide on.
+// Review runs the plugins of the phase that handle the review, and fills
+// review.Response. It stops at the first denial, and at the first failure of a
+// plugin whose failure policy is Fail, which it returns as a *FailureError. Any
+// other error means that the review itself is invalid.
 //
-// Everything but a plain permission says which plugin it is from, in the
-// message and in an audit annotation that has the plugin's name as its key.
+// Unless the review is simply allowed, the message and an audit annotation, whose
+// key is the name of the plugin, say which plugin decided.
 func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (Outcome, error) {
 	r := round{chain: c, ctx: ctx, review: review, phase: phase, attributes: AttributesOf(review), now: time.Since(epoch)}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -118,8 +119,8 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 
 type reinvocationKey struct{}
 
-// IsReinvocation reports whether a plugin is called again, with this context, because
-// another one changed the object after its first call.
+// IsReinvocation reports whether ctx is that of a plugin's second call, because
+// another plugin changed the object after its first.
 func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
 
 // run runs a plugin if the review is for it, and does what the plugin's

@@ -26,7 +26,7 @@ type Rule struct {
 // AnyOperation matches every operation.
 const AnyOperation codec.Operation = "*"
 
-// Attributes are what rules look at, read from a review once.
+// Attributes are the fields of a review that rules match.
 type Attributes struct {
 	Operation   codec.Operation
 	Resource    codec.GroupVersionResource
@@ -34,7 +34,7 @@ type Attributes struct {
 	Namespace   string // empty for cluster-scoped resources, but for namespaces
 }
 
-// AttributesOf reads what rules look at.
+// AttributesOf returns the attributes of a review.
 func AttributesOf(review *codec.Review) Attributes {
 	return Attributes{
 		Operation:   review.Operation(),
@@ -82,8 +82,8 @@ func (r *Rule) matchesResource(a *Attributes) bool {
 	return false
 }
 
-// WithOperations returns the rule as a webhook configuration has it. The lists
-// are shared with r.
+// WithOperations returns the rule in the type of webhook configurations. It shares
+// its lists with r.
 func (r *Rule) WithOperations() admissionregistrationv1.RuleWithOperations {
 	with := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
 		APIGroups: r.Groups, APIVersions: r.Versions, Resources: r.Resources, Scope: new(admissionregistrationv1.AllScopes),
@@ -107,7 +107,7 @@ func Any() Rule {
 	}
 }
 
-// NewRule returns the rule for some operations on a resource, such as "pods" or
+// NewRule returns the rule for operations on a resource, such as "pods" or
 // "pods/exec". The group of Pods and other core resources is "".
 func NewRule(group, version, resource string, operations ...codec.Operation) Rule {
 	return Rule{

@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Settings say how a plugin is run: for each plugin what a webhook
-// configuration says for a webhook. The zero Settings are the defaults.
+// Settings of a plugin correspond to the fields of a webhook in a webhook
+// configuration. The zero Settings are the defaults.
 type Settings struct {
 	// Selector narrows which reviews the plugin gets: of those that its rules
 	// select, those that this one selects, too. Nil for all.
@@ -32,16 +32,16 @@ type Settings struct {
 	Enforcement []Enforcement
 }
 
-// A Selector selects reviews. It is asked by many goroutines at once. An error
-// is a failure of the plugin, unless it is a RefusalError.
+// A Selector selects reviews. It is called by many goroutines at the same time. An
+// error is a failure of the plugin, unless it is a *RefusalError.
 type Selector interface {
 	Matches(ctx context.Context, review *codec.Review, attributes Attributes) (bool, error)
 }
 
-// A RefusalError is the error of a Selector that cannot match a review because of
-// what the review says, for example because there is no namespace of its name. The
-// review is denied with it, whatever the failure policy: so does kube-apiserver
-// where the selectors of a webhook configuration cannot be matched (k8s.io/apiserver
+// A RefusalError is the error of a Selector that cannot be evaluated because of the
+// review, for example because its namespace does not exist. The review is denied
+// with it, whatever the failure policy, as kube-apiserver does if it cannot
+// evaluate the selectors of a webhook configuration (k8s.io/apiserver
 // pkg/admission/plugin/webhook/generic ShouldCallHook).
 type RefusalError struct{ Err error }
 
@@ -54,13 +54,13 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// Enforcement says what a denial means for the reviews it selects.
+// Enforcement is the effect of a denial for the reviews that it selects.
 type Enforcement struct {
 	Action   Action
 	Selector Selector // nil for all
 }
 
-// Action is what a plugin's denial becomes.
+// Action is the effect of a plugin's denial.
 type Action string
 
 // The actions. What the plugin did to the object before it denied is undone

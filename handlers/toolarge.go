@@ -9,10 +9,10 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// MessagesBytesMax is after how many bytes a plugin adds no more messages about
-// parts of an object to a denial, which is truncated to codec.MessageBytesMax
-// anyway: a message for each container of the largest Pod that can be stored, and
-// little beside codec.MemoryMax.
+// MessagesBytesMax limits the messages that a plugin collects for one denial. It is
+// enough for a message for each container of the largest Pod that can be stored,
+// and small compared to codec.MemoryMax. The denial is truncated to
+// codec.MessageBytesMax anyway.
 const MessagesBytesMax = 4 << 20
 
 // tooLarge returns the denial that a fault of a review amounts to if that is a

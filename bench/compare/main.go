@@ -114,7 +114,7 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 		}
 	}
 	if len(results.Works) == 0 && len(results.Bursts) == 0 {
-		return nil, errors.New("-works: got none that there is")
+		return nil, errors.New("-works: got no known work")
 	}
 	return results, nil
 }

@@ -108,7 +108,7 @@ func judge(r *bench.Result) error {
 		fmt.Printf("  %s: %d, the first: %s\n", fault.Fault, fault.Count, fault.Example)
 	}
 	if r.Requests == 0 || r.Failed > 0 {
-		return fmt.Errorf("got %d of %d requests without a right answer, want none", r.Failed, r.Requests)
+		return fmt.Errorf("got %d of %d requests with a wrong answer or none, want none", r.Failed, r.Requests)
 	}
 	return nil
 }

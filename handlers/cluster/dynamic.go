@@ -67,7 +67,7 @@ func DynamicIn(v *View) *DynamicKinds {
 }
 
 // errTooManyKinds is why a kind is not watched.
-var errTooManyKinds = fmt.Errorf("%d kinds are watched already, which is the most that may be", dynamicKindsMax)
+var errTooManyKinds = fmt.Errorf("%d kinds are watched already, the maximum", dynamicKindsMax)
 
 // Watch watches a kind until Stop is called. Ctx bounds how long is waited for what
 // the API server says about the kind, not for its objects. The error is one for
@@ -201,7 +201,7 @@ func (k *DynamicKind) Err() error {
 func (k *DynamicKind) IsFull() bool { return k.store.isFull() }
 
 // errFull is why the objects of a kind are not kept.
-var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, which is the most that is kept of a kind that policies name", dynamicBytesMax)
+var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, the limit for a kind of parameters", dynamicBytesMax)
 
 // Synced is closed once all objects are known.
 func (k *DynamicKind) Synced() <-chan struct{} { return k.store.synced }

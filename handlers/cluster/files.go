@@ -320,7 +320,7 @@ func (r *reader) add(at string, kind *Kind, object Object) bool {
 	case kind.namespaced && name.Namespace == "":
 		r.refuse(at, fmt.Errorf("%s: metadata.namespace is missing", shown))
 	case !kind.namespaced && name.Namespace != "":
-		r.refuse(at, fmt.Errorf("%s: got a metadata.namespace, want none: it is in no namespace", shown))
+		r.refuse(at, fmt.Errorf("%s: got a metadata.namespace, want none: the kind is not namespaced", shown))
 	case twice:
 		r.refuse(at, fmt.Errorf("%s is also in %s", shown, other))
 	default:

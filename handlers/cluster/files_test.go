@@ -167,7 +167,7 @@ func TestDirIsWrong(t *testing.T) {
 	f("apiVersion: v1\nkind: Namespace\n",
 		`cluster state: DIR/a.yaml:1: document 1: Namespace: metadata.name is missing`)
 	f("apiVersion: v1\nkind: Namespace\nmetadata: {name: one, namespace: two}\n",
-		`cluster state: DIR/a.yaml:1: document 1: Namespace "two/one": got a metadata.namespace, want none: it is in no namespace`)
+		`cluster state: DIR/a.yaml:1: document 1: Namespace "two/one": got a metadata.namespace, want none: the kind is not namespaced`)
 	f("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n",
 		`cluster state: DIR/a.yaml:1: document 1: ConfigMap "one": metadata.namespace is missing`)
 	f("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: one}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: two}, bad: 1}\n",

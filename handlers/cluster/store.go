@@ -292,7 +292,7 @@ func (s *store) age() time.Duration {
 func (s *store) contacted() {
 	s.contact.Store(int64(time.Since(s.began)))
 	if s.fault.Load() != nil && s.fault.Swap(nil) != nil {
-		s.log.Info("following the cluster again", "resource", s.kind.String())
+		s.log.Info("watching the cluster again", "resource", s.kind.String())
 	}
 }
 
@@ -301,6 +301,6 @@ func (s *store) contacted() {
 func (s *store) failed(err error) {
 	s.faults.Inc()
 	if s.fault.Swap(&err) == nil {
-		s.log.Warn("cannot follow the cluster, going on with what is known", "resource", s.kind.String(), "error", err.Error())
+		s.log.Warn("cannot watch the cluster, continuing with the cached objects", "resource", s.kind.String(), "error", err.Error())
 	}
 }

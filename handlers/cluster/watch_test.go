@@ -240,7 +240,7 @@ func TestNoInitialEvents(t *testing.T) {
 			a.put(namespace("two"))
 			eventually(t, "the watch goes on", func() bool { _, ok := namespacesIn(s).Cached("", "two"); return ok })
 			faults := s.find(Namespaces.Kind).faults.Get() + s.find(configMap.Kind).faults.Get()
-			if refused.Load() == 0 || (faults > 0) != want || strings.Contains(log.String(), "cannot follow") != want {
+			if refused.Load() == 0 || (faults > 0) != want || strings.Contains(log.String(), "cannot watch the cluster") != want {
 				t.Errorf("%d refused, %d faults, log %q, want faults: %v", refused.Load(), faults, log.String(), want)
 			}
 		})
@@ -282,7 +282,7 @@ func TestAway(t *testing.T) {
 		t.Errorf("the age went from %s to %s", age, again)
 	}
 	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}})
-	for _, line := range []string{"cannot follow the cluster, going on with what is known", "following the cluster again"} {
+	for _, line := range []string{"cannot watch the cluster, continuing with the cached objects", "watching the cluster again"} {
 		eventually(t, fmt.Sprintf("the log has a line for each kind with %q", line), func() bool {
 			return strings.Count(log.String(), line) == 2
 		})

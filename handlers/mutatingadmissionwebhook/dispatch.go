@@ -126,7 +126,7 @@ func (d *dispatch) apply(w *webhook.Webhook, index int, answer *webhook.Answer) 
 		return false, apierrors.NewInternalError(err)
 	}
 	if after = bytes.TrimSpace(after); len(after) == 0 || after[0] != '{' {
-		return false, apierrors.NewInternalError(errors.New("the patched object is no JSON object"))
+		return false, apierrors.NewInternalError(errors.New("the patched object is not a JSON object"))
 	}
 	changes := d.Object.Changes()
 	if err := diff.Change(&d.Object, before, after); err != nil {

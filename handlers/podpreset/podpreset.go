@@ -102,7 +102,7 @@ func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
 	list := p.files[preset.Namespace]
 	at, found := slices.BinarySearchFunc(list, preset.Name, func(p *PodPreset, name string) int { return strings.Compare(p.Name, name) })
 	if found {
-		return []error{fmt.Errorf("PodPreset %q: there is another one of that name in namespace %q", preset.Name, preset.Namespace)}
+		return []error{fmt.Errorf("PodPreset %q: duplicate name in namespace %q", preset.Name, preset.Namespace)}
 	}
 	p.files[preset.Namespace] = slices.Insert(list, at, preset)
 	return nil

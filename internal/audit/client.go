@@ -49,7 +49,7 @@ func newClient(config *rest.Config, limit int64) (*client, error) {
 	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr
 	c, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for the API server: %w", err)
+		return nil, fmt.Errorf("cannot create a client for the API server: %w", err)
 	}
 	return &client{c, limit, retries}, nil
 }

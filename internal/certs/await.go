@@ -94,7 +94,7 @@ func (m *Manager) checkRegistration(ctx context.Context, r *registration) error 
 func (m *Manager) callRegistered(ctx context.Context, webhook map[string]any, tokens bool) error {
 	cas := parseBundle(bundleOf(webhook))
 	if len(cas) == 0 {
-		return errors.New("it has no caBundle, so kube-apiserver does not trust what is served")
+		return errors.New("it has no caBundle, so kube-apiserver does not trust the serving certificate")
 	}
 	e, err := endpointOf(webhook)
 	if err != nil {

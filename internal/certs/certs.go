@@ -195,11 +195,11 @@ func (o *Options) withDefaults() {
 func (o *Options) validate() error {
 	switch life := min(o.CALife, o.LeafLife); {
 	case o.Config == nil:
-		return errors.New("no Config says how to reach the API server")
+		return errors.New("there is no Config for the API server")
 	case o.SecretNamespace == "" || o.SecretName == "":
 		return fmt.Errorf("got Secret %q in namespace %q, want both names", o.SecretName, o.SecretNamespace)
 	case len(o.Hosts) == 0 || slices.Contains(o.Hosts, ""):
-		return fmt.Errorf("got Hosts %q, want what kube-apiserver calls the server", o.Hosts)
+		return fmt.Errorf("got Hosts %q, want the names by which kube-apiserver calls the server", o.Hosts)
 	case o.PathTokens != nil && len(o.Configurations) == 0:
 		return errors.New("got PathTokens without Configurations, want paths to put tokens into")
 	case o.PathTokens != nil && o.PathTokenLife < 8*o.Propagation:
@@ -268,7 +268,7 @@ func (m *Manager) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := m.served.Load(); pair != nil {
 		return pair, nil
 	}
-	return nil, errors.New("certificates: there is none yet")
+	return nil, errors.New("certificates: none yet")
 }
 
 // SetConfigurations replaces Options.Configurations: those that differ are
@@ -284,11 +284,11 @@ func (m *Manager) SetConfigurations(configurations []runtime.Object) error {
 		if r.complete && r.in(desired) != nil {
 			replaced++
 		} else if r.complete {
-			return fmt.Errorf("certificates: got no %s %q, which there was at the start", r.kind.kind, r.name)
+			return fmt.Errorf("certificates: got no %s %q, which existed at the start", r.kind.kind, r.name)
 		}
 	}
 	if replaced != len(desired) {
-		return fmt.Errorf("certificates: got %d webhook configurations, want the %d that there were at the start", len(desired), replaced)
+		return fmt.Errorf("certificates: got %d webhook configurations, want the %d that existed at the start", len(desired), replaced)
 	}
 	m.mu.Lock()
 	m.desired = desired

@@ -309,7 +309,7 @@ func TestSecretIsLost(t *testing.T) {
 	f("the leaf as its CA", func(data map[string][]byte) map[string][]byte {
 		data[caCertificates], data[caKey] = data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
 		return data
-	}, true, "the first certificate is no CA")
+	}, true, "the first certificate is not a CA")
 }
 
 // secretData makes what somebody else would put into the Secret.
@@ -430,7 +430,7 @@ func TestAPIServerIsAway(t *testing.T) {
 		s.away()
 		r := s.start(s.options())
 		s.settle(time.Minute)
-		if err := r.ready(); err == nil || !strings.Contains(err.Error(), "there is none yet: cannot read Secret certs: ") {
+		if err := r.ready(); err == nil || !strings.Contains(err.Error(), "none yet: cannot read Secret certs: ") {
 			t.Errorf("got %v, want not ready and why", err)
 		}
 		if _, err := r.Certificate(nil); err == nil {
@@ -444,7 +444,7 @@ func TestAPIServerIsAway(t *testing.T) {
 		if err := r.ready(); err != nil {
 			t.Error(err)
 		}
-		if got := r.log.lines("kept again"); len(got) != 3 {
+		if got := r.log.lines("managed again"); len(got) != 3 {
 			t.Errorf("got %q, want one line for each resource", got)
 		}
 		leaf := r.leaf()

@@ -57,7 +57,7 @@ func (m *Manager) ready(ctx context.Context, address string) error {
 		if fault := m.fault.Load(); fault != nil {
 			err = *fault
 		}
-		return fmt.Errorf("certificates: there is none yet: %s", err)
+		return fmt.Errorf("certificates: none yet: %s", err)
 	}
 	// Others may get the answer, too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callMax)

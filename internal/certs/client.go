@@ -43,7 +43,7 @@ func newClient(config *rest.Config) (*client, error) {
 	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
 	c, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for the API server: %w", err)
+		return nil, fmt.Errorf("cannot create a client for the API server: %w", err)
 	}
 	return &client{c}, nil
 }
@@ -95,7 +95,7 @@ func (m *Manager) listen(ctx context.Context, path, name string) {
 			backoff, fault = retries, ""
 		case err.Error() != fault:
 			fault = err.Error()
-			m.o.Log.Warn("cannot watch what the certificates need, looking now and then", "path", path, "name", name, "every", resync, "error", fault)
+			m.o.Log.Warn("cannot watch the objects of the certificates, reading them periodically", "path", path, "name", name, "every", resync, "error", fault)
 		}
 		select {
 		case <-ctx.Done():

@@ -93,7 +93,7 @@ func (m *Manager) registeredExpiry() float64 {
 func (m *Manager) tried(resource int, fault *string, err error) bool {
 	if err == nil {
 		if *fault != "" {
-			m.o.Log.Info("the certificates are kept again", "resource", resources[resource], "after", *fault)
+			m.o.Log.Info("the certificates are managed again", "resource", resources[resource], "after", *fault)
 			*fault = ""
 		}
 		return true
@@ -101,7 +101,7 @@ func (m *Manager) tried(resource int, fault *string, err error) bool {
 	m.metrics.failures[resource].Inc()
 	text := m.redact(err.Error())
 	if *fault != text {
-		m.o.Log.Warn("cannot keep the certificates, going on with what is known", "resource", resources[resource], "error", text)
+		m.o.Log.Warn("cannot manage the certificates, continuing with the cached objects", "resource", resources[resource], "error", text)
 		*fault = text
 	}
 	return false

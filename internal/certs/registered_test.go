@@ -276,8 +276,8 @@ func TestOptions(t *testing.T) {
 	if _, err := New(good()); err != nil {
 		t.Fatal(err)
 	}
-	f(func(o *Options) { o.Config = nil }, "no Config says")
-	f(func(o *Options) { o.Config = &rest.Config{Host: "::"} }, "cannot make a client")
+	f(func(o *Options) { o.Config = nil }, "there is no Config")
+	f(func(o *Options) { o.Config = &rest.Config{Host: "::"} }, "cannot create a client")
 	f(func(o *Options) { o.SecretName = "" }, `got Secret "" in namespace "n", want both names`)
 	f(func(o *Options) { o.SecretNamespace = "" }, `got Secret "s" in namespace "", want both names`)
 	f(func(o *Options) { o.Hosts = nil }, `got Hosts []`)

@@ -121,7 +121,7 @@ func (m *Manager) event(ctx context.Context, now time.Time, kind, reason, messag
 	}
 	if text := m.redact(err.Error()); text != m.reported.fault {
 		m.reported.fault = text
-		m.o.Log.Warn("cannot make an Event about the registration", "reason", reason, "error", text)
+		m.o.Log.Warn("cannot create an Event about the registration", "reason", reason, "error", text)
 	}
 	return false
 }

@@ -177,7 +177,7 @@ func TestNoEvents(t *testing.T) {
 				spoil(s)
 				r := s.start(o)
 				s.settle(10 * time.Minute)
-				if got := r.log.lines("cannot make an Event"); len(got) != 1 || !strings.Contains(got[0], want) {
+				if got := r.log.lines("cannot create an Event"); len(got) != 1 || !strings.Contains(got[0], want) {
 					t.Errorf("got %q, want %s once", got, want)
 				}
 				s.create("services", clusterIP("10.96.0.7", 443))

@@ -151,7 +151,7 @@ func (m *Manager) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 		err = json.Unmarshal(text, &owner)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read ClusterRole %s, which would be the owner: %w", m.o.Owner, err)
+		return nil, fmt.Errorf("cannot read ClusterRole %s, the owner of the certificates and webhook configurations: %w", m.o.Owner, err)
 	}
 	return []metav1.OwnerReference{{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: owner.Name, UID: owner.UID}}, nil
 }

@@ -54,7 +54,7 @@ func parseState(data map[string][]byte, hosts []string, now time.Time) (*state, 
 	signs := s.cas[0]
 	switch {
 	case !signs.IsCA || signs.KeyUsage&x509.KeyUsageCertSign == 0:
-		return nil, fmt.Errorf("%s: the first certificate is no CA", caCertificates)
+		return nil, fmt.Errorf("%s: the first certificate is not a CA", caCertificates)
 	case !now.Before(signs.NotAfter):
 		return nil, fmt.Errorf("%s: the CA expired at %s", caCertificates, signs.NotAfter)
 	}

@@ -60,7 +60,7 @@ func parseTokens(text []byte) (all []token, err error) {
 		first, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		made, err := time.Parse(time.RFC3339, rest)
 		if err != nil {
-			err = errors.New("got no time behind the token, want when it was made, as in 2006-01-02T15:04:05Z")
+			err = errors.New("got no time after the token, want the time of its creation, as in 2006-01-02T15:04:05Z")
 		}
 		if err := errors.Join(pathtoken.Check(first), err); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", pathTokensKey, number, err)
@@ -187,9 +187,9 @@ func (m *Manager) publishTokens() {
 	}
 	bare := accepted[0] == ""
 	if wasBare := len(t.published) > 0 && t.published[0] == ""; bare && !wasBare {
-		m.o.Log.Warn("taking calls without a path token, for a webhook configuration has a path without one; that ends when all have one")
+		m.o.Log.Warn("accepting calls without a path token, because a webhook configuration has none yet; this ends when all have one")
 	} else if wasBare && !bare {
-		m.o.Log.Info("taking no calls without a path token any more")
+		m.o.Log.Info("refusing calls without a path token")
 	}
 	t.published = accepted
 	tokens := slices.Clone(accepted)

@@ -389,8 +389,8 @@ func TestParseTokens(t *testing.T) {
 	}
 	a := strings.Repeat("a", pathtoken.LengthMin)
 	f("\n", "path-tokens: line 1: got a path token of 0 characters")
-	f(a, "path-tokens: line 1: got no time behind the token")
-	f(a+" 2026-01-02T15:04:05Z\n"+a+" now", "path-tokens: line 2: got no time behind the token")
+	f(a, "path-tokens: line 1: got no time after the token")
+	f(a+" 2026-01-02T15:04:05Z\n"+a+" now", "path-tokens: line 2: got no time after the token")
 	f(strings.Repeat(a+" 2026-01-02T15:04:05Z\n", pathtoken.TokensMax+1), "got 17 tokens, want at most 16")
 }
 

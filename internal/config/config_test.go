@@ -194,7 +194,7 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"plugins: [{name: EventRateLimit, timeout: 0s}]", "",
 		"own.yaml:3: plugins[0].timeout: got 0s, want more than 0s and at most 30s")
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
-		"own.yaml:3: plugins[0].rules: Required value: leave it out to match all that the plugin handles")
+		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
 		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,

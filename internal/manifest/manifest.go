@@ -86,7 +86,7 @@ func newItem(source Source, text []byte) Item {
 type NoObjectError struct{ APIVersion, Kind string }
 
 func (e *NoObjectError) Error() string {
-	return fmt.Sprintf("it is no Kubernetes object: got kind %q and apiVersion %q, want both", e.Kind, e.APIVersion)
+	return fmt.Sprintf("not a Kubernetes object: got kind %q and apiVersion %q, want both", e.Kind, e.APIVersion)
 }
 
 func faulty(source Source, err error) Item {

@@ -44,8 +44,8 @@ func TestParse(t *testing.T) {
 	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
 	f("{\n\"a\": 1,\n}}", "f:3: cannot be read: invalid character '}' looking for beginning of object key string")
 	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
-	f("kind: Pod", `f:1: it is no Kubernetes object: got kind "Pod" and apiVersion "", want both`)
-	f("- 1", `f:1: it is no Kubernetes object: got kind "" and apiVersion "", want both`)
+	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
+	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.Metadata of type struct { Name string; GenerateName string; Namespace string }")
 }
 
@@ -78,7 +78,7 @@ metadata:
 	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:1 v1 Pod/a", "f:1 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n", "f:1 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n", "f:6: cannot be read: did not find expected node content")
-	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/", `f:6: it is no Kubernetes object: got kind "" and apiVersion "", want both`)
+	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/", `f:6: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("kind: List\napiVersion: v1\nitems: []\n")
 	f("{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"items\":[\n{\"metadata\":{\"name\":\"a\"}},\n\n{\"metadata\":{\"name\":\"b\"}}]}",
 		"f:2 v1 Pod/a", "f:4 v1 Pod/b")

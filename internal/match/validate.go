@@ -29,7 +29,7 @@ var (
 func validate(c *Criteria, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Rules != nil && len(c.Rules) == 0 {
-		errs = append(errs, field.Required(path.Child("rules"), "leave it out to match all that the plugin handles"))
+		errs = append(errs, field.Required(path.Child("rules"), "omit it to match everything that the plugin handles"))
 	}
 	for i := range c.Rules {
 		errs = append(errs, ValidateRule(&c.Rules[i], path.Child("rules").Index(i))...)

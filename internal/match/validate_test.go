@@ -25,7 +25,7 @@ func TestNewErrors(t *testing.T) {
 		return "rules: [{operations: " + operations + ", apiGroups: " + groups + ", apiVersions: " + versions + ", resources: " + resources + "}]"
 	}
 	const at = "plugins[1].match."
-	f("rules: []", at+"rules: Required value: leave it out to match all that the plugin handles")
+	f("rules: []", at+"rules: Required value: omit it to match everything that the plugin handles")
 	f("rules: [{}]", "["+at+"rules[0].operations: Required value, "+at+"rules[0].apiGroups: Required value, "+
 		at+"rules[0].apiVersions: Required value, "+at+"rules[0].resources: Required value]")
 	f(rule("[Create]", "['*']", "['*']", "['*']"),

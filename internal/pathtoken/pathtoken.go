@@ -35,7 +35,7 @@ func New() string { return strings.ToLower(rand.Text()) }
 func Check(token string) error {
 	for i := range len(token) {
 		if c := token[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return fmt.Errorf("got a path token whose character %d is no lower-case letter or digit, want %d to %d of them, as printed by openssl rand -hex 16",
+			return fmt.Errorf("got a path token whose character %d is not a lower-case letter or digit, want %d to %d of them, as printed by openssl rand -hex 16",
 				i+1, LengthMin, LengthMax)
 		}
 	}

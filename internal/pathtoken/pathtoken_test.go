@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	wrong(a[1:], "line 1: got a path token of 25 characters, want 26 to 63")
 	wrong(a+"\n"+b+"0", "line 2: got a path token of 64 characters")
 	for _, c := range []string{"A", "-", "_", "/", ".", " ", "é", "\x00", "`", "{", ":"} {
-		wrong(a+c+a, "line 1: got a path token whose character 27 is no lower-case letter or digit")
+		wrong(a+c+a, "line 1: got a path token whose character 27 is not a lower-case letter or digit")
 	}
 }
 

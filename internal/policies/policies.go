@@ -217,7 +217,7 @@ func (s *Set) Notes() (all []string) {
 	}
 	for _, d := range s.unbound() {
 		if d.isBinding() {
-			all = append(all, fmt.Sprintf("%s is of %s %q, which is not there, so it does nothing", d, d.kind.policy, d.policy))
+			all = append(all, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d, d.kind.policy, d.policy))
 		} else {
 			all = append(all, fmt.Sprintf("%s has no binding, so it is not evaluated; --bind-policies evaluates it", d))
 		}

@@ -75,7 +75,7 @@ func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, e
 		}
 	}
 	if r.Mutating == nil && r.Validating == nil {
-		return nil, errors.New("no plugin handles anything that its configured rules select, so there is nothing to register")
+		return nil, errors.New("no plugin handles what its configured rules select, so there is nothing to register")
 	}
 	return r, nil
 }

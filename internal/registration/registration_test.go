@@ -182,7 +182,7 @@ func TestNewKeepsItsArguments(t *testing.T) {
 func TestNewNothing(t *testing.T) {
 	_, err := registration.New([]registration.Plugin{configured(plugin("Services", "v", handlers.CreateUpdate("services")), pods, "")},
 		new(registration.Options), nil)
-	const want = "no plugin handles anything that its configured rules select, so there is nothing to register"
+	const want = "no plugin handles what its configured rules select, so there is nothing to register"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

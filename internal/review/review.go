@@ -327,7 +327,7 @@ func (s *session) put(t *target, text []byte) error {
 		return nil
 	}
 	if _, err := s.putter.Put(text); err != nil {
-		return fmt.Errorf("cannot be part of the cluster: %w", err)
+		return fmt.Errorf("cannot be used as an object of the cluster: %w", err)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 	}
 	a.tls = &tls.Config{RootCAs: roots}
 	if a.cpus, err = splitCPUs(); err != nil {
-		return nil, fmt.Errorf("cannot keep to some processors: %w", err)
+		return nil, fmt.Errorf("cannot pin the process to some processors: %w", err)
 	}
 	a.CPUs = a.cpus.String()
 	return a, nil

@@ -34,16 +34,16 @@ type options struct {
 	version string
 }
 
-// WithPlugin adds a plugin. Plugins added run behind those of the table, in
-// the order in which they were added.
+// WithPlugin adds a plugin. Added plugins run after those of the table, in the
+// order in which they were added.
 func WithPlugin(plugin handlers.Plugin) Option {
 	plugin.OutOfTree = true
 	return func(o *options) { o.own = append(o.own, plugin) }
 }
 
-// WithVersion sets the version that "version", --version, reports and the metric
-// fastadmit_build_info show; without it, the one of the module that the binary was
-// built from.
+// WithVersion sets the version that the command version, the flag --version and the
+// metric fastadmit_build_info show. The default is the version of the module from
+// which the binary was built.
 func WithVersion(version string) Option {
 	return func(o *options) { o.version = version }
 }
@@ -83,9 +83,10 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	return root
 }
 
-// Execute runs the command with the arguments of the process, prints its error
-// and returns the exit code: 0 for done, 1 for failed, 2 for wrong usage. With
-// fastadmit review, 1 is for denied, and 2 for all else that is not done.
+// Execute runs the command with the arguments of the process, prints its error and
+// returns the exit code: 0 if it succeeded, 1 if it failed, 2 for wrong usage. For
+// fastadmit review and audit, 1 means that a request was denied, and 2 means any
+// other failure.
 func Execute(cmd *cobra.Command) int {
 	ran, err := cmd.ExecuteC()
 	if err == nil {

@@ -120,7 +120,7 @@ func (a *auditOptions) check() error {
 	case operation != codec.Create && operation != codec.Update:
 		return fmt.Errorf("--operation: got %q, want CREATE or UPDATE", a.operation)
 	case a.cluster.dir != "":
-		return errors.New("--cluster-state-dir goes without audit, which lists the objects of a cluster; fastadmit review takes folders")
+		return errors.New("--cluster-state-dir cannot be used with audit, which lists the objects of a cluster; use fastadmit review for folders")
 	case a.chunkSize < 1:
 		return fmt.Errorf("--chunk-size: got %d, want at least 1", a.chunkSize)
 	case a.qps <= 0:

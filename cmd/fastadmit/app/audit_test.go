@@ -24,7 +24,7 @@ func TestAuditFlags(t *testing.T) {
 		want string
 	}{
 		{[]string{enabled, "--operation=DELETE"}, `--operation: got "DELETE", want CREATE or UPDATE`},
-		{[]string{enabled, "--cluster-state-dir=x"}, "--cluster-state-dir goes without audit"},
+		{[]string{enabled, "--cluster-state-dir=x"}, "--cluster-state-dir cannot be used with audit"},
 		{[]string{enabled, "--chunk-size=0"}, "--chunk-size: got 0, want at least 1"},
 		{[]string{enabled, "--kube-api-qps=0"}, "--kube-api-qps: got 0, want more than 0"},
 		{[]string{enabled, "--write-reports=v1"}, `--write-reports: got "v1", want openreports.io/v1alpha1 or wgpolicyk8s.io/v1alpha2`},

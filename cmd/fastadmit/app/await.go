@@ -56,7 +56,7 @@ func (a *awaitOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	if a.managed.secretName == "" || len(a.managed.registered) > 0 {
-		return errors.New("await goes with --cert-secret-name and without --webhook-configurations: fastadmit registers nothing otherwise")
+		return errors.New("await needs --cert-secret-name without --webhook-configurations: otherwise fastadmit does not register webhooks")
 	}
 	a.callers.managed = a.managed.makesPathToken(&a.callers)
 	options, err := a.managed.options(kubeconfig, &in, &a.callers)

@@ -40,7 +40,7 @@ func TestAwait(t *testing.T) {
 
 	kubeconfig = (&registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}).start(t)
 	f(1, "after 1s, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none", with("--config="+config, "--timeout=1s")...)
-	f(2, "await goes with --cert-secret-name", "--config="+config)
-	f(2, "await goes with --cert-secret-name", with("--config="+config, "--webhook-configurations=mutating/a")...)
+	f(2, "await needs --cert-secret-name", "--config="+config)
+	f(2, "await needs --cert-secret-name", with("--config="+config, "--webhook-configurations=mutating/a")...)
 	f(2, "no admission plugin is enabled", managed...)
 }

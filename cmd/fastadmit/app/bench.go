@@ -172,7 +172,7 @@ func (b *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return failed(err)
 	}
 	if wrong := report.Failed(); wrong > 0 {
-		return failed(fmt.Errorf("%d requests did not get a right answer", wrong))
+		return failed(fmt.Errorf("%d requests got a wrong answer or none", wrong))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (b *benchOptions) explain(err error) error {
 	if b.against.url != "" && strings.Contains(err.Error(), b.against.url) {
 		prefix = "against-"
 	}
-	return fmt.Errorf("%w; name the certificates to verify it with in --%scertificate-authority, or do not verify it with --%[2]sinsecure-skip-tls-verify", err, prefix)
+	return fmt.Errorf("%w; set its CA certificates with --%scertificate-authority, or skip the verification with --%[2]sinsecure-skip-tls-verify", err, prefix)
 }
 
 // hint says how to send only what the webhook is for, where most of what was sent
@@ -226,7 +226,7 @@ func (b *benchOptions) hint(r *bench.Report) string {
 	if kept == "" {
 		kept = "pods:create"
 	}
-	return fmt.Sprintf("%d of %d requests were denied, which says little about others; with --weights=%s=1 only what is named is sent", denied, requests, kept)
+	return fmt.Sprintf("%d of %d requests were denied, which says little about allowed ones; --weights=%s=1 sends only this recording", denied, requests, kept)
 }
 
 func (b *benchOptions) measure(ctx context.Context, configs []bench.Config) (*bench.Report, error) {
@@ -390,7 +390,7 @@ func (t *benchTarget) target() (bench.Target, error) {
 	if t.caFile != "" {
 		pem, err := os.ReadFile(t.caFile)
 		if err != nil {
-			return target, fmt.Errorf("cannot read the certificates to verify with: %w", err)
+			return target, fmt.Errorf("cannot read the CA certificates: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {

@@ -98,7 +98,7 @@ func TestBenchWrongAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=5", "--recordings="+dir)
-	if code != exitFailed || !strings.Contains(errs, "5 requests did not get a right answer") || !strings.Contains(out, "WRONG: decision, 5 times; the first: mine.allowed: ") {
+	if code != exitFailed || !strings.Contains(errs, "5 requests got a wrong answer or none") || !strings.Contains(out, "WRONG: decision, 5 times; the first: mine.allowed: ") {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
 }
@@ -159,8 +159,8 @@ func TestBenchUsage(t *testing.T) {
 	f(exitUsage, "bytes for a synthetic CREATE review", url, "--sizes=100MB")
 	f(exitUsage, "want one of them", url, "--sizes=1KB", "--recordings=x")
 	f(exitUsage, "--rounds", url, "--rounds=-1")
-	f(exitUsage, "without an end", url, "--duration=0")
-	f(exitFailed, "cannot read the certificates", url, "--certificate-authority=/nowhere")
+	f(exitUsage, "no duration and no count", url, "--duration=0")
+	f(exitFailed, "cannot read the CA certificates", url, "--certificate-authority=/nowhere")
 	f(exitFailed, "cannot load the client certificate", url, "--client-certificate=/nowhere")
 	f(exitFailed, "cannot read the token", url, "--token-file=/nowhere")
 	f(exitFailed, "found no file", url, "--recordings=/nowhere")
@@ -168,8 +168,8 @@ func TestBenchUsage(t *testing.T) {
 	f(exitFailed, "--html: open /nowhere/report.html: no such file", url, "--html=/nowhere/report.html") // before it connects
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	served := "https://" + s.address + "/mutate"
-	f(exitFailed, "unknown authority; name the certificates to verify it with in --certificate-authority, or do not verify it with --insecure", served)
-	f(exitFailed, "verify it with in --against-certificate-authority, or do not verify it with --against-insecure", served,
+	f(exitFailed, "unknown authority; set its CA certificates with --certificate-authority, or skip the verification with --insecure", served)
+	f(exitFailed, "set its CA certificates with --against-certificate-authority, or skip the verification with --against-insecure", served,
 		"--insecure-skip-tls-verify", "--count=1", "--warm-up=0", "--against=https://"+s.address+"/validate")
 	page := filepath.Join(t.TempDir(), "report.html")
 	f(exitFailed, "cannot connect to https://127.0.0.1:1", url, "--html="+page)
@@ -182,7 +182,7 @@ func TestBenchUsage(t *testing.T) {
 func TestBenchHint(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
 	for flag, want := range map[string]string{
-		"--expect=any":            "20 of 20 requests were denied, which says little about others; with --weights=pods:create=1 only what is named is sent",
+		"--expect=any":            "20 of 20 requests were denied, which says little about allowed ones; --weights=pods:create=1 sends only this recording",
 		"--weights=pods:create=1": "",
 	} {
 		_, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20", flag)

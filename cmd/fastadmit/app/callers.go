@@ -72,7 +72,7 @@ func (c *callers) load() error {
 	}
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot load who may call: %w", err)
+		return fmt.Errorf("cannot load the credentials of callers: %w", err)
 	}
 	next.credentials = slices.Concat(tokens, passwords)
 	c.loaded.Store(&next)

@@ -47,7 +47,7 @@ func listForChart(out io.Writer, plugins []listed) error {
 		}
 	}
 	if len(values.ExtraPlugins) == 0 {
-		return errors.New("all plugins are built in, and the chart knows them: -o chart is for a binary with plugins of one's own")
+		return errors.New("all plugins are built in, and the chart knows them; -o chart is for a binary with your own plugins")
 	}
 	text, err := yaml.Marshal(values)
 	if err == nil {

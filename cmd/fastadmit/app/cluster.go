@@ -74,9 +74,9 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 		})
 		if err != nil {
 			if len(who) == 0 {
-				return fmt.Errorf("cannot know the cluster: %w", err)
+				return fmt.Errorf("cannot read the cluster: %w", err)
 			}
-			return fmt.Errorf("cannot know the cluster, which is needed by %s: %w", strings.Join(who, ", "), err)
+			return fmt.Errorf("cannot read the cluster, needed by %s: %w", strings.Join(who, ", "), err)
 		}
 		c.state.Store(state)
 	}
@@ -104,7 +104,7 @@ func (c *knownCluster) put(objects []manifest.Item) error {
 	putter := state.NewPutter()
 	for i := range objects {
 		if _, err := putter.Put(objects[i].JSON); err != nil {
-			return fmt.Errorf("%s: cannot be part of the cluster: %w", objects[i].Source, err)
+			return fmt.Errorf("%s: cannot be used as an object of the cluster: %w", objects[i].Source, err)
 		}
 	}
 	return nil
@@ -138,7 +138,7 @@ type namespaces struct {
 func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
 	known := n.known.Load()
 	if known == nil {
-		return nil, errors.New("the cluster is not followed") // which comes before a chain is used
+		return nil, errors.New("the cluster is not watched") // which comes before a chain is used
 	}
 	namespace, err := known.Get(ctx, "", name)
 	if err != nil {

@@ -69,7 +69,7 @@ rules:
 		t.Errorf("got exit code %d, %s%s\nwant %s", code, stdout, stderr, want)
 	}
 	_, stderr, code = executeOwn("", "manifests", "--kind=ClusterRole", "--enable-admission-plugins=NamespaceCreator")
-	if code != 1 || !strings.Contains(stderr, "no enabled plugin reads or writes anything in the cluster") {
+	if code != 1 || !strings.Contains(stderr, "no enabled plugin accesses the cluster") {
 		t.Errorf("got exit code %d, %s, want 1 and why", code, stderr)
 	}
 }

@@ -62,7 +62,7 @@ func (m *managed) others() (mutating, validating []string, err error) {
 		case slices.Contains(m.registered[:i], configuration):
 			return nil, nil, fmt.Errorf("--webhook-configurations: got %s twice", configuration)
 		case m.secretName == "":
-			return nil, nil, errors.New("--webhook-configurations goes with --cert-secret-name")
+			return nil, nil, errors.New("--webhook-configurations needs --cert-secret-name")
 		case kind == "mutating":
 			mutating = append(mutating, name)
 		default:
@@ -97,7 +97,7 @@ func (m *managed) options(kubeconfig string, in *selected, callers *callers) (*c
 	if m.secretNamespace == "" {
 		content, err := files.Read(namespaceFile)
 		if err != nil {
-			return nil, fmt.Errorf("--cert-secret-namespace is empty and this is no pod: %w", err)
+			return nil, fmt.Errorf("--cert-secret-namespace is empty and fastadmit does not run in a pod: %w", err)
 		}
 		m.secretNamespace = strings.TrimSpace(string(content))
 	}

@@ -206,7 +206,7 @@ func TestOthersRegisterWrong(t *testing.T) {
 		}
 	}
 	managed := "--cert-secret-name=a"
-	f(` goes with --cert-secret-name`, "--webhook-configurations=mutating/a")
+	f(` needs --cert-secret-name`, "--webhook-configurations=mutating/a")
 	for _, wrong := range []string{"a", "mutating", "mutating/", "/a", "mutatings/a", "Mutating/a", "mutating/a/b", "mutating/A", "mutating/.."} {
 		f(fmt.Sprintf(`: got %q, want mutating/<name> or validating/<name>`, wrong), managed, "--webhook-configurations=validating/a,"+wrong)
 	}

@@ -111,7 +111,7 @@ func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 		role.Name = m.registration.name
 	}
 	if role.Rules == nil {
-		return failed(errors.New("no enabled plugin reads or writes anything in the cluster: there is nothing to allow"))
+		return failed(errors.New("no enabled plugin accesses the cluster: no permissions are needed"))
 	}
 	text, err := yaml.Marshal(role)
 	if err == nil {
@@ -203,7 +203,7 @@ func (r *registrationFlags) override(o registration.Options) (*registration.Opti
 	given := r.flags.Changed
 	byService := given("service-name") || given("service-port")
 	if given("url") && byService {
-		return nil, errors.New("--url goes without --service-name and --service-port")
+		return nil, errors.New("--url cannot be used with --service-name and --service-port")
 	}
 	o.Static = r.static
 	if given("name") {

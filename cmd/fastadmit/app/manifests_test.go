@@ -109,7 +109,7 @@ func TestManifestsWrong(t *testing.T) {
 	f(2, "registration.clientConfig.service.name: Required value", images, "--service-name=")
 	f(2, "registration.clientConfig.service.namespace: Required value", images, "--namespace=", "--service-name=a")
 	f(2, `registration.clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme`, images, "--url=http://a")
-	f(2, "--url goes without --service-name and --service-port", images, "--url=https://a", "--service-port=1")
+	f(2, "--url cannot be used with --service-name and --service-port", images, "--url=https://a", "--service-port=1")
 	f(2, "registration.clientConfig.url: Required value: is required for static manifests", images, "--static")
 	f(2, "registration.clientConfig.service: Forbidden: is not supported for static manifests; use url instead", images, "--static", "--service-port=1")
 	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration, ValidatingWebhookConfiguration or ClusterRole`, images, "--kind=Pod")

@@ -105,13 +105,13 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 			r.server.log.Error("cannot watch files", "error", fmt.Sprint(err))
 			settled.Reset(debounceTime) // events may have been lost
 		case <-asked:
-			r.server.log.Info("reading all files again, as SIGHUP asks")
+			r.server.log.Info("reading all files again because of SIGHUP")
 			for _, p := range r.parts {
 				r.reload(ctx, p, true)
 			}
 		case <-r.rules:
 			if err := r.register(); err != nil {
-				r.server.log.Error("cannot register what plugins want to be sent, what was before stays registered", "error", err.Error())
+				r.server.log.Error("cannot register the rules of the plugins, the previous ones stay registered", "error", err.Error())
 			}
 		case <-settled.C:
 			for _, p := range r.parts {
@@ -142,7 +142,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 		text := err.Error()
 		p.refused.Store(&text)
 		metrics.failures.Inc()
-		r.server.log.Error(p.name+" refused, what was before stays in use", "error", text)
+		r.server.log.Error(p.name+" refused, the previous version stays in use", "error", text)
 		return
 	}
 	p.refused.Store(nil)

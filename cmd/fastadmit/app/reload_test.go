@@ -260,7 +260,7 @@ func TestClusterStateDir(t *testing.T) {
 	}
 
 	_, errs, code := execute("", "serve", "--config="+file, "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=")
-	if code != 1 || !strings.Contains(errs, "cannot know the cluster, which is needed by a namespaceSelector") {
+	if code != 1 || !strings.Contains(errs, "cannot read the cluster, needed by a namespaceSelector") {
 		t.Errorf("without a cluster: got exit code %d, %s", code, errs)
 	}
 }
@@ -430,7 +430,7 @@ func TestHangup(t *testing.T) {
 	}
 	until(t, "all parts were read again", func() bool {
 		log := s.log.String()
-		return strings.Contains(log, "as SIGHUP asks") && strings.Contains(log, `"callers reloaded"`) && strings.Contains(log, `"configuration reloaded"`)
+		return strings.Contains(log, "because of SIGHUP") && strings.Contains(log, `"callers reloaded"`) && strings.Contains(log, `"configuration reloaded"`)
 	})
 	ask(x)
 	ask(s.open(t))

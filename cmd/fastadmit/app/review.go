@@ -174,7 +174,7 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 	case s.Broken+s.Failed > 0:
 		return &exit{exitBroken, nil}
 	case s.Objects == s.Skipped:
-		return &exit{exitBroken, errors.New("there is nothing to review: all was skipped")}
+		return &exit{exitBroken, errors.New("there is nothing to review: all objects were skipped")}
 	case s.Denied > 0, s.Warnings > 0 && r.warningsAsErrors:
 		return &exit{exitDenied, nil}
 	}
@@ -218,7 +218,7 @@ func (r *reviewOptions) reviewOptions() (*review.Options, error) {
 		o.User.Extra[key] = append(o.User.Extra[key], value)
 	}
 	if o.User.Username == "" && (o.User.UID != "" || len(o.User.Groups)+len(o.User.Extra) > 0) {
-		return nil, errors.New("--as-group, --as-uid and --as-extra are about the user of --as, which is missing")
+		return nil, errors.New("--as-group, --as-uid and --as-extra need --as")
 	}
 	o.User.Groups = userGroups(o.User.Username, o.User.Groups)
 	return o, nil

@@ -54,10 +54,10 @@ func TestReviewWhatWasMissed(t *testing.T) {
 	reviewed(t, crd+"apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 1,
 		[]string{`gateways.example.com "g" is forbidden`}, nil, "-", "--enable-admission-plugins=AlwaysDeny")
 	// One bad document does not end the rest.
-	f("a: [\n---\n"+strict+"---\nkind: Pod\n---\n"+pod, 2, "stdin:1: broken: cannot be read", "stdin:7: broken: it is no Kubernetes object",
+	f("a: [\n---\n"+strict+"---\nkind: Pod\n---\n"+pod, 2, "stdin:1: broken: cannot be read", "stdin:7: broken: not a Kubernetes object",
 		denied, "4 objects: 1 allowed, 1 denied, 2 broken")
 	reviewed(t, "kind: x\n---\n"+strict, 0, []string{"1 allowed, 0 denied, 1 skipped"}, nil, "-", security, "--skip-unknown")
-	reviewed(t, "kind: x\n", 2, []string{"nothing to review: all was skipped"}, nil, "-", security, "--skip-unknown")
+	reviewed(t, "kind: x\n", 2, []string{"nothing to review: all objects were skipped"}, nil, "-", security, "--skip-unknown")
 	reviewed(t, "kind: x\nmetadata: 1\n", 2, []string{"1 broken"}, nil, "-", security, "--skip-unknown")
 	// Cluster-scoped objects are in no namespace.
 	f("apiVersion: v1\nkind: Node\nmetadata: {name: worker, namespace: x}\n", 0, "Node worker: allowed")
@@ -108,7 +108,7 @@ func TestReviewSeesTheInput(t *testing.T) {
 	f("PodSecurity", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
 	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
 	// An object that no cluster could have.
-	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2, "broken: cannot be part of the cluster")
+	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2, "broken: cannot be used as an object of the cluster")
 }
 
 func TestReviewUser(t *testing.T) {

@@ -133,7 +133,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 		}
 	}
 	if unknown := s.policies.Apply(enabled, s.disable, names); unknown != nil {
-		wrong = errors.Join(wrong, fmt.Errorf("there are policies of plugins that this binary does not have: %s", strings.Join(unknown, ", ")))
+		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
 	if s.keep != nil {
 		for i := range table {
@@ -236,7 +236,7 @@ func (s *selection) checkFlags(known []string) error {
 	}
 	for _, name := range known {
 		if name := strings.ToLower(name); name == "fail" || name == "ignore" {
-			return fmt.Errorf("a plugin cannot have the name %q, which is that of an endpoint", name)
+			return fmt.Errorf("a plugin cannot have the name %q, because an endpoint has it", name)
 		}
 	}
 	return nil

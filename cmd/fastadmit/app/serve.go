@@ -187,7 +187,7 @@ func (o *serveOptions) certificates(ctx context.Context, in *selected, server *s
 		in.chain.AwaitRules(waiting)
 		cancel()
 		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, &o.callers, server.log, server.metrics.set); err != nil {
-			return nil, failed(fmt.Errorf("cannot keep certificates: %w", err))
+			return nil, failed(fmt.Errorf("cannot manage certificates: %w", err))
 		}
 		return &certificates{
 			get:    o.managed.manager.Certificate,
@@ -258,7 +258,7 @@ func (s *server) finish(webhooks *fasthttp.Server) error {
 			return nil
 		case <-ticker.C:
 			if stuck := s.stuck.Load(); stuck > 0 && int64(webhooks.GetOpenConnectionsCount()) <= stuck {
-				s.log.Warn("ended without calls whose plugins do not return", "calls", stuck)
+				s.log.Warn("stopped before all plugins returned", "calls", stuck)
 				return nil
 			}
 		}

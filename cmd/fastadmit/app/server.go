@@ -291,7 +291,7 @@ func (s *server) unknownPath(path string) string {
 	if ok && (phase == "mutate" || phase == "validate") {
 		return fmt.Sprintf("plugin %q is not enabled or does not %s", plugin, phase)
 	}
-	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these with /fail, /ignore or /<Plugin> behind it, also in lower case%s", redactPath(path), s.imagesPath())
+	return fmt.Sprintf("path: got %q, want /mutate or /validate, or one of these followed by /fail, /ignore or /<Plugin>, also in lower case%s", redactPath(path), s.imagesPath())
 }
 
 // refuse answers with an HTTP error and a metav1.Status, whose message

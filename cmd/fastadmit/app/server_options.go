@@ -114,7 +114,7 @@ func (o *serverOptions) fill(flags *pflag.FlagSet, from *config.Server) error {
 	case o.shutdownDelay < 0:
 		return fmt.Errorf("--shutdown-delay-duration: got %s, want 0s or more", o.shutdownDelay)
 	case o.managed.secretName != "" && o.certificate.certFile != "":
-		return errors.New("--cert-secret-name goes without --tls-cert-file")
+		return errors.New("--cert-secret-name cannot be used with --tls-cert-file")
 	case o.connectionAgeMax < 0:
 		return fmt.Errorf("--max-connection-age: got %s, want 0s or more", o.connectionAgeMax)
 	case o.requestsMax < 1:

@@ -36,12 +36,12 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { retu
 // stays in use.
 func (c *certificate) load() error {
 	if (c.certFile == "") != (c.keyFile == "") {
-		return errors.New("--tls-cert-file and --tls-private-key-file go together")
+		return errors.New("--tls-cert-file and --tls-private-key-file must be set together")
 	}
 	if c.certFile == "" {
 		pair, err := newMemoryCertificate(time.Now())
 		if err != nil {
-			return failed(fmt.Errorf("cannot make a serving certificate: %w", err))
+			return failed(fmt.Errorf("cannot create a serving certificate: %w", err))
 		}
 		c.pair.Store(&pair)
 		return nil

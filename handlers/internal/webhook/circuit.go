@@ -10,7 +10,7 @@ import (
 // that, and nobody waits for it longer.
 const circuitPauseMax = 10 * time.Minute
 
-var errCircuitOpen = errors.New("failed to call webhook: it is left alone for some time, because the calls before have failed")
+var errCircuitOpen = errors.New("failed to call webhook: it is not called for some time, because previous calls have failed")
 
 // A circuit lets calls through until too many of them have failed one after the other,
 // and then one at a time, after a pause.

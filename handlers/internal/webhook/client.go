@@ -89,7 +89,7 @@ func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credential
 
 // errRedirect is why a webhook that answers with a redirect has failed. Following it
 // would send the object, and perhaps the credentials, to whomever the webhook names.
-var errRedirect = errors.New("it redirects, which is not followed")
+var errRedirect = errors.New("it redirects, and redirects are not followed")
 
 func refuseRedirect(*http.Request, []*http.Request) error { return errRedirect }
 

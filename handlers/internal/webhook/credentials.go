@@ -25,7 +25,7 @@ func readCredentials(kubeconfig []byte) (*credentials, error) {
 	}
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, errors.New("kubeConfigFile: it is no kubeconfig file") // what the error quotes may be a secret
+		return nil, errors.New("kubeConfigFile: not a kubeconfig file") // what the error quotes may be a secret
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
 		user := config.AuthInfos[name]
