@@ -23,7 +23,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "CertificateApproval",
-		Summary:     "lets only those approve a request for a certificate who may approve for its signer",
+		Summary:     "restricts who may approve requests for certificates, by signer",
 		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/approval", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,

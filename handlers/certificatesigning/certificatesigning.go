@@ -26,7 +26,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "CertificateSigning",
-		Summary:     "lets only those sign a request for a certificate who may sign for its signer",
+		Summary:     "restricts who may sign certificates, by signer",
 		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/status", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,

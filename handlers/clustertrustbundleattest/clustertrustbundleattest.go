@@ -26,7 +26,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "ClusterTrustBundleAttest",
-		Summary: "lets only those write a ClusterTrustBundle of a signer who may attest for it",
+		Summary: "restricts who may write the ClusterTrustBundles of a signer",
 		Rules: []handlers.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
 			Versions: []string{"v1beta1", "v1alpha1"}, Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone

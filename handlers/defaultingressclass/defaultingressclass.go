@@ -23,7 +23,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "DefaultIngressClass",
-		Summary:     "gives Ingresses that name no class the default one",
+		Summary:     "sets the default class in Ingresses without one",
 		Rules:       []handlers.Rule{handlers.NewRule("networking.k8s.io", "v1", "ingresses", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.IngressClasses.Watched()},

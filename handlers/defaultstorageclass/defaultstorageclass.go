@@ -31,7 +31,7 @@ const (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "DefaultStorageClass",
-		Summary:     "gives claims that name no storage class the default one",
+		Summary:     "sets the default storage class in claims without one",
 		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},

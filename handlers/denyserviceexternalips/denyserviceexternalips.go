@@ -22,7 +22,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "DenyServiceExternalIPs",
-		Summary:   "denies Services that begin to use an external IP",
+		Summary:   "denies Services that start to use an external IP",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("services")},
 		Validates: true,
 		New: func(handlers.Setup) (handlers.Handler, error) {

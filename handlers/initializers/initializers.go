@@ -43,7 +43,7 @@ func Plugin() handlers.Plugin {
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
 	return handlers.Plugin{
 		Name:        "Initializers",
-		Summary:     "holds new objects back until the initializers that are configured for their kind have seen them",
+		Summary:     "holds new objects back until configured controllers have processed them",
 		Rules:       []handlers.Rule{everything},
 		Mutates:     true,
 		Validates:   true,

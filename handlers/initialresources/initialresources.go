@@ -47,7 +47,7 @@ const (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:           "InitialResources",
-		Summary:        "requests for containers without requests what containers of the same image used before",
+		Summary:        "sets the requests of containers without requests from the past usage of their image",
 		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,

@@ -22,7 +22,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "JobValidation",
-		Summary:     "denies a change of the parallelism of Jobs whose pods are scheduled as a gang",
+		Summary:     "denies changes of the parallelism of Jobs whose pods are scheduled as a gang",
 		Rules:       []handlers.Rule{handlers.NewRule("batch", "v1", "jobs", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,

@@ -27,7 +27,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "LimitRanger",
-		Summary:     "gives containers the defaults of their namespace's LimitRanges, and enforces their limits",
+		Summary:     "sets the defaults of a namespace's LimitRanges in containers, and enforces their limits",
 		Rules:       rules(),
 		Mutates:     true,
 		Validates:   true,

@@ -25,7 +25,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "MutatingAdmissionPolicy",
-		Summary: "evaluates MutatingAdmissionPolicies, changes of objects written in CEL",
+		Summary: "evaluates MutatingAdmissionPolicies, changes of objects in CEL",
 		Rules: []handlers.Rule{{ // nothing is changed that is deleted
 			Operations: []codec.Operation{codec.Create, codec.Update, codec.Connect},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},

@@ -1,6 +1,6 @@
 // Package mutatingadmissionwebhook is the admission plugin MutatingAdmissionWebhook.
 //
-// It asks the mutating webhooks of others, which change objects, one after the other.
+// It calls other mutating webhooks, which change objects, one after the other.
 // Whoever has several of them, and wants one webhook in kube-apiserver, bounded and
 // measured in one place, wants this.
 //
@@ -25,7 +25,7 @@ const name = "MutatingAdmissionWebhook"
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        name,
-		Summary:     "asks the mutating webhooks of others",
+		Summary:     "calls other mutating webhooks",
 		Rules:       []handlers.Rule{handlers.Any()},
 		Mutates:     true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks

@@ -1,6 +1,6 @@
 // Package namespaceautoprovision is the admission plugin NamespaceAutoProvision.
 //
-// It creates the namespace of what is created, if there is none. Who deploys
+// It creates the namespace of a new object if it does not exist. Who deploys
 // need not make namespaces then, and every typing error makes one: it is for
 // clusters in which whoever may create something in any namespace is trusted
 // with that.
@@ -30,7 +30,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "NamespaceAutoProvision",
-		Summary: "creates the namespace of what is created, if there is none",
+		Summary: "creates the namespace of a new object if it does not exist",
 		Rules: []handlers.Rule{{
 			Operations: []codec.Operation{codec.Create},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},

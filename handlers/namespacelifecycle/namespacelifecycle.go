@@ -38,7 +38,7 @@ var errImmortal = errors.New("this namespace may not be deleted")
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "NamespaceLifecycle",
-		Summary: "refuses what is created in namespaces that are missing or being deleted, and the deletion of those a cluster needs",
+		Summary: "refuses new objects in namespaces that are missing or being deleted, and the deletion of essential namespaces",
 		Rules: []handlers.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},

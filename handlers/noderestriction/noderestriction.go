@@ -30,7 +30,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "NodeRestriction",
-		Summary: "keeps each kubelet to its own node and the pods that run there",
+		Summary: "limits each kubelet to its own node and the pods on it",
 		Rules:   rules(),
 		Mutates: true, // it only denies, but in-tree it does so before other plugins change the object
 		Needs: []cluster.Need{

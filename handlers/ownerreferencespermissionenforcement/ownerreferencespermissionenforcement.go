@@ -33,7 +33,7 @@ func Plugin() handlers.Plugin {
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
 	return handlers.Plugin{
 		Name:      "OwnerReferencesPermissionEnforcement",
-		Summary:   "lets only those set owners of an object who may delete it, and block an owner's deletion who may set its finalizers",
+		Summary:   "checks that users who set the owners of an object may delete it, and that users who block an owner's deletion may set its finalizers",
 		Rules:     []handlers.Rule{everything},
 		Validates: true,
 		Needs:     []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},

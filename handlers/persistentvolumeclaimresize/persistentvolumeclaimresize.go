@@ -35,7 +35,7 @@ var (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "PersistentVolumeClaimResize",
-		Summary:     "denies making a claim larger unless its storage class allows it",
+		Summary:     "denies enlarging a claim unless its storage class allows it",
 		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Update)},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},

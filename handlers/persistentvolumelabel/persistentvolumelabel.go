@@ -88,7 +88,7 @@ var providers = []*provider{
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:           "PersistentVolumeLabel",
-		Summary:        "labels volumes with the zone and region of their disk, and limits them to nodes there",
+		Summary:        "labels volumes with the zone and region of their disk, and restricts them to nodes there",
 		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumes", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,

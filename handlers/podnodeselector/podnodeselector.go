@@ -46,7 +46,7 @@ var (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "PodNodeSelector",
-		Summary:   "adds the node selector of its namespace to every pod, and refuses pods that ask for other nodes",
+		Summary:   "adds the node selector of a namespace to its pods, and denies pods that select other nodes",
 		Rules:     []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:   true,
 		Validates: true,

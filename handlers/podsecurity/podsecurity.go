@@ -44,7 +44,7 @@ func Plugin() handlers.Plugin {
 	}
 	return handlers.Plugin{
 		Name:    "PodSecurity",
-		Summary: "holds pods against the Pod Security Standards that labels of their namespace name",
+		Summary: "enforces the Pod Security Standards that the labels of a namespace select",
 		Rules: []handlers.Rule{
 			writes("", "namespaces", "pods", "pods/ephemeralcontainers", "pods/resize", "podtemplates", "replicationcontrollers"),
 			writes("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),

@@ -41,7 +41,7 @@ var pressure = newTolerations([]corev1.Toleration{{
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "PodTolerationRestriction",
-		Summary:   "gives pods the tolerations of their namespace, and refuses pods that tolerate more than it may",
+		Summary:   "adds the tolerations of a namespace to its pods, and denies pods with other tolerations than it allows",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,

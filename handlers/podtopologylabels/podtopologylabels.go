@@ -22,7 +22,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "PodTopologyLabels",
-		Summary: "labels pods with the zone and region of the node that they are bound to",
+		Summary: "labels pods with the zone and region of their node",
 		Rules: []handlers.Rule{{
 			Operations: []codec.Operation{codec.Create},
 			Groups:     []string{""},

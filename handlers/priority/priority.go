@@ -25,7 +25,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "Priority",
-		Summary: "gives pods the number of their priority class, and lets one class be the default",
+		Summary: "sets the priority of pods from their priority class, and allows only one default class",
 		Rules: []handlers.Rule{
 			handlers.CreateUpdate("pods"),
 			{

@@ -29,7 +29,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "RuntimeClass",
-		Summary:     "gives pods the overhead, node selector and tolerations of their runtime class",
+		Summary:     "sets the overhead, node selector and tolerations of a pod's runtime class",
 		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:     true,
 		Validates:   true,

@@ -24,7 +24,7 @@ var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, core
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "TaintNodesByCondition",
-		Summary:     "taints new nodes as not ready, so that no pods are placed there before they are",
+		Summary:     "taints new nodes as not ready, so that no pods are scheduled there before they are ready",
 		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "nodes", codec.Create)},
 		Mutates:     true,
 		OnByDefault: true,

@@ -26,7 +26,7 @@ import (
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "ValidatingAdmissionPolicy",
-		Summary:     "evaluates ValidatingAdmissionPolicies, rules about objects written in CEL",
+		Summary:     "evaluates ValidatingAdmissionPolicies, rules for objects in CEL",
 		Rules:       []handlers.Rule{handlers.Any()},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},

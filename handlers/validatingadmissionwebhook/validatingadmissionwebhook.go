@@ -1,7 +1,7 @@
 // Package validatingadmissionwebhook is the admission plugin
 // ValidatingAdmissionWebhook.
 //
-// It asks the validating webhooks of others, which deny requests. Whoever has several of
+// It calls other validating webhooks, which deny requests. Whoever has several of
 // them, and wants one webhook in kube-apiserver, bounded and measured in one place, wants
 // this.
 //
@@ -28,7 +28,7 @@ const name = "ValidatingAdmissionWebhook"
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        name,
-		Summary:     "asks the validating webhooks of others",
+		Summary:     "calls other validating webhooks",
 		Rules:       []handlers.Rule{handlers.Any()},
 		Validates:   true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
