@@ -55,7 +55,7 @@ func TestReviewWithoutBinding(t *testing.T) {
 	write(t, "pod.yaml", latestPod)
 	write(t, "unbound.yaml", strings.Replace(noLatest, "policyName: no-latest", "policyName: other", 1))
 	const note = `fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`
-	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy "other.example.com", which is not there`
+	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy "other.example.com", which does not exist`
 	reviewed(t, "", 0, []string{note, orphan, "1 allowed"}, nil, "pod.yaml", "--policies=unbound.yaml")
 	reviewed(t, "", 1, []string{"with binding 'no-latest.example.com' denied request: images must have", orphan}, []string{note},
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies")
