@@ -168,7 +168,7 @@ func readAll(document io.ReadCloser, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer document.Close() //nolint:errcheck // it was read
+	defer document.Close()
 	text, err := io.ReadAll(io.LimitReader(document, schemaBytesMax+1))
 	if err == nil && len(text) > schemaBytesMax {
 		err = fmt.Errorf("it has more than %d bytes, which is the most that is read", schemaBytesMax)

@@ -52,7 +52,7 @@ func TestAsker(t *testing.T) {
 		input := NewInput(t.Context(), decoded(t, user), cluster.AccessIn(state.View(access)))
 		defer input.Release()
 		x := cel.NewCompiler(false).Compile(expression, cel.Declarations{Authorizer: true}, cel.Any)
-		got := ""
+		var got string
 		if value, err, fatal := cel.NewCompiler(false).Begin(input, 1<<40).Evaluate(x); err != nil || fatal != nil {
 			got = fmt.Sprint(err, fatal)
 		} else {

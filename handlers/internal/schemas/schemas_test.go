@@ -71,7 +71,7 @@ func TestType(t *testing.T) {
 		server.paths[example] = "/b" // its definition was changed
 		time.Sleep(pathsAge - 1)
 		f("Gadget", "[name]")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		f("Gadget", "[id]", "paths", "/b")
 		time.Sleep(pathsAge)
 		f("Gadget", "[id]", "paths")
@@ -86,7 +86,7 @@ func TestType(t *testing.T) {
 		server.paths[example] = "/a"
 		time.Sleep(missingAge - 1)
 		f("Gadget", "the API server has no schemas of example.com/v1")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		f("Gadget", "[name]", "paths", "/a")
 		server.paths[example], server.texts["/c"] = "/c", "{"
 		time.Sleep(pathsAge)
@@ -106,12 +106,12 @@ func keysOf(t *testing.T, gadget typed.ParseableType) string {
 	if !ok || known.Map == nil {
 		t.Fatalf("got %v, want a map", known)
 	}
-	parts, _ := known.Map.FindField("parts")
+	parts, _ := known.FindField("parts")
 	list, ok := gadget.Schema.Resolve(parts.Type)
 	if !ok || list.List == nil {
 		t.Fatalf("got %v, want a list", list)
 	}
-	return fmt.Sprint(list.List.Keys)
+	return fmt.Sprint(list.Keys)
 }
 
 func TestWithoutAPIServer(t *testing.T) {
