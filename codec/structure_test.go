@@ -16,7 +16,7 @@ func TestStructureAltered(t *testing.T) {
 	for _, object := range smallObjects {
 		object = `{"x":` + object + `}`
 		for i := range object {
-			if i == 0 || !strings.Contains("{}[],:", object[i:i+1]) {
+			if i == 0 || !strings.ContainsRune("{}[],:", rune(object[i])) {
 				continue
 			}
 			for c := range byte(0x80) {
