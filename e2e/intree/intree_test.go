@@ -1,12 +1,14 @@
-// Package intree measures what a ValidatingAdmissionPolicy costs kube-apiserver: in
-// itself, and when it calls fastadmit, which has the same policy. With FASTADMIT_COST
-// set to how many Pods are created in each round; otherwise it is skipped.
+// Package intree measures what a ValidatingAdmissionPolicy costs when kube-apiserver
+// creates Pods: in-tree, in fastadmit, and in a webhook of controller-runtime. The
+// environment variable FASTADMIT_COST is the number of Pods in each round; without it
+// the test is skipped.
 package intree
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,6 +30,8 @@ const (
 	manifest = "../../bench/compare/policies/policy.yaml"
 	rounds   = 5
 	inFlight = 4
+
+	webhookName = "pods.fastadmit.example.com"
 )
 
 // A stand is an API server, and what may be switched on in it.
@@ -35,9 +39,16 @@ type stand struct {
 	*cluster.APIServer
 	policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	webhook *admissionregistrationv1.ValidatingWebhookConfiguration
 	pod     *corev1.Pod // for which the policy holds
 	bad     *corev1.Pod
+}
+
+// A setting is who evaluates the policy.
+type setting struct {
+	name    string
+	bind    bool               // kube-apiserver
+	webhook *cluster.Fastadmit // or this program, which may be another's; nil for none
+	hook    *admissionregistrationv1.ValidatingWebhookConfiguration
 }
 
 func TestCost(t *testing.T) {
@@ -46,21 +57,35 @@ func TestCost(t *testing.T) {
 		t.Skip("make compare-in-tree measures")
 	}
 	s := start(t)
-	settings := []struct {
-		name        string
-		bind, calls bool
-	}{{name: "no policy"}, {name: "in-tree", bind: true}, {name: "fastadmit", calls: true}}
-	took := make(map[string][]time.Duration)
-	for range rounds {
-		for _, setting := range settings {
-			s.set(t, setting.bind, setting.calls)
-			took[setting.name] = append(took[setting.name], s.measure(t, pods))
+	settings := append([]setting{{name: "no policy"}, {name: "in-tree", bind: true}}, startWebhooks(t)...)
+	for _, dryRun := range []bool{true, false} {
+		took := make([]costs, len(settings))
+		for range rounds {
+			for i := range settings {
+				s.set(t, &settings[i])
+				s.measure(t, &settings[i], &took[i], pods, dryRun)
+			}
+		}
+		for i := range settings {
+			t.Logf("dry run %t, %s: %s", dryRun, settings[i].name, &took[i])
 		}
 	}
-	for _, setting := range settings {
-		slices.Sort(took[setting.name])
-		t.Logf("%s: kube-apiserver takes %s of processor time for a Pod, of %v", setting.name, took[setting.name][rounds/2], took[setting.name])
+}
+
+// costs are what several rounds took.
+type costs struct {
+	api, webhook []time.Duration // processor time per Pod, in each round
+	latencies    []time.Duration // of all Pods
+}
+
+// String returns medians.
+func (c *costs) String() string {
+	for _, of := range [][]time.Duration{c.api, c.webhook, c.latencies} {
+		slices.Sort(of)
 	}
+	n := len(c.latencies)
+	return fmt.Sprintf("p50 %s, p99 %s of %d Pods; processor time per Pod: kube-apiserver %s of %v, webhook %s of %v",
+		c.latencies[n/2], c.latencies[n*99/100], n, c.api[rounds/2], c.api, c.webhook[rounds/2], c.webhook)
 }
 
 func start(t *testing.T) *stand {
@@ -84,7 +109,6 @@ func start(t *testing.T) *stand {
 	s.pod.Namespace, s.pod.ManagedFields = "default", nil
 	s.bad = s.pod.DeepCopy()
 	delete(s.bad.Labels, "app")
-	s.webhook = startWebhook(t, string(text))
 	cluster.Await(t, "the namespace", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		return err
@@ -95,48 +119,74 @@ func start(t *testing.T) *stand {
 	return s
 }
 
-// startWebhook starts fastadmit with the policy and returns how it is called.
-func startWebhook(t *testing.T, manifest string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+// startWebhooks builds and starts the programs that have the policy, as make compare
+// does.
+func startWebhooks(t *testing.T) []setting {
 	t.Helper()
-	dir := filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(manifest)))
+	const module = "../../bench/compare"
+	dir, err := filepath.Abs(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-C", module, "-o", dir+"/", "./contenders/fastadmit", "./contenders/controllerruntime")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the webhooks: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := filepath.Dir(cluster.WriteFile(t, "policy.yaml", text))
 	config := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: ValidatingAdmissionPolicy
   configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
-`, dir))
+`, manifests))
 	state := filepath.Dir(cluster.WriteFile(t, "cluster.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")))
 	authority := cluster.NewAuthority(t)
-	f := cluster.StartFastadmit(t, cluster.Binary, authority, "--enable-admission-plugins=ValidatingAdmissionPolicy",
-		"--admission-control-config-file="+config, "--cluster-state-dir="+state)
+	cert, key := authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), "127.0.0.1"))
+	files := []string{"--tls-cert-file=" + cluster.WriteFile(t, "tls.crt", cert), "--tls-private-key-file=" + cluster.WriteFile(t, "tls.key", key)}
+	start := func(name, path string, arguments ...string) setting {
+		f := cluster.RunFastadmit(t, slices.Concat([]string{filepath.Join(dir, name)}, arguments, files)...)
+		return setting{name: name, webhook: f, hook: register(f.URL+path, authority)}
+	}
+	return []setting{
+		start("fastadmit", "/validate", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+			"--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file="+config, "--cluster-state-dir="+state),
+		start("controllerruntime", "", "--work=policy"),
+	}
+}
+
+// register returns the configuration of a webhook for new Pods.
+func register(url string, authority *cluster.Authority) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "fastadmit"},
+		ObjectMeta: metav1.ObjectMeta{Name: webhookName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "pods.fastadmit.example.com", Rules: cluster.Rules("CREATE", "", "v1", "pods"),
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new(f.URL + "/validate"), CABundle: authority.PEM},
+			Name: webhookName, Rules: cluster.Rules("CREATE", "", "v1", "pods"),
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority.PEM},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
 }
 
-// set has the API server evaluate the policy, or call fastadmit, or do neither, and
-// waits until it does.
-func (s *stand) set(t *testing.T, bind, calls bool) {
+// set has the policy evaluated as the setting says, and waits until it is.
+func (s *stand) set(t *testing.T, to *setting) {
 	t.Helper()
 	ctx, api := t.Context(), s.Client.AdmissionregistrationV1()
 	_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, s.binding.Name, metav1.DeleteOptions{}) // which may not be there
-	_ = api.ValidatingWebhookConfigurations().Delete(ctx, s.webhook.Name, metav1.DeleteOptions{})
+	_ = api.ValidatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})
 	s.awaitDenial(t, "")
 	var err error
 	denial := ""
 	switch {
-	case bind:
+	case to.bind:
 		_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, s.binding, metav1.CreateOptions{})
 		denial = "ValidatingAdmissionPolicy 'pods.example.com'"
-	case calls:
-		_, err = api.ValidatingWebhookConfigurations().Create(ctx, s.webhook, metav1.CreateOptions{})
-		denial = `admission webhook "pods.fastadmit.example.com" denied the request`
+	case to.webhook != nil:
+		_, err = api.ValidatingWebhookConfigurations().Create(ctx, to.hook, metav1.CreateOptions{})
+		denial = `admission webhook "` + webhookName + `" denied the request`
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +199,7 @@ func (s *stand) set(t *testing.T, bind, calls bool) {
 func (s *stand) awaitDenial(t *testing.T, text string) {
 	t.Helper()
 	cluster.Await(t, "denial", func() error {
-		err := s.create(t.Context(), s.bad)
+		err := s.create(t.Context(), s.bad, true)
 		if text == "" {
 			return err
 		}
@@ -157,50 +207,75 @@ func (s *stand) awaitDenial(t *testing.T, text string) {
 	})
 }
 
-func (s *stand) create(ctx context.Context, pod *corev1.Pod) error {
-	_, err := s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+func (s *stand) create(ctx context.Context, pod *corev1.Pod, dryRun bool) error {
+	var options metav1.CreateOptions
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err := s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, options)
 	return err
 }
 
-// measure creates so many Pods, and returns the processor time of kube-apiserver for
-// one.
-func (s *stand) measure(t *testing.T, pods int) time.Duration {
+// measure creates so many Pods, and adds what that took.
+func (s *stand) measure(t *testing.T, to *setting, took *costs, pods int, dryRun bool) {
 	t.Helper()
-	before := s.processorTime(t)
-	work := make(chan struct{})
+	api, webhook := processorTime(t, s.PID()), time.Duration(0)
+	if to.webhook != nil {
+		webhook = processorTime(t, to.webhook.PID())
+	}
+	latencies := make([]time.Duration, pods)
+	work := make(chan int)
 	var group sync.WaitGroup
 	for range inFlight {
 		group.Go(func() {
-			for range work {
-				if err := s.create(t.Context(), s.pod); err != nil {
+			for i := range work {
+				begin := time.Now()
+				if err := s.create(t.Context(), s.pod, dryRun); err != nil {
 					t.Error(err)
 				}
+				latencies[i] = time.Since(begin)
 			}
 		})
 	}
-	for range pods {
-		work <- struct{}{}
+	for i := range pods {
+		work <- i
 	}
 	close(work)
 	group.Wait()
-	return (s.processorTime(t) - before) / time.Duration(pods)
-}
-
-// processorTime reads what Linux counts, in hundredths of a second.
-func (s *stand) processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
-	if err != nil {
-		t.Fatal(err)
+	took.latencies = append(took.latencies, latencies...)
+	took.api = append(took.api, (processorTime(t, s.PID())-api)/time.Duration(pods))
+	if to.webhook != nil {
+		webhook = processorTime(t, to.webhook.PID()) - webhook
 	}
-	_, behind, _ := strings.Cut(string(text), ") ")
-	var sum int64
-	for _, field := range strings.Fields(behind)[11:13] { // utime and stime, proc_pid_stat(5)
-		n, err := strconv.ParseInt(field, 10, 64)
+	took.webhook = append(took.webhook, webhook/time.Duration(pods))
+	if !dryRun {
+		err := s.Client.CoreV1().Pods(s.pod.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum += n
 	}
-	return time.Duration(sum) * 10 * time.Millisecond
+}
+
+// processorTime returns the time that the threads of a process have had a processor
+// for, in nanoseconds (Linux Documentation/scheduler/sched-stats.rst). Go's threads
+// do not end.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	var sum time.Duration
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(n)
+	}
+	return sum
 }

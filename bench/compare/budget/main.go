@@ -46,6 +46,9 @@ type bound struct {
 
 const (
 	inFlight = 32
+	// connectionsKept is how many idle connections kube-apiserver keeps. With more
+	// in flight, connections are opened anew, each of which allocates.
+	connectionsKept = 25
 
 	// warmUpCount is enough for each connection to have filled the pools.
 	// allocatedCount makes little of what each of the connections needs once,
@@ -168,6 +171,7 @@ func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *cont
 	if err != nil {
 		return err
 	}
+	config.Load.InFlight = connectionsKept
 	if _, err := put(ctx, config); err != nil {
 		return err
 	}
