@@ -245,7 +245,7 @@ func (s *stand) createMany(t *testing.T, namespace, cpu string, dryRun bool) (cr
 func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, limited corev1.ResourceName, limit string, fits int64) {
 	hard := map[corev1.ResourceName]string{corev1.ResourcePods: fmt.Sprint(pods), corev1.ResourceRequestsCPU: "1k", limited: limit}
 	s.prepare(t, namespace, hard)
-	before, writes := s.quota(t, namespace), s.sum(t, updates)
+	before, writes, failed := s.quota(t, namespace), s.sum(t, updates), s.sum(t, failedUpdates)
 	stop, over := make(chan struct{}), make(chan string, 1)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -280,10 +280,24 @@ func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, l
 		t.Fatal(err)
 	}
 	q := s.quota(t, namespace)
-	used := q.Status.Used[corev1.ResourcePods]
-	if created != fits || denied != attempts-fits || int64(len(list.Items)) != fits || used.Value() != fits {
-		t.Errorf("%s: got %d created, %d denied, %d stored and %s counted, want %d and the others denied", namespace, created, denied, len(list.Items), used.String(), fits)
+	used, stored, failed := q.Status.Used[corev1.ResourcePods], int64(len(list.Items)), s.sum(t, failedUpdates)-failed
+	// A write whose answer did not arrive in time, on a machine that others use, too, may have
+	// been made. It is charged again, as in-tree: more is counted than there is.
+	fewer := failed > 0 && created < fits && used.Value() > created && used.Value() <= fits
+	if created+denied != attempts || stored != created || !fewer && (created != fits || used.Value() != fits) {
+		t.Errorf("%s: got %d created, %d denied, %d stored, %s counted and %d failed writes, want %d and the others denied",
+			namespace, created, denied, stored, used.String(), failed, fits)
 		s.row.Different = append(s.row.Different, namespace+" has not what fits")
+	}
+	if fewer && stored > 0 {
+		t.Logf("%s: %d failed writes, %d pods and %s counted", namespace, failed, stored, used.String())
+		if err := s.Client.CoreV1().Pods(namespace).Delete(context.Background(), list.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			t.Fatal(err)
+		}
+		s.await(t, namespace, "what there is is counted", func(q *corev1.ResourceQuota) bool {
+			used := q.Status.Used[corev1.ResourcePods]
+			return used.Value() == stored-1
+		})
 	}
 	t.Logf("%s: %d pods of %d, charged with %d writes", namespace, created, attempts, s.sum(t, updates)-writes)
 	if !maps.Equal(q.Labels, before.Labels) || !maps.Equal(q.Annotations, before.Annotations) || len(q.Finalizers) != 1 || !maps.EqualFunc(q.Spec.Hard, before.Spec.Hard, resource.Quantity.Equal) {
@@ -376,6 +390,10 @@ func (s *stand) denied(t *testing.T) {
 
 // updates is the series that counts writes of quotas.
 const updates = `fastadmit_cluster_live_requests_total{resource="resourcequotas",result="done",verb="update"}`
+
+// failedUpdates is the series that counts writes whose outcome is not known, and those that
+// the API server could not make.
+const failedUpdates = `fastadmit_cluster_live_requests_total{resource="resourcequotas",result="failed",verb="update"}`
 
 // sum returns the sum of a series of all replicas.
 func (s *stand) sum(t *testing.T, series string) (sum int) {

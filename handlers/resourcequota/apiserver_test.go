@@ -43,8 +43,10 @@ type apiServer struct {
 	// before, if not nil, is called before a write, and says what it is answered
 	// with; nil to do it.
 	before func(q *corev1.ResourceQuota) *apierrors.StatusError
-	reads  *apierrors.StatusError // what a read of one is answered with, nil to do it
-	over   []string               // quotas that were written with more than there may be used
+	// lost, if not nil, is called after a write, and says that its answer gets lost.
+	lost  func() bool
+	reads *apierrors.StatusError // what a read of one is answered with, nil to do it
+	over  []string               // quotas that were written with more than there may be used
 }
 
 func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
@@ -142,6 +144,9 @@ func (a *apiServer) update(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, apierrors.NewConflict(resource, got.Name, errors.New("the object has been modified")))
 	default:
 		a.put(got)
+		if a.lost != nil && a.lost() {
+			panic(http.ErrAbortHandler) // closes the connection
+		}
 		a.write(w, http.StatusOK, a.quotas[got.Name])
 	}
 }

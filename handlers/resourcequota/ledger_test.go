@@ -3,6 +3,7 @@ package resourcequota
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,6 +201,55 @@ func TestFailures(t *testing.T) {
 	f("failures", faults{"b": upTo(failuresMax, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeAllowed, "", 1, 1)
 	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeErrored, "", 1, 0)
 	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, handlers.OutcomeErrored, "", 0, 1)
+}
+
+// TestLostAnswer has writes that the API server makes and whose answers do not arrive. Nobody
+// can tell these from writes that were not made, so they are charged again, as in-tree:
+// more is counted than there is, never less, and the quota holds.
+func TestLostAnswer(t *testing.T) {
+	f := func(name string, lost, limit, creations, wantAllowed, wantErrored, wantUsed int64) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t, quota(home, "q", resources("pods", strconv.FormatInt(limit, 10)), resources("pods", "0")))
+			writes := int64(0)
+			a.lost = func() bool { writes++; return writes <= lost }
+			chain := a.replica()
+			var allowed, errored int64
+			for range creations {
+				switch outcome, response := create(t, chain); outcome {
+				case handlers.OutcomeAllowed:
+					allowed++
+				case handlers.OutcomeErrored:
+					errored++
+				case handlers.OutcomeDenied:
+					if !strings.Contains(response, "exceeded quota: q") {
+						t.Errorf("got %s, want nothing denied but for the quota", response)
+					}
+				default:
+					t.Errorf("got %s, %s", outcome, response)
+				}
+			}
+			used := a.used("q", "pods")
+			if allowed != wantAllowed || errored != wantErrored || used != wantUsed || used < allowed || len(a.over) > 0 {
+				t.Errorf("got %d allowed, %d errored and %d used, over the quota: %v, want %d, %d and %d", allowed, errored, used, a.over, wantAllowed, wantErrored, wantUsed)
+			}
+			// The controller counts what there is.
+			a.mu.Lock()
+			a.put(quota(home, "q", resources("pods", strconv.FormatInt(limit, 10)), resources("pods", strconv.FormatInt(allowed, 10))))
+			a.mu.Unlock()
+			a.lost = nil
+			want := min(creations, limit-allowed)
+			if more := int64(createMany(t, int(creations), a.replica())); more != want || a.used("q", "pods") != allowed+want {
+				t.Errorf("after a count: got %d more and %d used, want %d and %d", more, a.used("q", "pods"), want, allowed+want)
+			}
+		})
+	}
+	f("none", 0, 3, 5, 3, 0, 3)
+	f("one", 1, 9, 2, 2, 0, 3)
+	f("one of those that fit", 1, 3, 5, 2, 0, 3)
+	f("the last that fits", 1, 1, 2, 0, 0, 1)
+	f("of all tries but the last", failuresMax, 9, 1, 1, 0, failuresMax+1)
+	f("of all tries", failuresMax+1, 9, 1, 0, 1, failuresMax+1)
 }
 
 // TestNobodyAsked has Pods in a namespace without a quota: the API server hears
