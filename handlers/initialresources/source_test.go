@@ -228,6 +228,16 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestImageMax has names of images that are as long as they may be, and longer.
+func TestImageMax(t *testing.T) {
+	p := serve(t, func(string) any { return usage{100, 30} })
+	chain := handlertest.MustChain(t, Plugin(), p.config(""))
+	for n, want := range map[int]handlers.Outcome{imageMax - 1: handlers.OutcomePatched, imageMax: handlers.OutcomePatched, imageMax + 1: handlers.OutcomeAllowed} {
+		object := `{"spec":{"containers":[` + container("c", strings.Repeat("i", n), "") + `]}}`
+		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, pods, object))
+	}
+}
+
 // TestEnds has a pod whose time is over before its containers are looked at: nothing is asked.
 func TestEnds(t *testing.T) {
 	p := serve(t, func(string) any { return usage{100, 30} })

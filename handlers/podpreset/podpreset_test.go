@@ -68,6 +68,7 @@ func TestContainer(t *testing.T) {
 	f(`{"envFrom":[{"configMapRef":{"name":"thing"}}]}`, `{"envFrom":[`+from+`]}`, `{"envFrom":[{"configMapRef":{"name":"thing"}},`+from+`]}`)
 	f(`{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`)
 	f(`{}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`)
+	f(`{"envFrom":[{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"t"}}]}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"t"}}]}`)
 	f(`{"envFrom":[{"configMapRef":{"name":"abc","optional":true}}]}`, `{"envFrom":[`+from+`]}`, "") // in-tree takes all away
 
 	const opt, etc = `{"name":"simply-mounted-volume","mountPath":"/opt/"}`, `{"name":"etc-volume","mountPath":"/etc/"}`
@@ -157,6 +158,26 @@ func TestInvalid(t *testing.T) {
 	f(`[]`)
 	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
 	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{}`))
+}
+
+// TestFields has presets in files with one of the fields of which one must be there.
+func TestFields(t *testing.T) {
+	for _, field := range []string{"env", "envFrom", "volumes", "volumeMounts", "selector"} {
+		p := preset(t, "shop", "a", `{"`+field+`":`+map[bool]string{true: "{}", false: "[]"}[field == "selector"]+`}`)
+		if err := p.check(); (err != nil) != (field == "selector") {
+			t.Errorf("%s: got error %v, want one for the selector alone", field, err)
+		}
+	}
+}
+
+// TestCopy changes a copy.
+func TestCopy(t *testing.T) {
+	p := preset(t, "shop", "a", `{"env":[{"name":"A"}]}`)
+	p.Labels = map[string]string{"k": "v"}
+	p.DeepCopyObject().(*PodPreset).Labels["k"] = "changed"
+	if p.Labels["k"] != "v" {
+		t.Errorf("got labels %v after a copy was changed, want them as they were", p.Labels)
+	}
 }
 
 // TestAddedMax has presets that add just as much as they may, and more.

@@ -216,6 +216,7 @@ func TestUpdates(t *testing.T) {
 	const pod = `{"metadata":{"finalizers":["a/b"]},"spec":{"containers":[{"name":"c"}]}}`
 	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeAllowed)
 	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeDenied)
+	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{"selfLink":"/a"},"spec":{"containers":[{"name":"c"}]}}`), handlers.OutcomeAllowed)
 	debug := func(context string) []byte {
 		body := handlertest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
 		return []byte(strings.Replace(string(body), `"name":"name"`, `"name":"name","subResource":"ephemeralcontainers"`, 1))
