@@ -11,9 +11,9 @@ import (
 
 // checkDenies asks about a pod under one policy: want is what is wrong with it, empty if nothing
 // is.
-func checkDenies(t *testing.T, phase handlers.Phase, spec, annotations, pod, want string) {
+func checkDenies(t *testing.T, phase handlers.Phase, spec, pod, want string) {
 	t.Helper()
-	chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
+	chain := chainOf(t, everybody, policy(t, "p", spec, ""))
 	answer := string(handlertest.Answer(t, chain, phase, handlertest.Body(codec.Create, pods, `{"spec":`+pod+`}`)))
 	message := "unable to " + map[handlers.Phase]string{handlers.Mutate: "admit", handlers.Validate: "validate"}[phase] + " pod: [" + want + "]"
 	if want == "" && !strings.Contains(answer, `"allowed":true`) || want != "" && !strings.Contains(strings.ReplaceAll(answer, `\"`, `"`), message) {
@@ -31,7 +31,7 @@ func instead(field, value string) string {
 func TestDeniesPods(t *testing.T) {
 	f := func(spec, pod, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, spec, "", pod, want)
+		checkDenies(t, handlers.Validate, spec, pod, want)
 	}
 	context := func(sc string) string { return `{"securityContext":` + sc + `}` }
 	const at = "spec.securityContext."
@@ -75,7 +75,7 @@ func TestDeniesContainers(t *testing.T) {
 		if want != "" {
 			want = "spec.containers[0].securityContext." + want
 		}
-		checkDenies(t, handlers.Validate, spec, "", `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
+		checkDenies(t, handlers.Validate, spec, `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
 	}
 	f(all, `{"privileged":true}`, `privileged: Invalid value: true: Privileged containers are not allowed`)
 	f(with(`"privileged":true`), `{"privileged":true}`, "")
@@ -90,7 +90,7 @@ func TestDeniesContainers(t *testing.T) {
 	options := func(user, role, kind, level string) string {
 		return `{"seLinuxOptions":{"user":"` + user + `","role":"` + role + `","type":"` + kind + `","level":"` + level + `"}}`
 	}
-	checkDenies(t, handlers.Validate, instead("seLinux", selinux), "", `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
+	checkDenies(t, handlers.Validate, instead("seLinux", selinux), `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
 	f(instead("seLinux", selinux), options("x", "r", "t", "s0:c1,c2"), `seLinuxOptions.user: Invalid value: "x": must be u`)
 	f(instead("seLinux", selinux), options("u", "x", "t", "s0:c1,c2"), `seLinuxOptions.role: Invalid value: "x": must be r`)
 	f(instead("seLinux", selinux), options("u", "r", "x", "s0:c1,c2"), `seLinuxOptions.type: Invalid value: "x": must be t`)
@@ -111,7 +111,7 @@ func TestDeniesContainers(t *testing.T) {
 func TestDeniesPorts(t *testing.T) {
 	f := func(port, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`), "",
+		checkDenies(t, handlers.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`),
 			`{"containers":[{"name":"c","ports":[{"containerPort":1},{"containerPort":1,"hostPort":`+port+`}]}]}`, want)
 	}
 	for _, port := range []string{"0", "80", "90", "91"} {
@@ -131,6 +131,6 @@ func TestMutatesOnlyWhatIsMissing(t *testing.T) {
 	handlertest.CheckAdmit(t, chain, pods, pod(`{}`), pod(`{"runAsNonRoot":true,"allowPrivilegeEscalation":false}`))
 	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsUser":1}`), pod(`{"runAsUser":1,"allowPrivilegeEscalation":false}`))
 	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsNonRoot":true,"privileged":false}`), pod(`{"runAsNonRoot":true,"privileged":false,"allowPrivilegeEscalation":false}`))
-	checkDenies(t, handlers.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
+	checkDenies(t, handlers.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
 		`spec.containers[0].securityContext.runAsNonRoot: Invalid value: false: must be true`)
 }

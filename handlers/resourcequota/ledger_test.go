@@ -239,7 +239,7 @@ func TestLostAnswer(t *testing.T) {
 			a.mu.Unlock()
 			a.lost = nil
 			want := min(creations, limit-allowed)
-			if more := int64(createMany(t, int(creations), a.replica())); more != want || a.used("q", "pods") != allowed+want {
+			if more := createMany(t, int(creations), a.replica()); more != want || a.used("q", "pods") != allowed+want {
 				t.Errorf("after a count: got %d more and %d used, want %d and %d", more, a.used("q", "pods"), want, allowed+want)
 			}
 		})
