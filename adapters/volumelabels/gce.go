@@ -138,7 +138,7 @@ func (g *google) zonal(ctx context.Context, name, zone string) (map[string]strin
 	}
 	region, err := gceRegion(zone)
 	if err != nil {
-		return nil, err
+		region = g.region // as in Kubernetes
 	}
 	return map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region}, nil
 }
