@@ -26,13 +26,15 @@ func podSecurityPolicy() suite {
 }
 
 // keepIgnored keeps what v1.24 does not see of a pod that is updated, where the change of it
-// would be none: the status, as API servers keep it, and annotations of seccomp, which the
-// command v1.24 makes of the fields.
+// would be none: the status, as API servers keep it, fields that are newer, and annotations
+// of seccomp, which the command v1.24 makes of the fields.
 func keepIgnored(c *oracle.Case) {
 	pod, ok := c.Object.(*corev1.Pod)
 	old, was := c.OldObject.(*corev1.Pod)
 	if ok && was && pod != nil && old != nil {
 		old.Status.DeepCopyInto(&pod.Status)
+		was := old.DeepCopy().Spec
+		pod.Spec.Resources, pod.Spec.ResourceClaims, pod.Spec.SchedulingGates, pod.Spec.HostUsers = was.Resources, was.ResourceClaims, was.SchedulingGates, was.HostUsers
 		isSeccomp := func(key, _ string) bool { return strings.Contains(key, "seccomp.security.alpha.kubernetes.io/") }
 		kept := maps.Clone(old.Annotations)
 		maps.DeleteFunc(kept, func(key, value string) bool { return !isSeccomp(key, value) })
