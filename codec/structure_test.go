@@ -16,7 +16,7 @@ func TestStructureAltered(t *testing.T) {
 	for _, object := range smallObjects {
 		object = `{"x":` + object + `}`
 		for i := range object {
-			if i == 0 || !strings.ContainsRune("{}[],:", rune(object[i])) {
+			if i == 0 || strings.IndexByte("{}[],:", object[i]) < 0 {
 				continue
 			}
 			for c := range byte(0x80) {

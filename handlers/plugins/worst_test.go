@@ -51,7 +51,11 @@ var worstN = flag.Int("worst", 2_500, "things in the smaller of two reviews whos
 func worstChain(t testing.TB, plugin handlers.Plugin, objects []k8sruntime.Object) *handlers.Chain {
 	t.Helper()
 	deny := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = false }
-	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: cluster.KindsOf(plugin.Needs...)})
+	var needs []cluster.Need
+	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+		needs = append(needs, p.Needs...)
+	}
+	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: deny, Kinds: cluster.KindsOf(needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}
