@@ -88,7 +88,6 @@ func (e *Etcd) call(path, body string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// Token is how the tests authenticate, as a member of system:masters.
 // RestrictedPods is an AdmissionConfiguration with which PodSecurity denies pods that are
 // not restricted, wherever the namespace does not say otherwise.
 const RestrictedPods = `apiVersion: apiserver.config.k8s.io/v1
@@ -101,6 +100,7 @@ plugins:
     defaults: {enforce: restricted}
 `
 
+// Token is how the tests authenticate, as a member of system:masters.
 const Token = "e2e"
 
 // APIServer is a running kube-apiserver and clients for it.
