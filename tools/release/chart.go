@@ -70,11 +70,11 @@ func (r *release) nameImage(values string) error {
 	if err != nil {
 		return err
 	}
-	const unreleased = "\n  # Where nodes pull the image from.\n  #\n  # There is no release yet: push what \"make image\" makes, and name it here.\n  repository: fastadmit\n"
+	const unreleased = "\n  #\n  # There is no release yet: build and push your own with \"make image\".\n  repository: fastadmit\n"
 	if strings.Count(string(text), unreleased) != 1 {
 		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased), unreleased)
 	}
-	released := "\n  # Where nodes pull the image from.\n  repository: " + r.registry + "/fastadmit\n"
+	released := "\n  repository: " + r.registry + "/fastadmit\n"
 	return os.WriteFile(values, []byte(strings.Replace(string(text), unreleased, released, 1)), 0o644)
 }
 
