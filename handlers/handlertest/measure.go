@@ -1,6 +1,7 @@
 package handlertest
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/handlers"
@@ -38,4 +39,14 @@ func mustEnd(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want han
 		t.Fatalf("%s: got %s and %s, want %s", phase, got, dst, want)
 	}
 	return dst
+}
+
+// LiveHeap returns how many bytes of the heap are in use after a garbage collection, and
+// after a second one, because pools keep what they have for one.
+func LiveHeap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }

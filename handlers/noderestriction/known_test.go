@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/randfill"
+
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func TestKept(t *testing.T) {
@@ -173,17 +175,10 @@ func TestKnownPod(t *testing.T) {
 // the wire, less its place in maps.
 func BenchmarkKnownPods(b *testing.B) {
 	const pods = 50_000
-	heap := func() uint64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
 	kept := make([]*knownPod, pods)
 	for b.Loop() {
 		clear(kept)
-		before := heap()
+		before := handlertest.LiveHeap()
 		for i := range kept {
 			wire, err := wirePod(i).Marshal()
 			if err != nil {
@@ -195,7 +190,7 @@ func BenchmarkKnownPods(b *testing.B) {
 			}
 			kept[i] = keepPod(&got)
 		}
-		b.ReportMetric(float64(heap()-before)/pods, "B/object")
+		b.ReportMetric(float64(handlertest.LiveHeap()-before)/pods, "B/object")
 	}
 	runtime.KeepAlive(kept)
 }

@@ -176,17 +176,10 @@ func BenchmarkCache(b *testing.B) {
 		q.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: fmt.Sprint(q.Spec.Hard)}
 		a.put(q)
 	}
-	heap := func() float64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return float64(stats.HeapAlloc)
-	}
 	for b.Loop() {
-		before := heap()
+		before := handlertest.LiveHeap()
 		chain := a.replica()
-		b.ReportMetric((heap()-before)/quotas, "B/quota")
+		b.ReportMetric(float64(handlertest.LiveHeap()-before)/quotas, "B/quota")
 		runtime.KeepAlive(chain)
 	}
 }

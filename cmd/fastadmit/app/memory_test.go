@@ -14,6 +14,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestReviewMemoryNeeds states what is reserved for a body.
@@ -242,13 +243,7 @@ func TestTooLargeObject(t *testing.T) {
 func TestIdleConnectionsKeepNothing(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	raw := request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
-	live := func() int64 {
-		runtime.GC()
-		runtime.GC() // pools keep what they have for one
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc)
-	}
+	live := func() int64 { return int64(handlertest.LiveHeap()) }
 	before := live()
 	const connections = 6
 	var open []*exchange
