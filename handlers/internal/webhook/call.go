@@ -34,9 +34,7 @@ func (w *Webhook) Unusable(reason error) error {
 }
 
 // DenialError is the webhook's denial (ErrWebhookRejection there).
-type DenialError struct{ Status *apierrors.StatusError }
-
-func (e *DenialError) Error() string { return e.Status.Error() }
+type DenialError struct{ *apierrors.StatusError }
 
 // An Answer is what a webhook says. It owns its bytes.
 type Answer struct {
@@ -136,36 +134,40 @@ func (c *call) send(ctx context.Context) (*Answer, error) {
 // verify checks an answer, and returns the status of one that denies (k8s.io/apiserver
 // pkg/admission/plugin/webhook/request VerifyAdmissionResponse).
 func (c *call) verify(review runtime.Object) (answer *Answer, denied *metav1.Status, err error) {
-	switch r := review.(type) {
-	case *admissionv1.AdmissionReview:
-		if r.Response == nil {
-			return nil, nil, errors.New("webhook response was absent")
-		}
-		if string(r.Response.UID) != c.uid {
-			return nil, nil, fmt.Errorf("expected response.uid=%q, got %q", c.uid, r.Response.UID)
-		}
-		if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); r.GroupVersionKind() != want {
-			return nil, nil, fmt.Errorf("expected webhook response of %v, got %v", want.String(), r.GroupVersionKind().String())
-		}
-		if err := c.verifyPatch(r.Response); err != nil {
-			return nil, nil, err
-		}
-		answer = &Answer{Patch: r.Response.Patch, Annotations: r.Response.AuditAnnotations, Warnings: r.Response.Warnings}
-		if r.Response.PatchType != nil {
-			answer.PatchType = *r.Response.PatchType
-		}
-		return answer, deniedBy(r.Response.Allowed, r.Response.Result), nil
-	case *admissionv1beta1.AdmissionReview:
-		if r.Response == nil {
-			return nil, nil, errors.New("webhook response was absent")
-		}
-		answer = &Answer{Annotations: r.Response.AuditAnnotations, Warnings: r.Response.Warnings}
-		if c.mutating {
-			answer.Patch, answer.PatchType = r.Response.Patch, admissionv1.PatchTypeJSONPatch
-		}
-		return answer, deniedBy(r.Response.Allowed, r.Response.Result), nil
+	if beta, ok := review.(*admissionv1beta1.AdmissionReview); ok {
+		return c.verifyBeta(beta.Response)
 	}
-	return nil, nil, fmt.Errorf("unexpected response type %T", review)
+	r := review.(*admissionv1.AdmissionReview)
+	if r.Response == nil {
+		return nil, nil, errAbsent
+	}
+	if string(r.Response.UID) != c.uid {
+		return nil, nil, fmt.Errorf("expected response.uid=%q, got %q", c.uid, r.Response.UID)
+	}
+	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); r.GroupVersionKind() != want {
+		return nil, nil, fmt.Errorf("expected webhook response of %v, got %v", want.String(), r.GroupVersionKind().String())
+	}
+	if err := c.verifyPatch(r.Response); err != nil {
+		return nil, nil, err
+	}
+	answer = &Answer{Patch: r.Response.Patch, Annotations: r.Response.AuditAnnotations, Warnings: r.Response.Warnings}
+	if r.Response.PatchType != nil {
+		answer.PatchType = *r.Response.PatchType
+	}
+	return answer, deniedBy(r.Response.Allowed, r.Response.Result), nil
+}
+
+var errAbsent = errors.New("webhook response was absent")
+
+func (c *call) verifyBeta(r *admissionv1beta1.AdmissionResponse) (answer *Answer, denied *metav1.Status, err error) {
+	if r == nil {
+		return nil, nil, errAbsent
+	}
+	answer = &Answer{Annotations: r.AuditAnnotations, Warnings: r.Warnings}
+	if c.mutating {
+		answer.Patch, answer.PatchType = r.Patch, admissionv1.PatchTypeJSONPatch
+	}
+	return answer, deniedBy(r.Allowed, r.Result), nil
 }
 
 func (c *call) verifyPatch(r *admissionv1.AdmissionResponse) error {

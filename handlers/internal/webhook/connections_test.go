@@ -65,7 +65,7 @@ func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	c.backend = &backend{server, t}
+	c.backend = &backend{Server: server, t: t}
 	return c
 }
 
@@ -131,9 +131,9 @@ func (c *countedBackend) serviceChain() *handlers.Chain {
 	webhooks := strings.Replace(c.webhooks(hook{name: "a.example.com", path: "/"}), fmt.Sprintf(`"url":%q`, c.URL+"/"),
 		fmt.Sprintf(`"service":{"namespace":"shop","name":"hook","port":%d}`, port), 1)
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`, webhooks)
-	plugin := validatingadmissionwebhook.Plugin()
 	config := strings.Replace(followConfig, `,"customResources":true`, "", 1)
-	return newChain(c.t, map[*handlers.Plugin]handlers.Enabled{&plugin: {Config: []byte(config), Manifests: []handlers.File{{Name: "a.json", Content: document}}}},
+	return newChain(c.t, validatingadmissionwebhook.Plugin(),
+		handlers.Enabled{Config: []byte(config), Manifests: []handlers.File{{Name: "a.json", Content: document}}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hook"}, Spec: corev1.ServiceSpec{
 			ClusterIP: u.Hostname(), Ports: []corev1.ServicePort{{Port: port}},
 		}})

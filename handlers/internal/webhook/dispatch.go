@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -99,15 +98,6 @@ type Call struct {
 // review has no memory for that, which its Err says then.
 func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating}}
-	switch {
-	case w.refusesDryRun && d.DryRun():
-		c.err = apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", w.Name))
-		return c, true
-	case w.version == "":
-		c.err = c.failed(errors.New("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"),
-			http.StatusBadRequest)
-		return c, true
-	}
 	if deadline, ok := d.Ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		c.deadline = deadline.Add(-min(left/10, reserveMax))
@@ -176,7 +166,7 @@ func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *handlers.
 	}
 	if denied, ok := errors.AsType[*DenialError](err); ok {
 		w.metrics.rejected(d.Operation(), noError)
-		return new(handlers.Denied(denied.Status))
+		return new(handlers.Denied(denied.StatusError))
 	}
 	w.metrics.rejected(d.Operation(), internalError)
 	return new(handlers.Denied(err))

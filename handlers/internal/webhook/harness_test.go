@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/VictoriaMetrics/metrics"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,12 +27,15 @@ type hook struct {
 	name, path string
 	more       string // other fields, such as "failurePolicy: Ignore"
 	rules      string // "" for all there is
+	versions   string // "" for ["v1"]
 }
 
 // A backend is a server of webhooks over TLS.
 type backend struct {
 	*httptest.Server
 	t *testing.T
+	// series are those of the last chain with its webhooks.
+	series *metrics.Set
 }
 
 func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
@@ -43,7 +47,18 @@ func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return &backend{server, t}
+	return &backend{Server: server, t: t}
+}
+
+// newReplies is a backend that answers with what reply returns, in which UID is the uid of
+// the review.
+func newReplies(t *testing.T, reply func(path string) string) *backend {
+	t.Helper()
+	return newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, strings.ReplaceAll(reply(r.URL.Path), "UID", a.Request.UID))
+	})
 }
 
 func (b *backend) caBundle() []byte {
@@ -62,8 +77,12 @@ func (b *backend) webhooks(hooks ...hook) string {
 		if h.rules != "" {
 			rules = h.rules
 		}
-		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None","admissionReviewVersions":["v1"]`,
-			h.name, b.URL+h.path, ca, rules)
+		versions := `["v1"]`
+		if h.versions != "" {
+			versions = h.versions
+		}
+		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None","admissionReviewVersions":%s`,
+			h.name, b.URL+h.path, ca, rules, versions)
 		if h.more != "" {
 			text += "," + h.more
 		}
@@ -88,32 +107,38 @@ func (b *backend) chainWith(phase handlers.Phase, config string, kubeconfig []by
 		plugin, kind = mutatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration"
 	}
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
-	return newChain(b.t, map[*handlers.Plugin]handlers.Enabled{&plugin: {
+	b.series = metrics.NewSet()
+	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, handlers.Enabled{
 		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []handlers.File{{Name: "a.yaml", Content: document}},
-	}})
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return chain
 }
 
-func newChain(t *testing.T, enabled map[*handlers.Plugin]handlers.Enabled, objects ...runtime.Object) *handlers.Chain {
+// newChain returns a chain of a plugin.
+func newChain(t *testing.T, plugin handlers.Plugin, enabled handlers.Enabled, objects ...runtime.Object) *handlers.Chain {
 	t.Helper()
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}})
-	state, err := cluster.New(cluster.Options{Objects: objects})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table []handlers.Plugin
-	byName := make(map[string]handlers.Enabled)
-	for plugin, e := range enabled {
-		table = append(table, *plugin)
-		byName[plugin.Name] = e
-		if err := state.Follow(t.Context(), plugin.AllNeeds(e.Config)...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	chain, err := handlers.NewChain(table, byName, state, nil)
+	chain, err := tryChain(t, cluster.Options{}, &plugin, enabled, objects...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return chain
+}
+
+// tryChain is newChain for what may not be valid. The namespace of the reviews is there.
+func tryChain(t *testing.T, o cluster.Options, plugin *handlers.Plugin, enabled handlers.Enabled, objects ...runtime.Object) (*handlers.Chain, error) {
+	t.Helper()
+	o.Objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}})
+	state, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Follow(t.Context(), plugin.AllNeeds(enabled.Config)...); err != nil {
+		t.Fatal(err)
+	}
+	return handlers.NewChain([]handlers.Plugin{*plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 }
 
 // asked is what a webhook reads of a review.

@@ -99,7 +99,7 @@ func (m *webhookMetrics) observe(start time.Time, err error) {
 	if failed, ok := errors.AsType[*CallError](err); ok {
 		code, result = failed.Code, "failed"
 	} else if denied, ok := errors.AsType[*DenialError](err); ok {
-		code, result = denied.Status.ErrStatus.Code, "denied"
+		code, result = denied.ErrStatus.Code, "denied"
 	}
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_request_total{plugin=%q,webhook=%q,code=%q,result=%q}`,
 		m.of.plugin, m.name, codeLabel(code), result)).Inc()

@@ -23,8 +23,7 @@ func following(t *testing.T, webhooks string) *handlers.Chain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := validatingadmissionwebhook.Plugin()
-	return newChain(t, map[*handlers.Plugin]handlers.Enabled{&plugin: {Config: []byte(followConfig)}}, object)
+	return newChain(t, validatingadmissionwebhook.Plugin(), handlers.Enabled{Config: []byte(followConfig)}, object)
 }
 
 // TestStoredInvalid has webhooks in the cluster that nobody checked: they fail for what

@@ -3,7 +3,6 @@ package webhook
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,19 +33,18 @@ type Webhook struct {
 	// call, as reinvocationPolicy does.
 	Reinvokes bool
 
-	source        *Source
-	invalid       error // why it cannot be called, nil for one that is valid
-	rules         bool
-	matcher       *policy.Matcher
-	compiler      *cel.Compiler
-	conditions    []*cel.Expression
-	version       string // of the AdmissionReviews that it gets; "" if it takes none
-	timeout       time.Duration
-	refusesDryRun bool
-	config        admissionregistrationv1.WebhookClientConfig
-	metrics       *webhookMetrics
-	calls         chan struct{} // a place for each in flight
-	circuit       circuit
+	source     *Source
+	invalid    error // why it cannot be called, nil for one that is valid
+	rules      bool
+	matcher    *policy.Matcher
+	compiler   *cel.Compiler
+	conditions []*cel.Expression
+	version    string // of the AdmissionReviews that it gets
+	timeout    time.Duration
+	config     admissionregistrationv1.WebhookClientConfig
+	metrics    *webhookMetrics
+	calls      chan struct{} // a place for each in flight
+	circuit    circuit
 
 	mu     sync.Mutex
 	client *rest.RESTClient // nil until the first call
@@ -58,12 +56,11 @@ type Webhook struct {
 func newWebhook(s *Source, configuration string, w *admissionregistrationv1.MutatingWebhook, path *field.Path) (*Webhook, error) {
 	made := &Webhook{
 		Name: w.Name, Configuration: configuration, source: s, config: w.ClientConfig,
-		Ignores:       *w.FailurePolicy == admissionregistrationv1.Ignore,
-		Reinvokes:     *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,
-		rules:         len(w.Rules) > 0,
-		timeout:       time.Duration(*w.TimeoutSeconds) * time.Second,
-		refusesDryRun: w.SideEffects == nil || !slices.Contains(sideEffects, *w.SideEffects),
-		calls:         make(chan struct{}, callsMax),
+		Ignores:   *w.FailurePolicy == admissionregistrationv1.Ignore,
+		Reinvokes: *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,
+		rules:     len(w.Rules) > 0,
+		timeout:   time.Duration(*w.TimeoutSeconds) * time.Second,
+		calls:     make(chan struct{}, callsMax),
 	}
 	if made.Ignores {
 		made.circuit.settings = s.config.Circuit

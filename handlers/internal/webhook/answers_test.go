@@ -1,0 +1,219 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// aPatch is a JSON Patch that adds a label, in base64.
+const aPatch = `"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscyIsInZhbHVlIjp7ImEiOiJiIn19XQ=="`
+
+// patchOfA is the patch that comes of it.
+const patchOfA = `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`
+
+// TestAnswers has webhooks answer as upstream's tests have them (k8s.io/apiserver
+// pkg/admission/plugin/webhook/request TestVerifyAdmissionResponse).
+func TestAnswers(t *testing.T) {
+	var reply string
+	b := newReplies(t, func(string) string { return reply })
+	review := func(version, response string) string {
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/` + version + `","response":` + response + `}`
+	}
+	wantPlugin := map[handlers.Phase]string{handlers.Mutate: "MutatingAdmissionWebhook", handlers.Validate: "ValidatingAdmissionWebhook"}
+	f := func(phase handlers.Phase, version, answer, want, wantPatch string) {
+		t.Helper()
+		reply = answer
+		other := map[string]string{"v1": "v1beta1", "v1beta1": "v1"}[version]
+		versions := fmt.Sprintf(`["v3",%q,%q]`, version, other)
+		r := ask(t, b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", versions: versions}), phase, pod)
+		if want != "" && want != "warned" {
+			want = wantPlugin[phase] + `: Internal error occurred: failed calling webhook "a.example.com": ` + want
+		}
+		if warned := strings.Join(r.warnings, " "); want == "warned" && warned == want {
+			want = ""
+		}
+		if r.message != want || r.patch != wantPatch || want != "" && r.code != http.StatusInternalServerError {
+			t.Errorf("%v %s %s: got %d %s, patch %s, warnings %q\nwant %s, patch %s", phase, version, answer, r.code, r.message, r.patch, r.warnings, want, wantPatch)
+		}
+	}
+	const invalid = "received invalid webhook response: "
+	both := func(version, answer, want string) {
+		t.Helper()
+		f(handlers.Mutate, version, answer, want, "")
+		f(handlers.Validate, version, answer, want, "")
+	}
+	both("v1", review("v1", `{"uid":"UID","allowed":true}`), "")
+	both("v1", review("v1", `{"uid":"UID","allowed":true,"warnings":["warned"]}`), "warned")
+	both("v1", review("v1", `null`), invalid+"webhook response was absent")
+	both("v1", review("v1", `{"uid":"UID","allowed":true,"patch":""}`), "")
+	both("v1", `{"response":{"uid":"UID","allowed":true}}`, invalid+"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", patchOfA)
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`),
+		invalid+"webhook returned response.patch but not response.patchType", "")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
+		invalid+"webhook returned response.patchType but not response.patch", "")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"","patch":`+aPatch+`}`),
+		invalid+`webhook returned invalid response.patchType of ""`, "")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`), `unsupported patch type "Other"`, "")
+	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
+		invalid+"validating webhook may not return response.patchType", "")
+
+	both("v1beta1", review("v1beta1", `{"allowed":true}`), "") // a uid is not wanted
+	both("v1beta1", review("v1beta1", `{"uid":"other","allowed":true,"warnings":["warned"]}`), "warned")
+	both("v1beta1", review("v1beta1", `null`), invalid+"webhook response was absent")
+	both("v1beta1", `{"response":{"allowed":true}}`, "")
+	f(handlers.Mutate, "v1beta1", review("v1beta1", `{"allowed":true,"patch":`+aPatch+`}`), "", patchOfA)
+	f(handlers.Validate, "v1beta1", review("v1beta1", `{"allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", "")
+}
+
+// TestDenials has webhooks deny as upstream's tests have them (k8s.io/apiserver
+// pkg/admission/plugin/webhook/errors TestToStatusErr).
+func TestDenials(t *testing.T) {
+	var response string
+	b := newReplies(t, func(path string) string {
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/` + path[1:] + `","response":{"uid":"UID",` + response + `}}`
+	})
+	f := func(status, want string, code int32) {
+		t.Helper()
+		response = `"allowed":false,"warnings":["w"]`
+		if status != "" {
+			response += `,"status":` + status
+		}
+		for _, version := range []string{"v1", "v1beta1"} {
+			r := ask(t, b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/" + version, versions: fmt.Sprintf("[%q]", version)}), handlers.Validate, pod)
+			if r.message != `ValidatingAdmissionWebhook: admission webhook "a.example.com" denied the request`+want || r.code != code || !strings.Contains(r.answer, `"status":"Failure"`) ||
+				strings.Join(r.warnings, " ") != "w" {
+				t.Errorf("%s %s: got %s\nwant %d %s", version, status, r.answer, code, want)
+			}
+		}
+	}
+	f("", " without explanation", 400)
+	f("{}", " without explanation", 400)
+	f(`{"message":"no","reason":"Gone"}`, ": no", 400)
+	f(`{"reason":"Gone"}`, ": Gone", 400)
+	f(`{"status":"Success","code":200,"message":"no"}`, ": no", 400)
+	f(`{"status":"Failure","code":399,"message":"no"}`, ": no", 400)
+	f(`{"code":400,"message":"no"}`, ": no", 400)
+	f(`{"code":401,"message":"no"}`, ": no", 401)
+	f(`{"code":599,"message":"no"}`, ": no", 599)
+	f(`{"code":600,"message":"no"}`, ": no", 500)
+}
+
+// TestNoted takes over the warnings and audit annotations of a webhook that an API server
+// takes.
+func TestNoted(t *testing.T) {
+	b := newReplies(t, func(string) string {
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,` +
+			`"warnings":["one","t\u0001wo","three"],"auditAnnotations":{"a":"1","b/c":"2","-d":"3","e":"4"}}}`
+	})
+	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		r := ask(t, b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/"}), phase, pod)
+		if got := strings.Join(r.warnings, " "); got != "one three" || strings.Count(r.answer, `"a.example.com.`) != 2 ||
+			!strings.Contains(r.answer, `"a.example.com.a":"1"`) || !strings.Contains(r.answer, `"a.example.com.e":"4"`) {
+			t.Errorf("%v: got %s", phase, r.answer)
+		}
+	}
+}
+
+// TestAuditPatches writes what webhooks change into the audit log, and the patches of them
+// where the configuration says so.
+func TestAuditPatches(t *testing.T) {
+	b := newReplies(t, func(path string) string {
+		patch := aPatch
+		if path == "/none" {
+			patch = `"W10="`
+		}
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":` + patch + `}}`
+	})
+	hooks := []hook{{name: "a.example.com", path: "/none"}, {name: "b.example.com", path: "/"}}
+	for config, patched := range map[string]bool{
+		upstreamConfig: false,
+		`{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration"}`:                     false,
+		`{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","auditPatches":true}`: true,
+	} {
+		r := ask(t, b.chain(handlers.Mutate, config, hooks...), handlers.Mutate, pod)
+		for _, want := range []string{
+			`"mutation.round_0_index_0":"{\"configuration\":\"c\",\"webhook\":\"a.example.com\",\"mutated\":false}"`,
+			`"mutation.round_0_index_1":"{\"configuration\":\"c\",\"webhook\":\"b.example.com\",\"mutated\":true}"`,
+		} {
+			if !strings.Contains(r.answer, want) {
+				t.Errorf("%s: got %s\nwant %s", config, r.answer, want)
+			}
+		}
+		const patch = `"patch.round_0_index_1":"{\"configuration\":\"c\",\"webhook\":\"b.example.com\",` +
+			`\"patch\":[{\"op\":\"add\",\"path\":\"/metadata/labels\",\"value\":{\"a\":\"b\"}}],\"patchType\":\"JSONPatch\"}"`
+		if strings.Contains(r.answer, patch) != patched || strings.Contains(r.answer, "patch.round_0_index_0") {
+			t.Errorf("%s: got %s\nwant the patch: %v", config, r.answer, patched)
+		}
+	}
+}
+
+// TestRequestFields sends what is not in a review as an API server does that does not have
+// it.
+func TestRequestFields(t *testing.T) {
+	var got string
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, body := readAsked(t, r)
+		_, got, _ = strings.Cut(string(body), a.Request.UID+`",`)
+		if want := fmt.Sprint(len(body)); r.Header.Get("Content-Length") != want {
+			t.Errorf("got content length %s, want %s", r.Header.Get("Content-Length"), want)
+		}
+		if r.Header.Get("User-Agent") != "fastadmit-admission" || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("got headers %v", r.Header)
+		}
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	f := func(request, want string) {
+		t.Helper()
+		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` + request + `}}`
+		if r := ask(t, chain, handlers.Validate, []byte(body)); r.message != "" || got != want+"}}" {
+			t.Errorf("got  %s%s\nwant %s", got, r.message, want)
+		}
+	}
+	const kind, resource = `{"group":"g","version":"v1","kind":"K"}`, `{"group":"g","version":"v1","resource":"ks"}`
+	f(`"operation":"CREATE","kind":`+kind+`,"resource":`+resource+`,"object":{"a":1}`,
+		`"kind":`+kind+`,"resource":`+resource+`,"requestKind":`+kind+`,"requestResource":`+resource+
+			`,"operation":"CREATE","userInfo":{},"object":{"a":1},"oldObject":null,"dryRun":false,"options":null`)
+	f(`"operation":"CREATE","kind":`+kind+`,"resource":`+resource+`,"subResource":"s","name":"n","object":{"a":1},"dryRun":true,"options":{"o":1},"userInfo":{"username":"u"}`,
+		`"kind":`+kind+`,"resource":`+resource+`,"subResource":"s","requestKind":`+kind+`,"requestResource":`+resource+
+			`,"requestSubResource":"s","name":"n","operation":"CREATE","userInfo":{"username":"u"},"object":{"a":1},"oldObject":null,"dryRun":true,"options":{"o":1}`)
+	f(`"operation":"DELETE","kind":`+kind+`,"resource":`+resource+`,"subResource":"","name":"","oldObject":{"a":1}`,
+		`"kind":`+kind+`,"resource":`+resource+`,"requestKind":`+kind+`,"requestResource":`+resource+
+			`,"operation":"DELETE","userInfo":{},"object":null,"oldObject":{"a":1},"dryRun":false,"options":null`)
+}
+
+// TestExempt calls no webhook for what says which webhooks and policies there are.
+func TestExempt(t *testing.T) {
+	called := false
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		called = true
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	for resource, want := range map[string]bool{
+		"admissionregistration.k8s.io/v1/mutatingadmissionpolicies":         false,
+		"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings":   false,
+		"admissionregistration.k8s.io/v1/mutatingwebhookconfigurations":     false,
+		"admissionregistration.k8s.io/v1/validatingadmissionpolicies":       false,
+		"admissionregistration.k8s.io/v1/validatingadmissionpolicybindings": false,
+		"admissionregistration.k8s.io/v1/validatingwebhookconfigurations":   false,
+		"admissionregistration.k8s.io/v1/others":                            true,
+		"webhooks.fastadmit.io/v1/validatingwebhookconfigurations":          false,
+		"policies.fastadmit.io/v1/validatingadmissionpolicies":              false,
+		"example.com/v1/mutatingwebhookconfigurations":                      true,
+	} {
+		called = false
+		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" || called != want {
+			t.Errorf("%s: got called %v, %s, want called %v", resource, called, r.message, want)
+		}
+	}
+}
