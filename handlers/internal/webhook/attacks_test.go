@@ -248,7 +248,21 @@ func TestInflight(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); now.Load() < callsMax && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond) // in which one more would come
+	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // in which one more would come
+	defer cancel()
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(pod); err != nil {
+		t.Fatal(err)
+	}
+	if outcome, err := chain.Review(hurried, review, handlers.Validate); err == nil && outcome == handlers.OutcomeAllowed {
+		t.Error("one more was allowed")
+	}
+	var series strings.Builder
+	b.series.WritePrometheus(&series)
+	if want := `fastadmit_webhook_limited_total{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`; !strings.Contains(series.String(), want) {
+		t.Errorf("got %s\nwant %s", series.String(), want)
+	}
 	close(release)
 	all.Wait()
 	if most.Load() != callsMax {

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -188,12 +189,18 @@ type result struct {
 // ask asks a chain about a review.
 func ask(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) result {
 	t.Helper()
+	return askIn(t.Context(), t, chain, phase, body)
+}
+
+// askIn is ask with a context.
+func askIn(ctx context.Context, t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) result {
+	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(t.Context(), review, phase); err != nil {
+	if _, err := chain.Review(ctx, review, phase); err != nil {
 		return result{message: err.Error(), code: -1}
 	}
 	r := result{patch: string(review.Response.Patch), answer: string(review.AppendResponse(nil))}

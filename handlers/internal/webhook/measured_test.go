@@ -1,0 +1,180 @@
+package webhook_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
+)
+
+// wantSeries compares the series of webhooks, but for times.
+func wantSeries(t *testing.T, set *metrics.Set, want ...string) {
+	t.Helper()
+	var text strings.Builder
+	set.WritePrometheus(&text)
+	var got []string
+	for line := range strings.Lines(text.String()) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "fastadmit_webhook_") && !strings.Contains(line, "_seconds_bucket") && !strings.Contains(line, "_seconds_sum") && !strings.HasSuffix(line, " 0") {
+			line = strings.Replace(strings.TrimPrefix(line, "fastadmit_webhook_"), `plugin="ValidatingAdmissionWebhook",`, "", 1)
+			got = append(got, strings.Replace(line, `plugin="MutatingAdmissionWebhook",`, "", 1))
+		}
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestMeasured counts what becomes of calls.
+func TestMeasured(t *testing.T) {
+	var b *backend
+	var during func()
+	b = newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		switch r.URL.Path {
+		case "/deny":
+			answer(w, a.Request.UID, `"allowed":false,"status":{"code":422}`)
+		case "/fail":
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/patch":
+			answer(w, a.Request.UID, patched(t, `[{"op":"remove","path":"/nothing"}]`))
+		default:
+			if during != nil {
+				during()
+			}
+			answer(w, a.Request.UID, `"allowed":true`)
+		}
+	})
+	f := func(phase handlers.Phase, config, path, more string, want ...string) {
+		t.Helper()
+		ask(t, b.chain(phase, config, hook{name: "a.example.com", path: path, more: more}), phase, pod)
+		wantSeries(t, b.series, want...)
+	}
+	const a, took = `{webhook="a.example.com"`, `admission_duration_seconds_count{webhook="a.example.com"} 1`
+	f(handlers.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
+	f(handlers.Validate, upstreamConfig, "/deny", "", took,
+		`rejection_total`+a+`,operation="CREATE",error_type="no_error"} 1`, `request_total`+a+`,code="422",result="denied"} 1`)
+	f(handlers.Validate, upstreamConfig, "/fail", "", took,
+		`rejection_total`+a+`,operation="CREATE",error_type="calling_webhook_error"} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
+	f(handlers.Validate, upstreamConfig, "/fail", `"failurePolicy":"Ignore"`, took,
+		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
+	f(handlers.Mutate, upstreamConfig, "/patch", `"failurePolicy":"Ignore"`, took,
+		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`, `request_total`+a+`,code="200",result="allowed"} 1`)
+	f(handlers.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
+		`match_condition_exclusions_total`+a+`,operation="CREATE"} 1`)
+	f(handlers.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
+	f(handlers.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,"pause":"10m"}}`,
+		"/fail", `"failurePolicy":"Ignore"`, took, `circuit_open`+a+`} 1`,
+		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
+	during = func() { wantSeries(t, b.series, `calls_inflight`+a+`} 1`) }
+	f(handlers.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
+}
+
+// TestTimeouts has a webhook be told how long it may take: its timeout, or what is left of
+// the review, less what answering takes.
+func TestTimeouts(t *testing.T) {
+	var got atomic.Value
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		got.Store(r.URL.Query().Get("timeout"))
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	f := func(seconds string, left time.Duration, want string) {
+		t.Helper()
+		more := ""
+		if seconds != "" {
+			more = `"timeoutSeconds":` + seconds
+		}
+		chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: more})
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(pod); err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		if left > 0 {
+			var cancel func()
+			ctx, cancel = context.WithTimeout(ctx, left)
+			defer cancel()
+		}
+		if outcome, err := chain.Review(ctx, review, handlers.Validate); err != nil || outcome != handlers.OutcomeAllowed || got.Load() != want {
+			t.Errorf("%s with %s left: got %v, %v, timeout %s, want %s", seconds, left, outcome, err, got.Load(), want)
+		}
+	}
+	f("", 0, "10s")
+	f("1", 0, "1s")
+	f("30", 0, "30s")
+	f("3", time.Minute, "3s")
+	f("30", 21400*time.Millisecond, "21s") // half a second less; a tenth would be more
+	f("30", 4400*time.Millisecond, "4s")   // a tenth less
+}
+
+// TestDeadlineOfReview denies a review that ends while a webhook is called whose failures are
+// ignored: nobody knows what others would have said.
+func TestDeadlineOfReview(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = readAsked(t, r)
+		cancel()
+		<-r.Context().Done()
+	})
+	plugin := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(pod); err != nil {
+		t.Fatal(err)
+	}
+	if outcome, err := plugin.Review(ctx, review, handlers.Validate); err == nil && outcome == handlers.OutcomeAllowed {
+		t.Errorf("got %v, %s", outcome, review.AppendResponse(nil))
+	}
+}
+
+// TestMatches calls a webhook for what it selects.
+func TestMatches(t *testing.T) {
+	called := false
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		called = true
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	f := func(h hook, want bool, message string) {
+		t.Helper()
+		called = false
+		h.name, h.path = "a.example.com", "/"
+		r := ask(t, b.chain(handlers.Validate, upstreamConfig, h), handlers.Validate, pod)
+		if called != want || r.message != message {
+			t.Errorf("%+v: got called %v, %d %s, want %v, %s", h, called, r.code, r.message, want, message)
+		}
+	}
+	f(hook{}, true, "")
+	f(hook{rules: `[]`}, false, "")
+	f(hook{more: `"objectSelector":{"matchLabels":{"a":"b"}}`}, false, "")
+	f(hook{more: `"objectSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}`}, true, "")
+	f(hook{more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`}, false, "")
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"object.metadata.name == 'name'"}]`}, true, "")
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"false"}]`}, false, "")
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"},{"name":"b","expression":"false"}]`}, false, "")
+	const failed = `ValidatingAdmissionWebhook: pods "name" is forbidden: expression 'object.no == 1' resulted in error: no such key: no`
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, failed)
+	f(hook{more: `"failurePolicy":"Ignore","matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, "")
+
+	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`})
+	missing := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)
+	missing = []byte(strings.ReplaceAll(string(missing), `"namespace":"namespace"`, `"namespace":"missing"`))
+	if r := ask(t, chain, handlers.Validate, missing); r.code != http.StatusNotFound || r.message != `ValidatingAdmissionWebhook: namespaces "missing" not found` {
+		t.Errorf("got %d %s, want the namespace not to be found", r.code, r.message)
+	}
+	other := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/",
+		rules: `[{"operations":["*"],"apiGroups":[""],"apiVersions":["v2"],"resources":["pods"]}]`, more: `"failurePolicy":"Ignore"`})
+	if r := ask(t, other, handlers.Validate, pod); !strings.Contains(r.answer, `"failed-open.`) && r.message != "" {
+		t.Errorf("got %s", r.answer)
+	}
+}
