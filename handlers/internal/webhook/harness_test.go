@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,7 @@ func newChain(t *testing.T, plugin handlers.Plugin, enabled handlers.Enabled, ob
 // tryChain is newChain for what may not be valid. The namespace of the reviews is there.
 func tryChain(t *testing.T, o cluster.Options, plugin *handlers.Plugin, enabled handlers.Enabled, objects ...runtime.Object) (*handlers.Chain, error) {
 	t.Helper()
-	o.Objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}})
+	o.Objects = slices.Concat(objects, []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}})
 	state, err := cluster.New(o)
 	if err != nil {
 		t.Fatal(err)

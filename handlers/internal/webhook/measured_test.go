@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,7 +88,7 @@ func TestTimeouts(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	f := func(seconds string, left time.Duration, want string) {
+	f := func(seconds string, left time.Duration, wanted ...string) { // the second one on a busy machine
 		t.Helper()
 		more := ""
 		if seconds != "" {
@@ -105,16 +106,16 @@ func TestTimeouts(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, left)
 			defer cancel()
 		}
-		if outcome, err := chain.Review(ctx, review, handlers.Validate); err != nil || outcome != handlers.OutcomeAllowed || got.Load() != want {
-			t.Errorf("%s with %s left: got %v, %v, timeout %s, want %s", seconds, left, outcome, err, got.Load(), want)
+		if outcome, err := chain.Review(ctx, review, handlers.Validate); err != nil || outcome != handlers.OutcomeAllowed || !slices.Contains(wanted, got.Load().(string)) {
+			t.Errorf("%s with %s left: got %v, %v, timeout %s, want %s", seconds, left, outcome, err, got.Load(), wanted)
 		}
 	}
 	f("", 0, "10s")
 	f("1", 0, "1s")
 	f("30", 0, "30s")
 	f("3", time.Minute, "3s")
-	f("30", 21400*time.Millisecond, "21s") // half a second less; a tenth would be more
-	f("30", 4400*time.Millisecond, "4s")   // a tenth less
+	f("30", 27400*time.Millisecond, "27s", "26s") // half a second less; a tenth would be more
+	f("30", 4400*time.Millisecond, "4s", "3s")    // a tenth less
 }
 
 // TestDeadlineOfReview denies a review that ends while a webhook is called whose failures are
