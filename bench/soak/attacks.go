@@ -31,6 +31,9 @@ const (
 	largeEvery  = 15 * time.Second
 	largeAtOnce = 4
 
+	// handshakeEvery is the time between two attacks that cost a TLS handshake.
+	handshakeEvery = 100 * time.Millisecond
+
 	// patience is how long an attacker waits for an answer.
 	patience = 35 * time.Second
 )
@@ -58,15 +61,15 @@ func attack(ctx context.Context, s *server) *attacks {
 	a := &attacks{server: s}
 	a.all = []*attackKind{
 		{name: "connections held without a handshake", from: "127.0.0.2", once: a.hold},
-		{name: "handshakes cut", from: "127.0.0.3", pause: 20 * time.Millisecond, once: a.cutHandshake},
-		{name: "reviews without a token", from: "127.0.0.4", pause: 20 * time.Millisecond, once: a.stranger},
-		{name: "32 MiB declared, a byte at a time, no token", from: "127.0.0.5", once: a.slowly("", 0)},
-		{name: "32 MiB declared, a byte at a time", from: "127.0.0.6", once: a.slowly(token, 0)},
-		{name: "endless chunk extensions, no token", from: "127.0.0.7", once: a.slowly("", -1)},
-		{name: "endless chunk extensions", from: "127.0.0.8", once: a.slowly(token, -1)},
-		{name: "bodies cut, with a reset", from: "127.0.0.9", pause: 20 * time.Millisecond, once: a.cutBody},
-		{name: "answers not read", from: "127.0.0.10", pause: 20 * time.Millisecond, once: a.leave},
-		{name: "reviews with bytes altered", from: "127.0.0.11", pause: 5 * time.Millisecond, once: a.altered},
+		{name: "handshakes cut", from: "127.0.0.3", pause: handshakeEvery, once: a.cutHandshake},
+		{name: "reviews without a token", from: "127.0.0.4", pause: handshakeEvery, once: a.stranger},
+		{name: "32 MiB declared, a byte at a time, no token", from: "127.0.0.5", pause: handshakeEvery, once: a.slowly("", 0)},
+		{name: "32 MiB declared, a byte at a time", from: "127.0.0.6", pause: handshakeEvery, once: a.slowly(token, 0)},
+		{name: "endless chunk extensions, no token", from: "127.0.0.7", pause: handshakeEvery, once: a.slowly("", -1)},
+		{name: "endless chunk extensions", from: "127.0.0.8", pause: handshakeEvery, once: a.slowly(token, -1)},
+		{name: "bodies cut, with a reset", from: "127.0.0.9", pause: handshakeEvery, once: a.cutBody},
+		{name: "answers not read", from: "127.0.0.10", pause: handshakeEvery, once: a.leave},
+		{name: "reviews with bytes altered", from: "127.0.0.11", pause: handshakeEvery, once: a.altered},
 		{name: "names of 1 MB", from: "127.0.0.12", pause: time.Second, once: a.longName},
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
 	}
@@ -132,7 +135,7 @@ func (a *attacks) post(ctx context.Context, from, token string, body []byte) int
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.target.URL+"?timeout=10s", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.target.URL+endpoint()+"?timeout=10s", bytes.NewReader(body))
 	if err != nil {
 		return 0
 	}
@@ -149,6 +152,14 @@ func (a *attacks) post(ctx context.Context, from, token string, body []byte) int
 		return 0
 	}
 	return response.StatusCode
+}
+
+// endpoint is the path of either endpoint.
+func endpoint() string {
+	if rand.IntN(2) == 0 { //nolint:gosec // no secret
+		return "/mutate"
+	}
+	return "/validate"
 }
 
 func (a *attacks) hold(ctx context.Context, from string, _ *rand.Rand) int {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -53,6 +54,75 @@ plugins:
     limits:
     - {type: Server, qps: 1000000, burst: 1000000}
     - {type: User, qps: 1000000, burst: 1000000, cacheSize: 100}
+- name: ImagePolicyWebhook
+  path: image.yaml
+- name: InitialResources
+  path: initial.yaml
+- name: PersistentVolumeLabel
+  configuration:
+    apiVersion: fastadmit.io/v1alpha1
+    kind: PersistentVolumeLabelConfiguration
+    volumes:
+    - {provider: gce, id: disk-1, labels: {topology.kubernetes.io/zone: zone-1}}
+- name: ValidatingAdmissionPolicy
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ValidatingAdmissionPolicyConfiguration
+    staticManifestsDir: validating
+- name: MutatingAdmissionPolicy
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: MutatingAdmissionPolicyConfiguration
+    staticManifestsDir: mutating
+`
+
+// configuration ignores failures of the plugin that asks the API server about the rights of
+// users, because files do not answer that.
+const configuration = `apiVersion: fastadmit.io/v1alpha1
+kind: Configuration
+plugins:
+- {name: OwnerReferencesPermissionEnforcement, failurePolicy: Ignore}
+`
+
+// validatingPolicy denies some of the recordings and reads most of their bytes.
+const validatingPolicy = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: soak.static.k8s.io}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}
+  validations:
+  - expression: object == null || !has(object.metadata) || !has(object.metadata.labels) || object.metadata.labels.all(k, k != 'soak' && object.metadata.labels[k] != 'soak')
+  - expression: object == null || oldObject == null || !(object == oldObject)
+    message: nothing changes
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: soak.static.k8s.io}
+spec: {policyName: soak.static.k8s.io, validationActions: [Deny]}
+`
+
+// mutatingPolicy changes every object.
+const mutatingPolicy = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: soak.static.k8s.io}
+spec:
+  reinvocationPolicy: IfNeeded
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*"]}
+  matchConditions:
+  - {name: labelled, expression: "has(object.metadata) && has(object.metadata.labels)"}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "add", path: "/metadata/labels/soak-test", value: string(object.metadata.labels.size())}]'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: soak.static.k8s.io}
+spec: {policyName: soak.static.k8s.io}
 `
 
 // A server is the process under test.
@@ -69,20 +139,8 @@ type server struct {
 var readyLine = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+?),`)
 
 // start starts the binary in a control group of its own.
-func start(o *options, dir string) (*server, error) {
-	files := map[string][]byte{
-		"admission.yaml": []byte(admissionConfiguration), "tokens.csv": []byte(token + ",kube-apiserver,1\n"),
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	cluster := filepath.Join(dir, "cluster")
-	if err := os.Mkdir(cluster, 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(cluster, "cluster.yaml"), withNamespaces(corpus.Cluster), 0o600); err != nil {
+func start(o *options, dir, backend string) (*server, error) {
+	if err := write(dir, backend); err != nil {
 		return nil, err
 	}
 	group, err := newGroup(o.memory)
@@ -91,9 +149,9 @@ func start(o *options, dir string) (*server, error) {
 	}
 	// The shell enters the control group before it becomes fastadmit.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
-		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--cluster-state-dir="+cluster,
+		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--cluster-state-dir="+filepath.Join(dir, "cluster"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"),
-		"--token-auth-file="+filepath.Join(dir, "tokens.csv"))
+		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
 	// As fastadmit sets it from the limit of its container, which this is not.
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
 	s := &server{cmd: cmd, ended: make(chan struct{}), log: filepath.Join(dir, "log"), group: group}
@@ -125,11 +183,31 @@ func start(o *options, dir string) (*server, error) {
 	_, port, _ := strings.Cut(ready[1][strings.LastIndexByte(ready[1], ']')+1:], ":")
 	s.address = "127.0.0.1:" + port
 	s.target = bench.Target{
-		Name: "fastadmit", URL: "https://" + s.address + "/mutate", Token: token,
+		Name: "fastadmit", URL: "https://" + s.address, Token: token,
 		TLS:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its certificate is in its memory only
 		MetricsURL: ready[2] + "/metrics", PID: cmd.Process.Pid,
 	}
 	return s, nil
+}
+
+// write writes the files of the server.
+func write(dir, backend string) error {
+	files := map[string][]byte{
+		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration), "tokens.csv": []byte(token + ",kube-apiserver,1\n"),
+		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
+		"cluster/cluster.yaml": withNamespaces(corpus.Cluster),
+	}
+	maps.Copy(files, backendFiles(backend))
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // enabled are all plugins but the one that denies everything.
@@ -269,6 +347,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 			w.err = errors.Join(w.err, fmt.Errorf("cannot look at the process: %w", err))
 			continue
 		}
+		fmt.Printf("%s after %s: %s\n", time.Now().UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Second), l)
 		q := &w.quarters[min(3, int(4*time.Since(begin)/duration))]
 		q.resident, q.files = max(q.resident, l.resident), max(q.files, l.files)
 		q.goroutines, q.connections, q.panics = max(q.goroutines, l.goroutines), max(q.connections, l.connections), max(q.panics, l.panics)
