@@ -115,6 +115,8 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"parts compared in a value", "64", "diff", "depthMax"},
 	{"log", "20", "cmd/fastadmit/app", "logsPerSecond"},
 	{"log", "100", "cmd/fastadmit/app", "logsBurst"},
+	{"lines of the log that wait", "128", "cmd/fastadmit/app", "logQueueMax"},
+	{"lines of the log that wait", "1 s", "cmd/fastadmit/app", "logFlushMax"},
 	{"value, text", "640", "cmd/fastadmit/app", "logValueBytesMax"},
 	{"value, text", "8 KiB", "cmd/fastadmit/app", "logTextBytesMax"},
 	{"file that an operator names", "16 MiB", "internal/files", "BytesMax"},

@@ -35,7 +35,7 @@ const (
 )
 
 // sampledLog passes on as many records as its limiter allows, and says with
-// each how many it dropped before.
+// each how many were dropped before, also by the writer.
 type sampledLog struct {
 	slog.Handler
 	limiter *rate.Limiter
@@ -57,10 +57,15 @@ func (h sampledLog) Handle(ctx context.Context, record slog.Record) error {
 		h.dropped.Add(1)
 		return nil
 	}
-	if n := h.dropped.Swap(0); n > 0 {
+	n := h.dropped.Swap(0)
+	if n > 0 {
 		record.AddAttrs(slog.Int64("dropped", n))
 	}
-	return h.Handler.Handle(ctx, record)
+	err := h.Handler.Handle(ctx, record)
+	if err != nil {
+		h.dropped.Add(n + 1)
+	}
+	return err
 }
 
 // boundAttr truncates what an attribute says.

@@ -71,7 +71,9 @@ exits.`,
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	limitMemory()
-	log := newLog(stderr)
+	lines := newLogQueue(stderr)
+	defer lines.close()
+	log := newLog(lines)
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
 	server.metrics.build(o.options.shownVersion())
