@@ -60,7 +60,9 @@ exits.`,
 			s.hangup = make(chan os.Signal, 1)
 			signal.Notify(s.hangup, syscall.SIGHUP)
 			defer signal.Stop(s.hangup)
-			return s.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			lines := newLogQueue(cmd.ErrOrStderr())
+			defer lines.close()
+			return s.run(ctx, cmd.OutOrStdout(), lines)
 		},
 	}
 	s.selection.addFlags(cmd)
@@ -71,9 +73,7 @@ exits.`,
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	limitMemory()
-	lines := newLogQueue(stderr)
-	defer lines.close()
-	log := newLog(lines)
+	log := newLog(stderr)
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
 	server.metrics.build(o.options.shownVersion())
