@@ -11,7 +11,6 @@ package initialresources
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,7 +87,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	if len(known) == 0 {
 		return handlers.Allowed()
 	}
-	p.estimate(ctx, strings.Clone(review.Namespace()), known)
+	p.estimate(ctx, review.Namespace(), known)
 	return fill(ctx, review, known)
 }
 
@@ -98,8 +97,7 @@ func needs(container codec.Value, resource string) bool {
 	return !resources.Get("requests", resource).Exists() && !resources.Get("limits", resource).Exists()
 }
 
-// missing returns what the pod's containers say nothing about, each once. Images are
-// copies.
+// missing returns what the pod's containers say nothing about, each once.
 func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, error) {
 	var known map[wanted]*estimate
 	spec := review.Object.Get("spec")
@@ -119,7 +117,7 @@ func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, e
 				if known == nil {
 					known = make(map[wanted]*estimate)
 				}
-				w := wanted{resource, strings.Clone(image)}
+				w := wanted{resource, image}
 				known[w] = &estimate{wanted: w}
 			}
 		}

@@ -258,7 +258,7 @@ func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review,
 			return nil, err
 		}
 	}
-	a := &asker{ctx: ctx, access: access, space: strings.Clone(review.Namespace())}
+	a := &asker{ctx: ctx, access: access, space: review.Namespace()}
 	if account != "" {
 		a.users = append(a.users, &authorizationv1.SubjectAccessReviewSpec{
 			User:   "system:serviceaccount:" + a.space + ":" + account,
