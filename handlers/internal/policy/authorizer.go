@@ -71,15 +71,13 @@ func (a *asker) Authorize(_ context.Context, question authorizer.Attributes) (au
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
 	}
 	status, err := a.Access.Review(a.Ctx, specOf(question))
-	switch {
-	case err != nil:
+	if err != nil {
 		return authorizer.DecisionNoOpinion, "", err
-	case status.Allowed:
-		return authorizer.DecisionAllow, status.Reason, nil
-	case status.Denied:
-		return authorizer.DecisionDeny, status.Reason, nil
 	}
-	return authorizer.DecisionNoOpinion, status.Reason, nil
+	if status.Allowed {
+		return authorizer.DecisionAllow, status.Reason, nil
+	}
+	return authorizer.DecisionNoOpinion, status.Reason, nil // expressions do not tell it from a denial
 }
 
 // specOf returns the SubjectAccessReview that asks a question.

@@ -68,16 +68,14 @@ func (s *Source[P, B, E]) checkBinding(review *codec.Review) error {
 	return errors.Join(named(s.kind.Name+bindingSuffix, document.GetName(), s.kind.checkBinding(document))...)
 }
 
-// decodeReviewed decodes a copy of the object, without its status.
+// decodeReviewed decodes a copy of the object, without its status. If there is no memory for
+// it, the chain takes the Err of the review for the result.
 func decodeReviewed(review *codec.Review, into any) error {
 	object := struct {
 		metadata, spec string
 	}{review.Object.Get("metadata").JSON(), review.Object.Get("spec").JSON()}
 	if object.spec == "" {
 		object.spec = "{}"
-	}
-	if err := review.Err(); err != nil {
-		return err
 	}
 	return errors.Join(documents.Decode([]byte(`{"metadata":`+object.metadata+`,"spec":`+object.spec+`}`), into)...)
 }

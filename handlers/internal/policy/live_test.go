@@ -36,6 +36,7 @@ type apiServer struct {
 
 	mu       sync.Mutex
 	statuses map[string]string // what was written, by the name of the policy
+	written  map[string]int    // how often
 	listing  chan struct{}     // closed when ConfigMaps may be listed
 }
 
@@ -90,6 +91,10 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	a.statuses[object.Metadata.Name] = said
+	if a.written == nil {
+		a.written = make(map[string]int)
+	}
+	a.written[object.Metadata.Name]++
 	a.mu.Unlock()
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": object.Metadata})
 }
@@ -100,9 +105,22 @@ func (a *apiServer) status(name string) string {
 	return a.statuses[name]
 }
 
+// count returns how often a status was written.
+func (a *apiServer) count(name string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.written[name]
+}
+
 // follow returns the view of a cluster with this API server that a plugin with custom
 // resources has.
 func (a *apiServer) follow() *cluster.View {
+	a.t.Helper()
+	return a.view(true)
+}
+
+// view is follow, which waits until everything was listed or not.
+func (a *apiServer) view(wait bool) *cluster.View {
 	a.t.Helper()
 	server := httptest.NewServer(a)
 	a.t.Cleanup(func() {
@@ -122,7 +140,7 @@ func (a *apiServer) follow() *cluster.View {
 	if err == nil {
 		err = state.Follow(a.t.Context(), needs...)
 	}
-	if err == nil {
+	if err == nil && wait {
 		ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
 		defer cancel()
 		err = state.Wait(ctx)
@@ -184,6 +202,9 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := fmt.Sprint(source.Handler().Rules()); got != fmt.Sprint([]handlers.Rule{handlers.Any()}) {
+		t.Errorf("before they are followed: got rules %s", got)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -204,6 +225,9 @@ func TestLive(t *testing.T) {
 	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'")
 	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server")
 	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
+	if again := source.resources.writeStatus(ctx); again != settlePause {
+		t.Errorf("while parameters are not listed: the status is written again after %v, want %v", again, settlePause)
+	}
 	brief, end := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer end()
 	if _, known, err := source.Cluster.Params.OfKind(brief, maps); err == nil || !known ||
@@ -218,8 +242,21 @@ func TestLive(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
 		}
 	}
+	if again := source.resources.writeStatus(ctx); again != 0 {
+		t.Errorf("once they are: the status is written again after %v", again)
+	}
+	const own = "{[CREATE UPDATE] [policies.fastadmit.io] [*] [validatingadmissionpolicies validatingadmissionpolicybindings] Cluster}"
+	if got, want := fmt.Sprint(source.Handler().Rules()), "["+own+strings.Repeat(" {[CREATE] [] [v1] [pods] }", 4)+"]"; got != want {
+		t.Errorf("got rules %s\nwant %s", got, want)
+	}
+	if got := a.count("good"); got != 1 {
+		t.Errorf("the same status was written %d times, want once", got)
+	}
 	cancel()
 	<-done
+	if _, known, err := source.Cluster.Params.OfKind(t.Context(), nodes); known || err != nil {
+		t.Errorf("in the end: got %v, %v, want parameters not to be watched", known, err)
+	}
 }
 
 // TestGivenParams has parameters that are given.
