@@ -62,6 +62,12 @@ func TestAnswers(t *testing.T) {
 		invalid+`webhook returned invalid response.patchType of ""`, "")
 	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`), `unsupported patch type "Other"`, "")
 	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+"validating webhook may not return response.patch", "")
+	const one = `"IA=="` // a space
+	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`),
+		invalid+"webhook returned response.patch but not response.patchType", "")
+	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+one+`}`),
+		"received undecodable patch in webhook response: unexpected end of JSON input", "")
 	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
 		invalid+"validating webhook may not return response.patchType", "")
 

@@ -19,7 +19,7 @@ import (
 type CallError struct {
 	Webhook string
 	Reason  error
-	Code    int32 // for metrics
+	Code    int32 // for metrics, of a call that was made
 }
 
 func (e *CallError) Error() string {
@@ -30,7 +30,7 @@ func (e *CallError) Unwrap() error { return e.Reason }
 
 // Unusable returns the failure of a call whose answer is of no use.
 func (w *Webhook) Unusable(reason error) error {
-	return &CallError{w.Name, reason, http.StatusServiceUnavailable}
+	return &CallError{Webhook: w.Name, Reason: reason}
 }
 
 // DenialError is the webhook's denial (ErrWebhookRejection there).

@@ -138,6 +138,7 @@ func TestValidation(t *testing.T) {
 	f(`"admissionReviewVersions":["v1beta1"]`, "")
 	f(`"matchConditions":[{"name":"a","expression":"true"}]`, "")
 	f(`"matchConditions":[{"name":"a b","expression":"true"}]`, `webhooks[0].matchConditions[0].name: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)
+	f(`"matchConditions":[{"name":"a","expression":"variables.a"}]`, "undefined field 'a'\n | variables.a\n | .........^")
 	f(`"matchConditions":[{"name":"a","expression":"1"}]`, `webhooks[0].matchConditions[0].expression: Invalid value: "1": must evaluate to bool but got int`)
 	f(`"matchConditions":[{"name":"a","expression":"authorizer.group('').resource('pods').check('get').allowed()"}]`, "")
 

@@ -20,9 +20,6 @@ type credentials struct{ config *clientcmdapi.Config }
 
 // readCredentials reads a kubeconfig file; nil is that of nobody.
 func readCredentials(kubeconfig []byte) (*credentials, error) {
-	if kubeconfig == nil {
-		return &credentials{clientcmdapi.NewConfig()}, nil
-	}
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, errors.New("kubeConfigFile: not a kubeconfig file") // what the error quotes may be a secret

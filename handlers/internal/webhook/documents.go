@@ -68,12 +68,7 @@ func (k *Kind) readStored(object *cluster.JSON) (*configuration, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, errs := k.decode(func(into any) []error {
-		if err := json.UnmarshalCaseSensitivePreserveInts(text, into); err != nil {
-			return []error{err}
-		}
-		return nil
-	})
+	c, errs := k.decode(func(into any) []error { return []error{json.UnmarshalCaseSensitivePreserveInts(text, into)} })
 	return c, utilerrors.NewAggregate(errs)
 }
 

@@ -239,3 +239,32 @@ func TestLive(t *testing.T) {
 	}
 	cancel()
 }
+
+// TestRunEnds has the plugin follow custom resources no longer than it is to.
+func TestRunEnds(t *testing.T) {
+	plugin := validatingadmissionwebhook.Plugin()
+	needs := plugin.AllNeeds([]byte(followConfig))
+	state, err := cluster.New(cluster.Options{Embedded: true, Kinds: cluster.KindsOf(needs...)})
+	if err == nil {
+		err = state.Follow(t.Context(), needs...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := plugin.New(handlers.Setup{Config: []byte(followConfig), Cluster: state.View(needs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		handler.Run(ctx, cancel)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+	}
+}

@@ -179,3 +179,23 @@ func TestMatches(t *testing.T) {
 		t.Errorf("got %s", r.answer)
 	}
 }
+
+// refuser has no memory.
+type refuser struct{}
+
+func (refuser) GrantMemory() bool { return false }
+
+// TestMemory calls no webhook where there is no memory for the copy that it would get.
+func TestMemory(t *testing.T) {
+	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Error("the webhook was called")
+		_, _ = readAsked(t, r)
+	})
+	large := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
+	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+			t.Errorf("%v: got %+v", phase, r)
+		}
+	}
+}

@@ -113,9 +113,7 @@ func (s *Source) readyStored(object *cluster.JSON) *readyResource {
 			// Without the details, in which there may be secrets.
 			w.invalid = fmt.Errorf("it is not valid; the status of the %s %q of %s says why", s.kind.Name, c.Name, cluster.WebhookGroup)
 		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 		w.metrics = s.metrics.of(w)
 		made.webhooks = append(made.webhooks, w)
 	}

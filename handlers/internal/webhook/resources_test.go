@@ -68,6 +68,24 @@ func TestOwnChecked(t *testing.T) {
 		!strings.Contains(r.message, "webhooks[0].name") || !strings.Contains(r.message, "webhooks[0].sideEffects") {
 		t.Errorf("got %+v", r)
 	}
+	const worse = `{"metadata":{"name":"d","labels":{"a":"b"}},"webhooks":[{"name":"b"}]}`
+	if r := ask(t, chain, handlers.Validate, handlertest.UpdateBody(resource, strings.Replace(worse, `"b"}]`, `"a"}]`, 1), bad)); r.message != "" {
+		t.Errorf("a label: got %+v", r)
+	}
+	if r := ask(t, chain, handlers.Validate, handlertest.UpdateBody(resource, worse, bad)); r.code != http.StatusUnprocessableEntity {
+		t.Errorf("another webhook: got %+v", r)
+	}
+	for name, other := range map[string]string{"a webhook that does not compile": `{"metadata":{"name":"d"},"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
+		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a","expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
+		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
+			t.Errorf("%s: got %+v", name, r)
+		}
+	}
+	for _, elsewhere := range []string{cluster.WebhookGroup + "/v1/others", cluster.WebhookGroup + "/v1/mutatingwebhookconfigurations"} {
+		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, elsewhere, bad)); r.message != "" {
+			t.Errorf("%s: got %+v", elsewhere, r)
+		}
+	}
 	for _, fine := range []string{`{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"},"webhooks":[]}`} {
 		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, fine)); r.message != "" {
 			t.Errorf("%s: got %+v", fine, r)

@@ -76,9 +76,7 @@ func (s *Source) ready(c *configuration) (all []*Webhook, err error) {
 	var errs []error
 	for i := range c.webhooks {
 		w, err := newWebhook(s, c.Name, &c.webhooks[i], field.NewPath("webhooks").Index(i))
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 		w.metrics = s.metrics.of(w)
 		all = append(all, w)
 	}

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -110,13 +109,13 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, e
 		return false, new(handlers.Denied(err)), nil
 	}
 	if other, ok := errors.AsType[*policy.VersionError](err); ok {
-		return true, nil, &CallError{w.Name, errors.New(other.Says(wantVersion)), http.StatusInternalServerError}
+		return true, nil, &CallError{Webhook: w.Name, Reason: errors.New(other.Says(wantVersion))}
 	}
 	if err != nil {
 		return false, new(handlers.Errored(err)), nil
 	}
 	if matches && w.invalid != nil {
-		return true, nil, &CallError{w.Name, w.invalid, http.StatusInternalServerError}
+		return true, nil, &CallError{Webhook: w.Name, Reason: w.invalid}
 	}
 	if !matches || len(w.conditions) == 0 {
 		return matches, nil, nil
