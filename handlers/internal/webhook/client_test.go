@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -312,7 +313,7 @@ func TestAnswerBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, response.Body); err != want {
+		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, want) {
 			t.Errorf("%d bytes: got %v, want %v", n, err, want)
 		}
 	}
