@@ -115,6 +115,8 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"parts compared in a value", "64", "diff", "depthMax"},
 	{"log", "20", "cmd/fastadmit/app", "logsPerSecond"},
 	{"log", "100", "cmd/fastadmit/app", "logsBurst"},
+	{"lines about failed TLS handshakes", "1", "cmd/fastadmit/app", "strangersLogsPerSecond"},
+	{"lines about failed TLS handshakes", "10", "cmd/fastadmit/app", "strangersLogsBurst"},
 	{"lines of the log that wait", "128", "cmd/fastadmit/app", "logQueueMax"},
 	{"lines of the log that wait", "1 s", "cmd/fastadmit/app", "logFlushMax"},
 	{"value, text", "640", "cmd/fastadmit/app", "logValueBytesMax"},

@@ -198,7 +198,7 @@ func (c *conn) Handshake() error {
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !c.hand.isTaken() { // as probes of the port end, and as we end it
 		server.metrics.handshakeErrors.Inc()
-		server.log.Warn("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err.Error())
+		server.strangersLog.Warn("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err.Error())
 	}
 	return err
 }

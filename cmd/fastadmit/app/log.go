@@ -22,6 +22,11 @@ const (
 	logsPerSecond = 20
 	logsBurst     = 100
 
+	// strangersLogsPerSecond and strangersLogsBurst bound lines about failed TLS
+	// handshakes, which anybody can cause: they show who it is, not how often.
+	strangersLogsPerSecond = 1
+	strangersLogsBurst     = 10
+
 	// Container runtimes split a line of the log at 16 KiB (containerd's
 	// max_container_log_line_size), and what reads JSON cannot read the parts. A
 	// line has one text, such as a message or an error, and at most ten values of
@@ -40,6 +45,17 @@ type sampledLog struct {
 	slog.Handler
 	limiter *rate.Limiter
 	dropped *atomic.Int64
+}
+
+// newStrangersLog returns a log with the same lines, for what anybody on the network can
+// cause: it has a limit of its own, so that strangers cannot keep other lines out.
+func newStrangersLog(log *slog.Logger) *slog.Logger {
+	sampled, ok := log.Handler().(sampledLog)
+	if !ok {
+		return log
+	}
+	sampled.limiter, sampled.dropped = rate.NewLimiter(strangersLogsPerSecond, strangersLogsBurst), new(atomic.Int64)
+	return slog.New(sampled)
 }
 
 // newLog returns the log of the server: JSON lines, sampled, of bounded length.

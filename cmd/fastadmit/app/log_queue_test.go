@@ -3,7 +3,12 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,4 +101,60 @@ func TestLogQueueEnds(t *testing.T) {
 		}
 		close(g.opened)
 	})
+}
+
+// TestLogReaderEnds runs the server in a process of its own, and ends the reader of its log.
+func TestLogReaderEnds(t *testing.T) {
+	const child = "FASTADMIT_TEST_LOG_READER_ENDS"
+	if os.Getenv(child) != "" {
+		cmd := NewCommand()
+		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--enable-admission-plugins=AlwaysDeny"})
+		t.Fatal(cmd.Execute())
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLogReaderEnds$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	out := new(lockedBuffer)
+	cmd.Stdout = out
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	until(t, "the server serves", func() bool { return ready.MatchString(out.String()) })
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &running{address: ready.FindStringSubmatch(out.String())[1]}
+	for range 3 {
+		x := s.open(t)
+		if response, body := x.send(request("/mutate", corpus.MustRead(podCreate))); response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
+			t.Errorf("got %s %s, want a denial", response.Status, body)
+		}
+		time.Sleep(briefly) // the line is written beside the answer
+	}
+}
+
+// TestStrangersDoNotFillTheLog has more failed handshakes than lines may be logged.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
+	for range 2 * logsBurst {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn) // until the server closes it
+		conn.Close()
+	}
+	s.open(t).send(request("/mutate", corpus.MustRead(podCreate)))
+	until(t, "the denial is logged", func() bool { return strings.Contains(s.log.String(), `"msg":"denied"`) })
+	if n := strings.Count(s.log.String(), "TLS handshake failed"); n < strangersLogsBurst || n > logsBurst/2 {
+		t.Errorf("got %d lines about handshakes, want %d and a few", n, strangersLogsBurst)
+	}
 }

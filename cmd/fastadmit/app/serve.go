@@ -60,6 +60,7 @@ exits.`,
 			s.hangup = make(chan os.Signal, 1)
 			signal.Notify(s.hangup, syscall.SIGHUP)
 			defer signal.Stop(s.hangup)
+			signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
 			lines := newLogQueue(cmd.ErrOrStderr())
 			defer lines.close()
 			return s.run(ctx, cmd.OutOrStdout(), lines)

@@ -43,14 +43,15 @@ type endpoint struct {
 
 // A server answers admission reviews.
 type server struct {
-	serving  atomic.Pointer[serving]
-	images   atomic.Pointer[images] // nil if no ImageReviews are answered
-	metrics  *serverMetrics
-	log      *slog.Logger
-	timeouts timeouts
-	load     load
-	memory   *memory
-	callers  *callers
+	serving      atomic.Pointer[serving]
+	images       atomic.Pointer[images] // nil if no ImageReviews are answered
+	metrics      *serverMetrics
+	log          *slog.Logger
+	strangersLog *slog.Logger // for what anybody can cause
+	timeouts     timeouts
+	load         load
+	memory       *memory
+	callers      *callers
 
 	// stuck is how many calls were answered because their plugin did not return,
 	// and have not returned since.
@@ -72,7 +73,7 @@ type serving struct {
 // newServer returns a server for the chain's plugins. The chain must not be in
 // use yet.
 func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
-	s := &server{callers: callers, log: log, timeouts: defaultTimeouts}
+	s := &server{callers: callers, log: log, strangersLog: newStrangersLog(log), timeouts: defaultTimeouts}
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = requestsInFlightMax, bytesInFlightMax, arrivalGrace, arrivalPace
 	s.memory = newMemory(reviewMemoryDefault)
 	s.metrics = newServerMetrics(&s.load)
