@@ -32,6 +32,7 @@ const (
 type reloader struct {
 	server  *server
 	watcher *fsnotify.Watcher
+	watched map[string]os.FileInfo // folders, as they were when watching began
 	parts   []*part
 
 	rules    <-chan struct{} // says that plugins want other reviews to be sent
@@ -55,7 +56,7 @@ func newReloader(server *server, parts ...*part) (*reloader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	r := &reloader{server: server, watcher: watcher, parts: parts}
+	r := &reloader{server: server, watcher: watcher, watched: make(map[string]os.FileInfo), parts: parts}
 	for _, p := range parts {
 		p.read = p.contents()
 		if err := r.watch(p); err != nil {
@@ -79,14 +80,28 @@ func (r *reloader) watch(p *part) error {
 			folders = append(folders, filepath.Dir(target))
 		}
 		for _, folder := range folders {
-			if slices.Contains(r.watcher.WatchList(), folder) {
-				continue
-			}
-			if err := r.watcher.Add(folder); err != nil {
+			if err := r.watchFolder(folder); err != nil {
 				return fmt.Errorf("cannot watch the folder of %s: %w", file, err)
 			}
 		}
 	}
+	return nil
+}
+
+// watchFolder watches a folder, again if another one has taken its place.
+func (r *reloader) watchFolder(folder string) error {
+	now, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(r.watcher.WatchList(), folder) && os.SameFile(now, r.watched[folder]) {
+		return nil
+	}
+	_ = r.watcher.Remove(folder) // fails if it is not watched
+	if err := r.watcher.Add(folder); err != nil {
+		return err
+	}
+	r.watched[folder] = now
 	return nil
 }
 
@@ -125,7 +140,11 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 // certificate made in memory must stay. If a part changes, or comes to have other
 // files, while it is read, it is read once more.
 func (r *reloader) reload(ctx context.Context, p *part, always bool) {
+	unwatched := r.watch(p) // a folder may be another one, with the same files
 	now := p.contents()
+	if now == p.read && unwatched != nil {
+		r.server.log.Error("cannot watch files", "error", unwatched.Error())
+	}
 	if now == p.read && (!always || len(p.files()) == 0) {
 		return // something else in these folders changed
 	}
