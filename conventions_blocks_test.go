@@ -12,7 +12,11 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers/matchconditions"
@@ -24,23 +28,24 @@ import (
 type block struct {
 	document, language, text string
 	notRun                   string // why no test runs it
+	message                  string // the file with the message that it shows
 }
 
 var (
-	writtenBlock  = regexp.MustCompile("(?ms)(?:^ *<!-- not run: ([^\n]+) -->\n)?^( *)```([a-z]*)\n(.*?)^ *```$")
+	writtenBlock  = regexp.MustCompile("(?ms)(?:^ *<!-- (?:(?:not run|table|losses): ([^\n]+)|message: ([^ ]+)) -->\n)?^( *)```([a-z]*)\n(.*?)^ *```$")
 	comparedBlock = regexp.MustCompile(`(?s)<!-- compare: .*?<!-- end -->`)
 )
 
-// blocks returns the blocks of the documents for users.
+// blocks returns the blocks of all documents, without those of plugins that TestConventionsPluginExamples runs.
 func blocks(t *testing.T) (all []block) {
 	t.Helper()
 	for _, name := range documents(t) {
-		if name != "README.md" && name != "deploy/chart/README.md" && filepath.Dir(name) != "docs" {
-			continue
-		}
 		text := comparedBlock.ReplaceAllString(generated.ReplaceAllString(read(t, name), ""), "")
 		for _, m := range writtenBlock.FindAllStringSubmatch(text, -1) {
-			all = append(all, block{name, m[3], strings.ReplaceAll("\n"+m[4], "\n"+m[2], "\n")[1:], m[1]})
+			if m[4] == "sh" && strings.HasPrefix(name, "handlers/") && name != "handlers/README.md" {
+				continue
+			}
+			all = append(all, block{name, m[4], strings.ReplaceAll("\n"+m[5], "\n"+m[3], "\n")[1:], m[1], m[2]})
 		}
 	}
 	return all
@@ -49,9 +54,10 @@ func blocks(t *testing.T) (all []block) {
 // followed are the documents whose blocks package e2e/operator runs.
 var followed = []string{"docs/operations.md", "docs/podsecuritypolicy.md", "docs/managed-clusters.md"}
 
-// TestConventionsBlocks wants each command and output in the documents to be run by a test, or to say why it is not. The
-// generated blocks are run by TestConventionsGenerated. A block of followed is run by the e2e test that calls
-// operator.Operator with words that it has, and so is the same block elsewhere.
+// TestConventionsBlocks wants each command and output in the documents to be run by a test, or to say why it is not, and
+// each message to be one that its file has. The generated blocks are run by TestConventionsGenerated. A block of followed
+// is run by the e2e test that calls operator.Operator with words that it has, and so is the same block elsewhere. Whether
+// the commands, flags, values and files exist that are not run is what e2e/documents checks.
 func TestConventionsBlocks(t *testing.T) {
 	calls := operatorCalls(t)
 	ci := read(t, ".ci/run")
@@ -66,9 +72,15 @@ func TestConventionsBlocks(t *testing.T) {
 		}
 	}
 	for _, b := range all {
+		if b.message != "" {
+			checkMessage(t, b)
+			continue
+		}
 		switch isRun := slices.Contains(run, b.text) || strings.Contains(ci, "\n"+b.text); {
 		case b.language == "yaml":
 			// TestConventionsManifests
+		case b.language == "go":
+			checkCode(t, b)
 		case isRun && b.notRun != "":
 			t.Errorf("%s: a block says that it is not run: %s. A test runs it:\n%s", b.document, b.notRun, b.text)
 		case !isRun && b.notRun == "":
@@ -77,6 +89,51 @@ func TestConventionsBlocks(t *testing.T) {
 	}
 	if len(run) == 0 {
 		t.Error("got no block that a test runs")
+	}
+}
+
+// checkMessage wants a string of the file to be in the block, with any values for its verbs.
+func checkMessage(t *testing.T, b block) {
+	t.Helper()
+	verb := regexp.MustCompile(`%[a-z]`)
+	found := false
+	for _, s := range sources(t) {
+		if s.name != b.message {
+			continue
+		}
+		ast.Inspect(s.File, func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			if err == nil && strings.Count(text, " ") > 2 {
+				found = found || regexp.MustCompile(verb.ReplaceAllString(regexp.QuoteMeta(text), ".+")).MatchString(b.text)
+			}
+			return true
+		})
+	}
+	if !found {
+		t.Errorf("%s: %s has no such message\n%s", b.document, b.message, b.text)
+	}
+}
+
+// checkCode wants a Go file that has all lines of the block.
+func checkCode(t *testing.T, b block) {
+	t.Helper()
+	if !slices.ContainsFunc(files(t), func(name string) bool {
+		if filepath.Ext(name) != ".go" {
+			return false
+		}
+		code := read(t, name)
+		for line := range strings.Lines(b.text) {
+			if !strings.Contains(code, strings.TrimSpace(line)) {
+				return false
+			}
+		}
+		return true
+	}) {
+		t.Errorf("%s: no Go file has all lines of this block\n%s", b.document, b.text)
 	}
 }
 
@@ -120,8 +177,22 @@ func operatorCalls(t *testing.T) (calls [][]string) {
 	return calls
 }
 
-// TestConventionsManifests reads the YAML in the documents: fastadmit's configurations as fastadmit does, everything else as
-// YAML without a name twice. The deploy module renders the chart with the values.
+// decodeObject decodes an object or a kubeconfig. Other kinds are none of these.
+func decodeObject(manifest string) (bool, error) {
+	decoders := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	if strings.HasPrefix(manifest, "apiVersion: v1\nkind: Config\n") {
+		decoders = serializer.NewCodecFactory(clientcmdlatest.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	}
+	_, _, err := decoders.Decode([]byte(manifest), nil, nil)
+	if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) || runtime.IsMissingVersion(err) {
+		return false, nil
+	}
+	return true, err
+}
+
+// TestConventionsManifests reads the YAML in the documents: fastadmit's configurations as fastadmit does, Kubernetes' objects
+// and kubeconfigs into their types, of which they must have all fields, everything else as YAML without a name twice.
+// TestConventionsPluginExamples reads the configurations of plugins. The deploy module renders the chart with the values.
 func TestConventionsManifests(t *testing.T) {
 	var names []string
 	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
@@ -130,12 +201,20 @@ func TestConventionsManifests(t *testing.T) {
 	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {
 		return matchconditions.Compile(conditions, policy, nil, path)
 	}
-	configurations := 0
+	configurations, objects := 0, 0
 	check := func(document, text string) {
 		for manifest := range strings.SplitSeq("\n"+text, "\n---\n") {
 			var content any
 			if err := yaml.UnmarshalStrict([]byte(manifest), &content); err != nil {
 				t.Errorf("%s: %v in\n%s", document, err, manifest)
+			}
+			if fields, ok := content.(map[string]any); !ok || fields["kind"] == nil {
+				continue
+			}
+			if isObject, err := decodeObject(manifest); err != nil {
+				t.Errorf("%s: %v in\n%s", document, err, manifest)
+			} else if isObject {
+				objects++
 			}
 		}
 		if !strings.Contains(text, "\nkind: Configuration\n") || !strings.Contains(text, "apiVersion: "+config.APIVersion) {
@@ -158,7 +237,7 @@ func TestConventionsManifests(t *testing.T) {
 	for _, text := range fences(read(t, "README.md"), "yaml") {
 		check("README.md", text)
 	}
-	if configurations < 2 {
-		t.Errorf("got %d configurations, want those of README.md and docs/imagereview.md", configurations)
+	if configurations < 2 || objects < 10 {
+		t.Errorf("got %d configurations and %d objects, want those of README.md and docs/imagereview.md, and more", configurations, objects)
 	}
 }

@@ -37,6 +37,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("registered-by-others", s.registeredByOthers)
 	t.Run("extra-plugins", s.extraPlugins)
 	t.Run("policies", s.policies)
+	t.Run("webhooks", s.webhooks)
 	t.Run("pod-kinds", s.podKinds)
 }
 
@@ -115,6 +116,11 @@ func (s *stand) managed(t *testing.T) {
 	if err := s.pulls(); err != nil {
 		t.Errorf("when helm says that another plugin is installed: %v", err)
 	}
+	page := o.On(t, "managed-clusters.md")
+	if got, want := page.Does(t, "kubectl run probe"), page.Documented(t, "text", "Always"); got != want {
+		t.Errorf("got %q of a Pod's dry run, want %q", got, want)
+	}
+	o.Does(t, "/data/path-tokens")
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
@@ -128,6 +134,9 @@ func (s *stand) managed(t *testing.T) {
 	s.recovers(t, o)
 	o.Does(t, "helm uninstall")
 	s.removed(t)
+	if said, err := o.Tries(t, "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations fastadmit.io"); err == nil || strings.Count(said, "(NotFound)") != 2 {
+		t.Errorf("got %v %s, want that both are not found", err, said)
+	}
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
@@ -142,6 +151,13 @@ func (s *stand) ownCertificate(t *testing.T) {
 		t.Fatalf("before it is registered: %v", err)
 	}
 	o.Does(t, "helm upgrade", "own-certificate.yaml")
+	s.awaitWarning(t, o, "fastadmit.io")
+	o.Does(t, "openssl rand")
+	token := s.MustKubectl(t, "", "get", "secret", "fastadmit-callers", "-n", "fastadmit", "-o", "go-template={{.data.tokens | base64decode}}")
+	if path := s.MustKubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io", "-o", "jsonpath={.webhooks[0].clientConfig.service.path}"); len(token) < 32 ||
+		!strings.HasPrefix(path, "/"+strings.TrimSpace(token)+"/") {
+		t.Errorf("got the path %s, want one with the path token %q", path, token)
+	}
 	s.awaitWarning(t, o, "fastadmit.io")
 
 	o.Values(t, o.Documented(t, "yaml", "action: deny"))

@@ -49,6 +49,9 @@ func (s *stand) extraPlugins(t *testing.T) {
 	s.awaitNoNamespace(t)
 	binary := cluster.Built("example")
 	s.startNode(t, binary)
+	o := operator.New(t, s.kubeconfig)
+	o.Values(t, "shutdownDelaySeconds: 2\nplugins: {NamespaceCreator: {}}\n")
+	o.Does(t, "my-fastadmit plugins -o chart")
 	values := operator.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
 	// The hook of the chart would wait until the pods are ready, which they are not before there is the definition.
 	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))

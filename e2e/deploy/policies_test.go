@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
 )
 
 const (
@@ -118,6 +119,10 @@ func (s *stand) policies(t *testing.T) {
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "Compiled", "True", "all expressions compile")
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "ParametersKnown", "True", "configmaps are watched")
 	s.awaitRules(t, "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
+	o := operator.New(t, s.kubeconfig)
+	if said := o.Does(t, "kubectl describe validatingadmissionpolicies"); !strings.Contains(said, "all expressions compile") {
+		t.Errorf("got %s, want the conditions of the policy", said)
+	}
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, "owner"), "apply", "-f", "-")
 	wants("owner")
 

@@ -44,7 +44,8 @@ func New(t testing.TB, kubeconfig string) *Operator {
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
-		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"), "fastadmit": cluster.Binary,
+		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"),
+		"fastadmit": cluster.Binary, "my-fastadmit": cluster.Built("example"),
 	} {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
@@ -62,6 +63,18 @@ func New(t testing.TB, kubeconfig string) *Operator {
 	}
 	o.Values(t, o.Installed(t))
 	return o
+}
+
+// On returns one in the same folder who follows another document of docs.
+func (o *Operator) On(t testing.TB, name string) *Operator {
+	t.Helper()
+	document, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *o
+	other.Document = string(document)
+	return &other
 }
 
 // Installed are the document's values, with which pods end sooner than users

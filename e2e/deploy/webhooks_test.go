@@ -1,0 +1,45 @@
+package deploy
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/operator"
+)
+
+// calledWebhook is a webhook that does not answer, which does not matter.
+const calledWebhook = `apiVersion: webhooks.fastadmit.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: theirs}
+webhooks:
+- name: pods.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  failurePolicy: Ignore
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`
+
+// webhooks installs the chart with the webhook configurations of others as custom resources.
+func (s *stand) webhooks(t *testing.T) {
+	s.awaitNoNamespace(t)
+	s.startNode(t, cluster.Binary)
+	o := operator.New(t, s.kubeconfig)
+	o.Values(t, "shutdownDelaySeconds: 2\n"+o.Documented(t, "yaml", "webhookConfigurations:\n", "customResources: true"))
+	o.Does(t, "--create-namespace -f values.yaml")
+	s.MustKubectl(t, calledWebhook, "apply", "-f", "-")
+	ready := regexp.MustCompile(`(?m)^theirs +True `)
+	cluster.Await(t, "a webhook that is ready", func() error {
+		if said := o.Does(t, "kubectl get mutatingwebhookconfigurations.webhooks.fastadmit.io"); !ready.MatchString(said) {
+			return fmt.Errorf("got %s", said)
+		}
+		return nil
+	})
+	s.awaitRules(t, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+	s.MustKubectl(t, calledWebhook, "delete", "-f", "-")
+	o.Does(t, "helm uninstall")
+	s.removed(t)
+	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
+}
