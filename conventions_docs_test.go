@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -207,7 +208,7 @@ func withoutFences(document string) string { return fence.ReplaceAllString(docum
 var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
 
 // TestConventionsGenerated makes the generated blocks of all documents anew:
-// "plugins" is the table of plugins, "not here" that of those that are not in it, "file NAME" a file beside the document,
+// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the table of performance, "file NAME" a file beside the document,
 // "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
 // binary with the plugin of handlers/README.md does.
 func TestConventionsGenerated(t *testing.T) {
@@ -232,8 +233,11 @@ func TestConventionsGenerated(t *testing.T) {
 
 func generate(t *testing.T, document, what string) string {
 	verb, rest, _ := strings.Cut(what, " ")
-	if what == "not here" {
+	switch what {
+	case "not here":
 		return notHereTable()
+	case "times":
+		return times(t, read(t, document))
 	}
 	switch verb {
 	case "plugins":
@@ -257,8 +261,30 @@ func generate(t *testing.T, document, what string) string {
 		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
 		return "```console\n$ go run ./handlers/example " + rest + "\n" + stdout + stderr + "```\n"
 	}
-	t.Fatalf("%s: got a generated block of %q, want plugins, not here, flags, metrics, configuration, crd, file, run or example", document, what)
+	t.Fatalf("%s: got a generated block of %q, want plugins, not here, times, flags, metrics, configuration, crd, file, run or example", document, what)
 	return ""
+}
+
+var timesOfFastadmit = regexp.MustCompile(`, ([0-9.]+)x`)
+
+// times says in a sentence what the table in the document says of controller-runtime.
+func times(t *testing.T, document string) string {
+	t.Helper()
+	_, row, _ := strings.Cut(document, "\n| sigs.k8s.io/controller-runtime")
+	row, _, _ = strings.Cut(row, "\n")
+	var all []float64
+	for _, m := range timesOfFastadmit.FindAllStringSubmatch(row, -1) {
+		ratio, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ratio)
+	}
+	if len(all) < 2 {
+		t.Fatalf("got the row %q of controller-runtime, want one with ratios", row)
+	}
+	return fmt.Sprintf("In its benchmarks, a webhook written with controller-runtime needs %.0f to %.0f times the processor time for the same call.\n",
+		slices.Min(all), slices.Max(all))
 }
 
 func notHereTable() string {
