@@ -208,7 +208,7 @@ func withoutFences(document string) string { return fence.ReplaceAllString(docum
 var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
 
 // TestConventionsGenerated makes the generated blocks of all documents anew:
-// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the table of performance, "file NAME" a file beside the document,
+// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the table of performance, "dependencies" one on modules, "file NAME" a file beside the document,
 // "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
 // binary with the plugin of handlers/README.md does.
 func TestConventionsGenerated(t *testing.T) {
@@ -238,6 +238,8 @@ func generate(t *testing.T, document, what string) string {
 		return notHereTable()
 	case "times":
 		return times(t, read(t, document))
+	case "dependencies":
+		return dependencies(t)
 	}
 	switch verb {
 	case "plugins":
@@ -261,8 +263,17 @@ func generate(t *testing.T, document, what string) string {
 		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
 		return "```console\n$ go run ./handlers/example " + rest + "\n" + stdout + stderr + "```\n"
 	}
-	t.Fatalf("%s: got a generated block of %q, want plugins, not here, times, flags, metrics, configuration, crd, file, run or example", document, what)
+	t.Fatalf("%s: got a generated block of %q, want plugins, not here, times, dependencies, flags, metrics, configuration, crd, file, run or example", document, what)
 	return ""
+}
+
+var direct = regexp.MustCompile(`(?m)^(?:require )?\s*\S+ v\S+$`)
+
+// dependencies counts the modules of go.mod and of testdata/linked_modules.txt.
+func dependencies(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("fastadmit has %d direct dependencies. The binary links %d modules and has about 70 MB, in a release 50 MB.\n",
+		len(direct.FindAllString(read(t, "go.mod"), -1)), strings.Count(read(t, "testdata/linked_modules.txt"), "\n"))
 }
 
 var timesOfFastadmit = regexp.MustCompile(`, ([0-9.]+)x`)
