@@ -37,7 +37,6 @@ func (s *stand) webhooks(t *testing.T) {
 		}
 		return nil
 	})
-	s.awaitRules(t, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 	s.MustKubectl(t, calledWebhook, "delete", "-f", "-")
 	o.Does(t, "helm uninstall")
 	s.removed(t)
