@@ -294,7 +294,7 @@ func times(t *testing.T, document string) string {
 	if len(all) < 2 {
 		t.Fatalf("got the row %q of controller-runtime, want one with ratios", row)
 	}
-	return fmt.Sprintf("In its benchmarks, a webhook written with controller-runtime needs %.0f to %.0f times the processor time for the same call.\n",
+	return fmt.Sprintf("A webhook written with controller-runtime needs %.0f to %.0f times the processor time for the same call.\n",
 		slices.Min(all), slices.Max(all))
 }
 
