@@ -303,6 +303,20 @@ func TestPluginRBAC(t *testing.T) {
 	}
 }
 
+// wantsOnce reports what two rules allow.
+func wantsOnce(t *testing.T, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for i := range rules {
+		for permission := range permissions(rules[i : i+1]) {
+			if seen[permission] {
+				t.Errorf("two rules allow to %s", permission)
+			}
+			seen[permission] = true
+		}
+	}
+}
+
 // TestCustomResources compares what the chart allows with what the plugins need that follow
 // custom resources, and looks for their definitions and configurations. fastadmit is
 // called for nothing but what they select.
@@ -312,6 +326,7 @@ func TestCustomResources(t *testing.T) {
 		r := render(t, somePlugins+values, "")
 		var got []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+			wantsOnce(t, role.Rules)
 			for _, rule := range role.Rules {
 				if slices.Equal(rule.APIGroups, []string{group}) || slices.Contains(rule.Resources, "services") {
 					got = append(got, rule)

@@ -250,7 +250,8 @@ configMap:
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $needs = append $needs (dict "nonResourceURLs" (list "/api/*" "/apis/*" "/openapi/v3" "/openapi/v3/*") "verbs" (list "get")) -}}
+{{- $needs = append $needs (dict "nonResourceURLs" (list "/api/*" "/apis/*") "verbs" (list "get")) -}}
+{{- $needs = append $needs (dict "nonResourceURLs" (list "/openapi/v3" "/openapi/v3/*") "verbs" (list "get")) -}}
 {{- range $of := .paramKinds -}}
 {{- range .apiGroups -}}
 {{- $group := . -}}

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/kube-openapi/pkg/schemaconv"
@@ -49,6 +52,7 @@ type Documents interface {
 type Schemas struct {
 	documents Documents
 	parsers   *cache.LRUExpireCache // of *parser, by group version
+	parsing   singleflight.Group    // of documents, by path
 
 	mu    sync.Mutex
 	paths map[schema.GroupVersion]string
@@ -82,28 +86,47 @@ var ErrNone = errors.New("the cluster has no schemas")
 // NoVersionError if there is none, and ErrNone if there are no documents. When the API
 // server does not answer, what it said last holds.
 func (s *Schemas) Path(ctx context.Context, version schema.GroupVersion) (string, error) {
-	s.mu.Lock()
-	path, known := s.paths[version]
-	age := time.Since(s.asked)
-	s.mu.Unlock()
+	paths, age := s.listed()
+	path, known := paths[version]
 	if known && age < pathsAge || !known && age < missingAge {
 		return found(version, path, known)
 	}
-	began := time.Now()
-	paths, err := s.documents.SchemaPaths(ctx)
+	paths, err := s.list(ctx)
 	switch {
-	case cluster.IsWithoutAPIServer(err) || err == nil && paths == nil:
-		return "", ErrNone
+	case errors.Is(err, ErrNone):
+		return "", err
 	case err != nil && known && ctx.Err() == nil:
 		return path, nil
 	case err != nil:
 		return "", err
 	}
-	s.mu.Lock()
-	s.paths, s.asked = paths, began
-	s.mu.Unlock()
 	path, known = paths[version]
 	return found(version, path, known)
+}
+
+// listed returns the list of documents that was read last, and how old it is. Nobody
+// changes it.
+func (s *Schemas) listed() (paths map[schema.GroupVersion]string, age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paths, time.Since(s.asked)
+}
+
+// list asks the API server for the list of documents. The error is ErrNone if there are
+// none.
+func (s *Schemas) list(ctx context.Context) (map[schema.GroupVersion]string, error) {
+	began := time.Now()
+	paths, err := s.documents.SchemaPaths(ctx)
+	if cluster.IsWithoutAPIServer(err) || err == nil && paths == nil {
+		return nil, ErrNone
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths, s.asked = paths, began
+	return paths, nil
 }
 
 func found(version schema.GroupVersion, path string, known bool) (string, error) {
@@ -115,12 +138,14 @@ func found(version schema.GroupVersion, path string, known bool) (string, error)
 
 // Versions returns the group versions that the API server has schemas of.
 func (s *Schemas) Versions(ctx context.Context) ([]schema.GroupVersion, error) {
-	paths, err := s.documents.SchemaPaths(ctx)
-	versions := make([]schema.GroupVersion, 0, len(paths))
-	for version := range paths {
-		versions = append(versions, version)
+	paths, age := s.listed()
+	if age >= pathsAge {
+		var err error
+		if paths, err = s.list(ctx); err != nil && !errors.Is(err, ErrNone) {
+			return nil, err
+		}
 	}
-	return versions, err
+	return slices.Collect(maps.Keys(paths)), nil
 }
 
 // Type returns the schema of a kind for merging; ok is false if the document of its
@@ -135,18 +160,39 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 	kept, _ := s.parsers.Get(version)
 	p, _ := kept.(*parser)
 	if p == nil || p.path != path {
-		definitions, err := s.Definitions(ctx, path)
+		text, err := s.documents.Schema(ctx, path)
 		if err != nil {
 			return kind, false, err
 		}
-		if p, err = newParser(path, definitions); err != nil {
-			return kind, false, fmt.Errorf("the schemas of %s cannot be read: %w", version, err)
+		if p, err = s.parse(version, path, text); err != nil {
+			return kind, false, err
 		}
-		version.Group, version.Version = strings.Clone(version.Group), strings.Clone(version.Version) // of a review
-		s.parsers.Add(version, p, parserTTL)
 	}
 	kind, ok = p.kinds[gvk]
 	return kind, ok, nil
+}
+
+// parse returns the parser of a document, which it makes once for all that want it at the
+// same time. Each of them has read the document itself, for as long as its own ctx allowed.
+func (s *Schemas) parse(version schema.GroupVersion, path string, text []byte) (*parser, error) {
+	made, err, _ := s.parsing.Do(path, func() (any, error) {
+		if kept, _ := s.parsers.Get(version); kept != nil && kept.(*parser).path == path {
+			return kept, nil // made since the caller looked
+		}
+		definitions, err := definitionsIn(text, path)
+		if err != nil {
+			return nil, err
+		}
+		p, err := newParser(path, definitions)
+		if err != nil {
+			return nil, fmt.Errorf("the schemas of %s cannot be read: %w", version, err)
+		}
+		version.Group, version.Version = strings.Clone(version.Group), strings.Clone(version.Version) // of a review
+		s.parsers.Add(version, p, parserTTL)
+		return p, nil
+	})
+	p, _ := made.(*parser)
+	return p, err
 }
 
 // Definitions returns the schemas of the document at a path, by name.
@@ -155,6 +201,10 @@ func (s *Schemas) Definitions(ctx context.Context, path string) (map[string]*spe
 	if err != nil {
 		return nil, err
 	}
+	return definitionsIn(text, path)
+}
+
+func definitionsIn(text []byte, path string) (map[string]*spec.Schema, error) {
 	var document struct {
 		Components struct {
 			Schemas map[string]*spec.Schema `json:"schemas"`

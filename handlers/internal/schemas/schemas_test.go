@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
@@ -97,6 +99,74 @@ func TestType(t *testing.T) {
 		server.err, s = errors.New("broken"), New(server)
 		f("Gadget", "broken", "paths")
 	})
+}
+
+// TestVersions shows when the API server is asked for the list of documents.
+func TestVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}}
+		s := New(server)
+		f := func(want string, wantAsked int) {
+			t.Helper()
+			server.asked = nil
+			versions, err := s.Versions(t.Context())
+			if got := fmt.Sprint(versions, err); got != want || len(server.asked) != wantAsked {
+				t.Errorf("after %v: got %s of %s, want %s of %d requests", time.Now(), got, server.asked, want, wantAsked)
+			}
+		}
+		f("[example.com/v1] <nil>", 1)
+		time.Sleep(pathsAge - 1)
+		f("[example.com/v1] <nil>", 0)
+		time.Sleep(time.Nanosecond)
+		f("[example.com/v1] <nil>", 1)
+		if _, err := s.Path(t.Context(), example); err != nil || len(server.asked) != 1 {
+			t.Errorf("got %v of %s, want the list that Versions read", err, server.asked)
+		}
+		time.Sleep(pathsAge)
+		server.paths = nil // an old API server
+		f("[] <nil>", 1)
+		server.err = errors.New("broken")
+		f("[] broken", 1)
+	})
+}
+
+// TestParsesOnce has several wait for the same document at the same time.
+func TestParsesOnce(t *testing.T) {
+	const callers = 8
+	server := &meeting{fake: fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}}
+	server.callers.Add(callers)
+	s := New(server)
+	if _, err := s.Path(t.Context(), example); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *smdschema.Schema, callers)
+	for range callers {
+		go func() {
+			of, _, err := s.Type(t.Context(), example.WithKind("Gadget"))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- of.Schema
+		}()
+	}
+	first := <-got
+	for range callers - 1 {
+		if <-got != first || first == nil {
+			t.Error("the document was parsed twice")
+		}
+	}
+}
+
+// meeting is an API server that answers for a document when all callers have asked.
+type meeting struct {
+	fake
+	callers sync.WaitGroup
+}
+
+func (m *meeting) Schema(_ context.Context, path string) ([]byte, error) {
+	m.callers.Done()
+	m.callers.Wait()
+	return []byte(m.texts[path]), nil
 }
 
 // keysOf returns the keys by which the list of a Gadget is merged.
