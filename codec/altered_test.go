@@ -25,6 +25,8 @@ var smallReviews = []string{
 		`"uid":"u\n1"}, "apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview" } `,
 	v1Head + `{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},` +
 		`"requestResource":{"group":"","version":"v1","resource":"pods"},"object":null,"oldObject":null,"options":null}}`,
+	v1Head + `{"uid":"1","kind":{"kind":"K"},"resource":{"resource":"r"},"requestKind":{"kind":"K"},"requestResource":{"resource":"r"},"operation":"CREATE","userInfo":{},` +
+		`"object":{"a":{"b":[{}]}},"oldObject":null,"dryRun":false,"options":{"o":"p"}}}`,
 }
 
 // TestSmallCut cuts small reviews at every byte: each is an error, and nothing is read

@@ -79,7 +79,7 @@ func (o *Object) change(n nodeID, json string) {
 func (o *Object) unlinkOthers(n nodeID) {
 	name, last := o.unescape(o.nameOf(n)), n
 	for next := o.nodes[n].next; next != 0; next = o.nodes[next].next {
-		if o.isNamed(next, name) {
+		if o.isNamed(&o.nodes[next], name) {
 			o.unlink(last, next)
 			continue
 		}

@@ -42,6 +42,10 @@
 // and API version, a uid, and the JSON type of each field. Nothing else is
 // checked before it is read:
 //
+//   - If the last object of the request stands where kube-apiserver writes it, the
+//     text that kube-apiserver writes behind it, at the end of the body, says where
+//     it ends; the object is not even skipped. A field of the request that should
+//     stand before the objects and stands behind one of them is not found then.
 //   - A value that nobody reads is skipped, not validated. Objects and arrays
 //     are skipped by counting brackets outside of strings, to any depth.
 //   - Members and elements are checked for the punctuation between them as far

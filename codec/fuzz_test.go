@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -73,6 +74,13 @@ func isAnswerable(t *testing.T, body []byte, request *admissionv1.AdmissionReque
 	version := doc.member("apiVersion")
 	if version == nil || version.scalar != codec.APIVersionV1 && version.scalar != codec.APIVersionV1beta1 {
 		return false
+	}
+	names := doc.member("request").names
+	object := slices.Index(names, "object")
+	for _, name := range []string{"name", "namespace", "subResource", "requestSubResource"} {
+		if object > 0 && names[object-1] == "userInfo" && slices.Index(names, name) > object {
+			return false
+		}
 	}
 	for _, name := range []string{"object", "oldObject", "options"} {
 		if part := doc.member("request").member(name); part != nil && part.open != '{' && (part.open != 0 || part.scalar != nil) {

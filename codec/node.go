@@ -160,15 +160,16 @@ func (o *Object) scan(n nodeID) nodeID {
 
 // predicted is scan for members as kube-apiserver writes them, without white
 // space and without escapes in their names. It goes on to the member of that
-// name, and returns the last one it found, 0 if it found none.
-func (o *Object) predicted(n nodeID, name string) (m nodeID) {
+// name, which it has found then, and returns the last one it came to, 0 if it came
+// to none.
+func (o *Object) predicted(n nodeID, name string) (m nodeID, found bool) {
 	at, last := o.nodes[n].at, o.nodes[n].last
 	text, base := o.textAt(at)
 	pos := int(at-base) + 1
 	if last != 0 {
 		end := o.endOf(last)
 		if pos = int(end-base) + 1; end == 0 || pos > len(text) || text[pos-1] != ',' {
-			return 0
+			return 0, false
 		}
 	}
 	for pos < len(text) && text[pos] == '"' && !o.isFull() {
@@ -178,7 +179,7 @@ func (o *Object) predicted(n nodeID, name string) (m nodeID) {
 		}
 		at := end + 2
 		m = o.link(n, base+offset(pos+1), int32(end-pos-1), base+offset(at))
-		if text[pos+1:end] == name {
+		if found = end-pos-1 == len(name) && text[pos+1:end] == name; found {
 			break
 		}
 		if pos = o.skipValue(text, at); pos < 0 {
@@ -191,7 +192,7 @@ func (o *Object) predicted(n nodeID, name string) (m nodeID) {
 		}
 		pos++
 	}
-	return m
+	return m, found
 }
 
 // close ends the object or array at n if its closing bracket is at pos.
@@ -206,12 +207,13 @@ func (o *Object) close(n nodeID, text string, pos int, base offset) bool {
 
 // scanMembers finds members of the object at n that have no node yet, up to the
 // one of that name, and gives them one. It returns the last one of them, or 0 at
-// the end and at a syntax error.
-func (o *Object) scanMembers(n nodeID, name string) nodeID {
-	if m := o.predicted(n, name); m != 0 {
-		return m
+// the end and at a syntax error, and whether that is the one.
+func (o *Object) scanMembers(n nodeID, name string) (m nodeID, found bool) {
+	if m, found = o.predicted(n, name); m != 0 {
+		return m, found
 	}
-	return o.scan(n)
+	m = o.scan(n)
+	return m, m != 0 && o.isNamed(&o.nodes[m], name)
 }
 
 // readMembers gives nodes to all members of the object at n, as long as reading
@@ -293,8 +295,14 @@ func (o *Object) member(n nodeID, name string) (m nodeID, full bool) {
 			return names[name], false
 		}
 	}
-	for m = nodes[n].first; m != 0; m = nodes[m].next {
-		if c := &nodes[m]; (int(c.nameLen) == len(name) || c.escaped) && o.isNamed(m, name) { // most are passed without a call
+	for m = nodes[n].first; ; m = nodes[m].next {
+		for m != 0 && int(nodes[m].nameLen) != len(name) && !nodes[m].escaped { // most are passed without a call
+			m = nodes[m].next
+		}
+		if m == 0 {
+			break
+		}
+		if o.isNamed(&nodes[m], name) {
 			return m, false
 		}
 	}
@@ -302,17 +310,17 @@ func (o *Object) member(n nodeID, name string) (m nodeID, full bool) {
 		if o.isFull() {
 			return 0, true
 		}
-		if m = o.scanMembers(n, name); m != 0 && o.isNamed(m, name) {
+		if m, found := o.scanMembers(n, name); found {
 			return m, false
 		}
 	}
 	return 0, false
 }
 
-// isNamed reports whether the member at m has that name.
-func (o *Object) isNamed(m nodeID, name string) bool {
-	written := o.nameOf(m)
-	if !o.nodes[m].escaped {
+// isNamed reports whether the member at c has that name.
+func (o *Object) isNamed(c *node, name string) bool {
+	written := o.view(c.name, c.name+offset(c.nameLen))
+	if !c.escaped {
 		return written == name
 	}
 	return o.nameIs(written, name)

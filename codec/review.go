@@ -203,6 +203,10 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 			}
 			f = r.fieldNamed(in.written())
 		}
+		if f == next && (f == fieldObject || f == fieldOldObject) && r.lastObject(f, in.text[in.pos:]) {
+			in.pos = len(in.text) - len("}") // behind the request
+			break
+		}
 		value, ok := r.predictedValue(f, in.text[in.pos:])
 		if ok {
 			in.pos += len(value)

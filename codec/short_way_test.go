@@ -16,6 +16,7 @@ import (
 // TestShortWay decodes every recording of kube-apiserver by the ways that are short for
 // what it writes, each of which has a long one with the same result.
 func TestShortWay(t *testing.T) {
+	lasts, objects := 0, 0
 	for _, name := range corpus.Names() {
 		var r Review
 		o := &r.envelope
@@ -32,7 +33,13 @@ func TestShortWay(t *testing.T) {
 			t.Fatalf("%s: got %s first", name, in.written())
 		}
 		taken := make(map[field]bool)
+		var last [fieldCount]string
 		for f := fieldUID; ; {
+			before := r.fields
+			if r.lastObject(f, in.text[in.pos:]) {
+				lasts++
+				last, r.fields = r.fields, before
+			}
 			value, ok := r.predictedValue(f, in.text[in.pos:])
 			if taken[f] = ok; ok {
 				in.pos += len(value)
@@ -49,6 +56,12 @@ func TestShortWay(t *testing.T) {
 		if in.member() || o.err != nil {
 			t.Errorf("%s: got %s, %v behind what is predicted", name, in.written(), o.err)
 		}
+		if strings.LastIndexByte(r.fields[fieldOptions], '{') == 0 { // else something is in it
+			objects++
+			if last != r.fields {
+				t.Errorf("%s: got %q, want %q", name, last, r.fields)
+			}
+		}
 		k := r.fields[fieldKind]
 		if both := taken[fieldRequestKind] && taken[fieldRequestResource]; k != "" && k == r.fields[fieldRequestKind] && !both {
 			t.Errorf("%s: the fields of the original request are compared with those of this: %v", name, taken)
@@ -62,6 +75,9 @@ func TestShortWay(t *testing.T) {
 		}
 		comparePredicted(t, r.fields[fieldKind], "kind", true)
 		comparePredicted(t, r.fields[fieldResource], "resource", true)
+	}
+	if lasts == 0 || lasts != objects {
+		t.Errorf("the end of the last object is told by what comes behind it in %d of %d recordings with options", lasts, objects)
 	}
 }
 
