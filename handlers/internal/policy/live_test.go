@@ -37,6 +37,7 @@ type apiServer struct {
 	mu       sync.Mutex
 	statuses map[string]string // what was written, by the name of the policy
 	written  map[string]int    // how often
+	watching int               // requests that watch ConfigMaps
 	listing  chan struct{}     // closed when ConfigMaps may be listed
 }
 
@@ -54,11 +55,15 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusUnprocessableEntity, "Invalid")
 	case r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
+		a.watches(r, 1)
 		<-r.Context().Done()
+		a.watches(r, -1)
 	case r.URL.Path == "/api/v1":
 		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` +
 			`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]},` +
 			`{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get","list","watch"]}]}`))
+	case r.URL.Path == "/openapi/v3":
+		_, _ = w.Write([]byte(`{"paths":{}}`))
 	case !known:
 		fail(http.StatusNotFound, "NotFound")
 	default:
@@ -80,6 +85,7 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 		Status   struct {
 			ObservedGeneration int64
 			Conditions         []struct{ Type, Status, Reason, Message string }
+			TypeChecking       *struct{}
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&object); err != nil || !strings.HasSuffix(r.URL.Path, object.Metadata.Name+"/status") {
@@ -88,6 +94,9 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	said := fmt.Sprint(object.Status.ObservedGeneration)
 	for _, c := range object.Status.Conditions {
 		said += fmt.Sprintf("; %s %s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+	}
+	if object.Status.TypeChecking != nil {
+		said += "; types checked"
 	}
 	a.mu.Lock()
 	a.statuses[object.Metadata.Name] = said
@@ -103,6 +112,22 @@ func (a *apiServer) status(name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.statuses[name]
+}
+
+// watches counts the requests that watch ConfigMaps.
+func (a *apiServer) watches(r *http.Request, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.URL.Path == "/api/v1/configmaps" {
+		a.watching += n
+	}
+}
+
+// watched says how many of them there are.
+func (a *apiServer) watched() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Sprint(a.watching)
 }
 
 // count returns how often a status was written.
@@ -217,13 +242,14 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		eventually(t, func() string { return a.status(name) }, want)
 	}
-	f("good", compiled)
-	f("unbound", compiled)
+	const checked = "; types checked"
+	f("good", compiled+checked)
+	f("unbound", compiled+checked)
 	f("uncompiled", "3; Compiled False CompilationFailed: no such variable")
 	f("invalid", `3; Compiled False Invalid: spec.failurePolicy: Unsupported value: "Sometimes": supported values: "Fail", "Ignore"`)
-	f("nodes", compiled+"; ParametersKnown True Watched: nodes are watched")
-	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'")
-	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server")
+	f("nodes", compiled+"; ParametersKnown True Watched: nodes are watched"+checked)
+	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'"+checked)
+	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server"+checked)
 	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
 	if again := source.resources.writeStatus(ctx); again != settlePause {
 		t.Errorf("while parameters are not listed: the status is written again after %v, want %v", again, settlePause)
@@ -235,7 +261,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("before they are listed: got %v, %v", known, err)
 	}
 	close(a.listing)
-	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched")
+	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
 	checkParams(t, source.Cluster.Params, maps, nodes)
 	for _, kind := range []string{"Ship", "Secret"} {
 		if _, known, err := source.Cluster.Params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
@@ -252,8 +278,14 @@ func TestLive(t *testing.T) {
 	if got := a.count("good"); got != 1 {
 		t.Errorf("the same status was written %d times, want once", got)
 	}
+	eventually(t, a.watched, "1")
+	source.resources.wrote("none", "") // a policy that is gone meanwhile
+	if object, _, settled := source.resources.desired("none"); object != nil || !settled {
+		t.Errorf("got %v, %v of a policy that is gone", object, settled)
+	}
 	cancel()
 	<-done
+	eventually(t, a.watched, "0")
 	if _, known, err := source.Cluster.Params.OfKind(t.Context(), nodes); known || err != nil {
 		t.Errorf("in the end: got %v, %v, want parameters not to be watched", known, err)
 	}
@@ -284,6 +316,13 @@ func TestGivenParams(t *testing.T) {
 	}
 }
 
+// nameIn returns the name that the variable params has.
+func nameIn(p *Param) any {
+	object, _ := p.Value.Value().(map[string]any)
+	metadata, _ := object["metadata"].(map[string]any)
+	return metadata["name"]
+}
+
 // checkParams looks parameters up: ConfigMaps shop/a and other/a, with the label
 // env=prod, and shop/b, and the Node n.
 func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv1.ParamKind) {
@@ -302,7 +341,7 @@ func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv
 	f := func(kind admissionregistrationv1.ParamKind, namespace, name string, want bool) {
 		t.Helper()
 		p, err := of(kind).Get(t.Context(), namespace, name)
-		if found := err == nil && p.Namespace == namespace && p.Name == name && p.Value != nil; found != want || !want && !apierrors.IsNotFound(err) {
+		if found := err == nil && p.Namespace == namespace && p.Name == name && nameIn(p) == name; found != want || !want && !apierrors.IsNotFound(err) {
 			t.Errorf("%s %s/%s: got %v, %v, want it to be there: %v", kind.Kind, namespace, name, p, err, want)
 		}
 	}

@@ -143,4 +143,9 @@ func TestErrorTypes(t *testing.T) {
 	if want := `fastadmit_policy_cost_sum{plugin="P",policy="policy-0"} 7`; !strings.Contains(text.String(), want) {
 		t.Errorf("got %s, want %s", &text, want)
 	}
+	for _, bound := range []string{"10", "100", "1000", "10000", "100000", "1e+06", "1e+07", "+Inf"} {
+		if want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound); !strings.Contains(text.String(), want) {
+			t.Errorf("got %s, want %s", &text, want)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,6 +64,6 @@ func (g givenObjects) List(_ context.Context, namespace string, selector labels.
 // are.
 func givenParam(given *handlers.ParamObject) *Param {
 	object := new(codec.Object)
-	object.Reset(slices.Clone(given.JSON))
+	object.Reset(given.JSON)
 	return &Param{Namespace: given.Namespace, Name: given.Name, Value: cel.ValueOf(object.Root())}
 }

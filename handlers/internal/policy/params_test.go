@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,7 @@ func (f fakeObjects) List(_ context.Context, in string, selector labels.Selector
 			all = append(all, &Param{Namespace: namespace, Name: name})
 		}
 	}
+	slices.SortFunc(all, func(a, b *Param) int { return strings.Compare(b.Name, a.Name) }) // not as they are wanted
 	return all, nil
 }
 

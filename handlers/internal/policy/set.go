@@ -158,19 +158,12 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 		return nil
 	}
 	for _, b := range p.bindings {
-		matches, err := true, b.err
-		if err == nil {
-			matches, err = b.matcher.Matches(d.Ctx, &d.Request, d)
-		}
-		if err == nil && !matches {
-			continue
-		}
-		var params []*Param
-		if err == nil {
-			params, err = collectParams(d.Ctx, d.Params, p.paramKind, b.paramRef, d.Namespace())
-		}
+		params, matches, err := b.collect(d, p.paramKind)
 		if err != nil {
 			misconfigured(b, "binding", err)
+			continue
+		}
+		if !matches {
 			continue
 		}
 		if result := h.Evaluate(p, b, params); result != nil {
@@ -178,6 +171,18 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 		}
 	}
 	return nil
+}
+
+// collect reports whether the binding is for the review, and with which parameters.
+func (b *Binding) collect(d *Dispatch, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {
+	if b.err != nil {
+		return nil, false, b.err
+	}
+	if matches, err = b.matcher.Matches(d.Ctx, &d.Request, d); err != nil || !matches {
+		return nil, false, err
+	}
+	params, err = collectParams(d.Ctx, d.Params, kind, b.paramRef, d.Namespace())
+	return params, true, err
 }
 
 // IsExcluded reports whether no policy is evaluated on a resource: kube-apiserver

@@ -119,6 +119,9 @@ func TestManifests(t *testing.T) {
 	f("")
 	f("", p("p", ""), b("b", "p", ""))
 	f("", b("b", "p", ""), p("p", ""), b("c", "p", ""), p("q", ""))
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		f("", strings.Replace(p("p", ""), "k8s.io/v1", "k8s.io/"+version, 1), strings.Replace(b("b", "p", ""), "k8s.io/v1", "k8s.io/"+version, 1))
+	}
 	f(`static: error loading f1: binding "b" references policy "q" which does not exist in the manifest directory`, p("p", ""), b("b", "q", ""))
 	f(`error loading f1: duplicate name "p" of a policy`, p("p", ""), p("p", ""))
 	f(`error loading f2: duplicate name "b" of a binding`, p("p", ""), b("b", "p", ""), b("b", "p", ""))
@@ -225,8 +228,9 @@ func TestPrepare(t *testing.T) {
 		if result != nil {
 			return
 		}
-		if again := d.Prepare(); again != nil {
-			t.Errorf("%s in %q: got %v the second time", kind, namespace, again)
+		input := d.Input
+		if again := d.Prepare(); again != nil || d.Input != input {
+			t.Errorf("%s in %q: got %v the second time, want what there is", kind, namespace, again)
 		}
 		if got := fmt.Sprint(d.NamespaceObject().Type().TypeName()); got != wantObject {
 			t.Errorf("%s in %q: got %s, want %s", kind, namespace, got, wantObject)

@@ -209,7 +209,7 @@ func (c *typeChecker) mapper(ctx context.Context, version schema.GroupVersion) (
 	if list == nil {
 		return nil, nil
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{version})
+	mapper := meta.NewDefaultRESTMapper(nil)
 	for i := range list.APIResources {
 		r := &list.APIResources[i]
 		if strings.Contains(r.Name, "/") {
