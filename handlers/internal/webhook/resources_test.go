@@ -86,7 +86,9 @@ func TestOwnChecked(t *testing.T) {
 			t.Errorf("%s: got %+v", elsewhere, r)
 		}
 	}
-	for _, fine := range []string{`{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"},"webhooks":[]}`} {
+	const good = `{"metadata":{"name":"d"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],` +
+		`"clientConfig":{"service":{"namespace":"n","name":"s"}},"matchConditions":[{"name":"a","expression":"true"}]}]}`
+	for _, fine := range []string{good, `{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"},"webhooks":[]}`} {
 		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, fine)); r.message != "" {
 			t.Errorf("%s: got %+v", fine, r)
 		}
