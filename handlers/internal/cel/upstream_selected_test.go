@@ -65,6 +65,21 @@ func TestUpstreamSelected(t *testing.T) {
 	for _, name := range []string{"m", "l", "o", "s", "q"} {
 		add("variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
 	}
+	for _, name := range []string{"object", "request", "variables"} { // what a loop calls so is only that in it
+		add(fmt.Sprintf("[object.int].all(%s, %[1]s == 3) && has(%[1]s.kind)", name), fmt.Sprintf("[object.int].map(%s, %[1]s) == [3] && has(%[1]s.kind)", name),
+			fmt.Sprintf("[[1], [2]].all(%s, size(%[1]s) == 1 && %[1]s[0] < 3) ? %[1]s.kind : 1", name))
+	}
+	for _, other := range []string{"quantity('3')", "ip('10.0.0.1')", "cidr('10.0.0.0/8')", "url('https://a')", "semver('1.2.3')"} {
+		for _, plain := range []string{"object.int", "object.text", "object.map", "object.list", "object.null", other} {
+			add(fmt.Sprintf("dyn(%s) == dyn(%s)", plain, other), fmt.Sprintf("dyn(%s) != dyn(%s)", other, plain), fmt.Sprintf("dyn(%s) in [dyn(%s)]", plain, other))
+		}
+	}
+	add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')", "'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
+		"sets.intersects([1, 2], [2])", "sets.intersects([1], [2])", "sets.intersects([1], [])", "sets.intersects(object.list, object.equals)",
+		"['a'].join('--')", "['a', 'b'].join(object.long)", "[].join('a')", "object.list.map(x, 'a').join()",
+		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)", "object.long.findAll('', 3)",
+		"object.long.findAll('a*', 3)", "object.long.findAll(object.kind + '|a', 2)", "(object.long + object.long).findAll('(?:a|)', 4)", "object.long.findAll('\\\\ba', 3)",
+		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()", "optional.of(object.long).hasValue()")
 	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],"map":{"a":1,"b":{"c":2}},"long":%q,`+
 		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},[]]}`, strings.Repeat("aé", 500))
 	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},"deep":{"a":[{"b":1},{"b":"2"}]}}`

@@ -1,0 +1,28 @@
+package cel
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// TestMatchesCharged has the function matches cost 1, whatever it is given, and the method
+// of that name as much as the text and the regular expression are long, as in cel-go.
+func TestMatchesCharged(t *testing.T) {
+	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"pattern":%q}`, strings.Repeat("b", 500_000), "^"+strings.Repeat("b?", 60)+"a")
+	for expression, want := range map[string]string{
+		"matches(object.long, object.pattern)": "false <nil>", "object.long.matches(object.pattern)": "<nil> expression 'object.long.matches(object.pattern)' resulted in error: operation cancelled: actual cost limit exceeded",
+	} {
+		x := new(Compiler).Compile(expression, Declarations{}, Bool)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget)
+		value, err, fatal := e.Evaluate(x)
+		if got := fmt.Sprint(value, " ", err); got != want || fatal != nil {
+			t.Errorf("%s: got %s, %v, want %s", expression, got, fatal, want)
+		}
+	}
+}
