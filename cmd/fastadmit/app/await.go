@@ -32,7 +32,7 @@ func newAwaitCommand(o *options) *cobra.Command {
 --cert-secret-name are registered with the rules of the enabled plugins, their caBundle matches the
 serving certificate, and replicas with the same configuration answer a call through the Service. It
 takes the flags and files of serve, and changes nothing. The Helm chart runs it after an installation.
-If the time is over, it exits with 1 and prints what is missing to standard error.`,
+After --timeout, it exits with 1 and prints what is missing to standard error.`,
 		Example: "  fastadmit await --config=fastadmit.yaml --cert-secret-name=fastadmit-certificate --timeout=1m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -60,8 +60,8 @@ create (for a Deployment a ReplicaSet, for that a Pod) are reviewed too, and sho
 
 Plugins see a new cluster in which every namespace exists, or the objects of --cluster-state-dir or
 --kubeconfig. In addition they see the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes
-and so on among the reviewed objects. No cluster is changed: all requests are dry runs. Objects get the
-defaults that plugins look at.
+and so on among the reviewed objects. With --kubeconfig, all requests are dry runs, and nothing in the
+cluster is changed. Objects get the defaults that plugins look at.
 
 Exits with 0 if all objects are allowed, 1 if one is denied, 2 if an object could not be reviewed, if
 there is nothing to review, or if the command is wrong.`,
