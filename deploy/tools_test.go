@@ -198,7 +198,7 @@ func settings(t *testing.T) []setting {
 		{"everything", somePlugins + `
 callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
 networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
-autoscaling: {enabled: true}
+autoscaling: {enabled: true, behavior: {scaleDown: {stabilizationWindowSeconds: 60}}}
 hostNetwork: true
 bindAddress: "::"
 service: {port: 9443, annotations: {a: b}}
