@@ -23,6 +23,14 @@ const (
 	chartArchive = "fastadmit-chart.oci.tar"
 )
 
+// containerdName is the annotation that tells containerd the name of an image that it imports
+// (core/images AnnotationImageName). Without it, "ctr images import" makes up a name that
+// its own CRI plugin does not find.
+const containerdName = "io.containerd.image.name"
+
+// imageName is that of the published image, which the chart's values name.
+func (r *release) imageName() string { return r.registry + "/fastadmit:" + r.version }
+
 // image makes the image of the binaries for linux, as deploy/Dockerfile does, and
 // writes it to imageArchive.
 func (r *release) image(context.Context) error {
@@ -40,8 +48,10 @@ func (r *release) image(context.Context) error {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
 	}
+	annotations := r.annotations()
+	annotations[containerdName] = r.imageName()
 	return r.writeLayout(imageArchive, func(to layout.Path) error {
-		return to.AppendIndex(index, layout.WithAnnotations(r.annotations()))
+		return to.AppendIndex(index, layout.WithAnnotations(annotations))
 	})
 }
 

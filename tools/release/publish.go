@@ -29,7 +29,7 @@ func (r *release) publish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return push(r.registry+"/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.WriteIndex(to, image, options...) })
+		return push(r.imageName(), entry.Digest, func(to name.Reference) error { return remote.WriteIndex(to, image, options...) })
 	}); err != nil {
 		return err
 	}

@@ -98,6 +98,19 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
+// TestImportName wants containerd to import the image by the name that the chart has.
+func TestImportName(t *testing.T) {
+	r := made(t, "", "registry.example.com/owner")
+	if err := r.withLayout(imageArchive, func(_ v1.ImageIndex, entry v1.Descriptor) error {
+		if got, want := entry.Annotations["io.containerd.image.name"], "registry.example.com/owner/fastadmit:1.2.3-rc.1"; got != want {
+			t.Errorf("got name %q, want %q", got, want)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPublish pushes to a registry and reads back what users pull.
 func TestPublish(t *testing.T) {
 	key, _ := newKey(t, "")
