@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -79,6 +81,9 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 			return fmt.Errorf("cannot read the cluster, needed by %s: %w", strings.Join(who, ", "), err)
 		}
 		c.state.Store(state)
+		if !c.imagined {
+			limitGarbage()
+		}
 	}
 	if err := state.Follow(ctx, needs...); err != nil {
 		return err
@@ -92,6 +97,19 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 		}
 	}
 	return nil
+}
+
+// garbagePercent is how much garbage there may be, in percent of what is in use, before the garbage
+// collector runs. What is known of a large cluster is most of what is in use, and requests
+// allocate little, so it still runs rarely. With Go's 100, a process with NodeRestriction in a cluster of
+// 10,000 pods had 71 MiB at most; with 50 it has 60.
+const garbagePercent = 50
+
+// limitGarbage sets garbagePercent, unless GOGC says something else.
+func limitGarbage() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 }
 
 // put makes objects part of what is known of the cluster, those that somebody asks
