@@ -77,7 +77,7 @@ NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 bu
 .PHONY: e2e-node
 e2e-node: build ## test on a real one-node cluster what is lost in upgrades, restarts and failures (Linux, root)
 	@command -v runc nft conntrack ip buildah >/dev/null || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); } >&2
-	@$(DEPLOY) -n helm >/dev/null # tests have no time to build tools
+	@for tool in helm prometheus; do $(DEPLOY) -n $$tool; done >/dev/null # tests have no time to build tools
 	e2e/run node
 
 .PHONY: adapters

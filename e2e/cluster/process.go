@@ -32,9 +32,10 @@ const (
 	// stopMax is how long a process may take to end on SIGTERM. fastadmit gives
 	// connections without a request 5 s from when they were opened, and calls
 	// their answers, which take up to 3 s here; the rest is for other work on the
-	// machine. startMax is how long anything may take to be ready.
+	// machine. startMax is how long anything may take to be ready: twice the 90 s
+	// within which the kubelet updates a volume, for machines with other work.
 	stopMax  = 15 * time.Second
-	startMax = 90 * time.Second
+	startMax = 3 * time.Minute
 )
 
 // Built returns the path of what make e2e builds.

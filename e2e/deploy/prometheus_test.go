@@ -3,8 +3,6 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/prometheus"
 )
 
 // watched has a real Prometheus scrape the pods and the API server, with the
@@ -34,11 +33,11 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 		cluster.Await(t, what, func() error {
 			_ = s.service("shop") // what there is to see
 			_ = s.pulls()
-			return p.has(expression)
+			return p.Has(expression)
 		})
 	}
 	for alert, expression := range alertExpressions(t) {
-		selectors, err := p.selectors(expression)
+		selectors, err := p.Selectors(expression)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,28 +48,10 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 			if lacks(selector) {
 				continue
 			}
-			cluster.Await(t, "alert "+alert, func() error { return p.has(selector) })
+			cluster.Await(t, "alert "+alert, func() error { return p.Has(selector) })
 		}
 	}
-	var rules struct {
-		Groups []struct {
-			Rules []struct{ Name, Health, LastError string }
-		}
-	}
-	cluster.Await(t, "rules to be evaluated", func() error {
-		if err := p.get("rules", nil, &rules); err != nil {
-			return err
-		}
-		for _, r := range rules.Groups[0].Rules {
-			if r.Health != "ok" {
-				return fmt.Errorf("%s: got health %s %s", r.Name, r.Health, r.LastError)
-			}
-		}
-		return nil
-	})
-	if got, want := len(rules.Groups[0].Rules), len(alertExpressions(t)); got != want {
-		t.Errorf("got %d rules, want %d", got, want)
-	}
+	cluster.Await(t, "rules to be evaluated", func() error { return p.Evaluates(len(alertExpressions(t))) })
 }
 
 // unanswered registers a webhook of each failure policy that nobody answers,
@@ -135,11 +116,8 @@ func alertExpressions(t *testing.T) map[string]string {
 	return all
 }
 
-// prometheus is a running one.
-type prometheus string
-
 // startPrometheus starts one that finds the pods as one in the cluster does.
-func (s *stand) startPrometheus(t *testing.T) prometheus {
+func (s *stand) startPrometheus(t *testing.T) prometheus.Server {
 	t.Helper()
 	alerts := cluster.WriteFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
 	config := cluster.WriteFile(t, "prometheus.yaml", fmt.Appendf(nil, `
@@ -159,74 +137,7 @@ scrape_configs:
 `, alerts, s.kubeconfig, cluster.Token, strings.TrimPrefix(s.Config.Host, "https://")))
 	address := cluster.FreeAddress(t)
 	cluster.Start(t, "prometheus", nil, operator.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
-	p := prometheus("http://" + address)
-	cluster.Await(t, "Prometheus", func() error { return p.has("vector(1)") })
+	p := prometheus.Server("http://" + address)
+	cluster.Await(t, "Prometheus", func() error { return p.Has("vector(1)") })
 	return p
-}
-
-// get asks the HTTP API of Prometheus.
-func (p prometheus) get(path string, query url.Values, data any) error {
-	response, err := http.Get(string(p) + "/api/v1/" + path + "?" + query.Encode())
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	var answer struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return err
-	}
-	if answer.Status != "success" {
-		return fmt.Errorf("%s %v: %s", path, query, answer.Error)
-	}
-	return json.Unmarshal(answer.Data, data)
-}
-
-// has returns an error if an expression has no value.
-func (p prometheus) has(expression string) error {
-	var data struct{ Result []struct{ Value [2]any } }
-	if err := p.get("query", url.Values{"query": {expression}}, &data); err != nil {
-		return err
-	}
-	for _, r := range data.Result {
-		if r.Value[1] != "NaN" {
-			return nil
-		}
-	}
-	return fmt.Errorf("got no value of %s, but %v", expression, data.Result)
-}
-
-// selectors returns the selectors of series in an expression, which Prometheus
-// itself takes apart.
-func (p prometheus) selectors(expression string) (all []string, err error) {
-	var tree any
-	if err := p.get("parse_query", url.Values{"query": {expression}}, &tree); err != nil {
-		return nil, err
-	}
-	var walk func(any)
-	walk = func(node any) {
-		switch n := node.(type) {
-		case []any:
-			for _, inner := range n {
-				walk(inner)
-			}
-		case map[string]any:
-			if kind := n["type"]; kind == "vectorSelector" || kind == "matrixSelector" {
-				var matchers []string
-				for _, m := range n["matchers"].([]any) {
-					matcher := m.(map[string]any)
-					matchers = append(matchers, fmt.Sprintf("%s%s%q", matcher["name"], matcher["type"], matcher["value"]))
-				}
-				all = append(all, "{"+strings.Join(matchers, ",")+"}")
-				return
-			}
-			for _, inner := range n {
-				walk(inner)
-			}
-		}
-	}
-	walk(tree)
-	return all, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +50,7 @@ func startNode(t *testing.T) *realNode {
 	certificate, key := n.authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), address, "10.96.0.1", "kubernetes.default.svc"))
 	_, accounts := n.authority.Sign(t, cluster.Calling("service-accounts"))
 	n.key = cluster.WriteFile(t, "service-accounts.key", accounts)
+	aggregator, aggregatorKey := n.authority.Sign(t, cluster.Calling("aggregator"))
 	n.APIServer = n.etcd.StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"authorization-mode": "RBAC", "service-cluster-ip-range": services,
 		"disable-admission-plugins": "DefaultTolerationSeconds", // which the streams need of fastadmit
@@ -59,6 +59,12 @@ func startNode(t *testing.T) *realNode {
 		"service-account-key-file": n.key, "service-account-signing-key-file": n.key,
 		"service-account-issuer":          "https://kubernetes.default.svc.cluster.local",
 		"kubelet-preferred-address-types": "InternalIP",
+		// How it calls metrics-server for its clients.
+		"requestheader-client-ca-file": cluster.WriteFile(t, "ca.crt", n.authority.PEM), "requestheader-allowed-names": "aggregator",
+		"requestheader-username-headers": "X-Remote-User", "requestheader-group-headers": "X-Remote-Group",
+		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"proxy-client-cert-file":             cluster.WriteFile(t, "aggregator.crt", aggregator),
+		"proxy-client-key-file":              cluster.WriteFile(t, "aggregator.key", aggregatorKey),
 	}})
 	n.kubeconfig = n.Kubeconfig(t)
 	shims, err := filepath.Abs(cluster.Built("containerd"))
@@ -67,6 +73,7 @@ func startNode(t *testing.T) *realNode {
 	}
 	t.Setenv("PATH", shims+":"+os.Getenv("PATH")) // where containerd looks for its shim
 	n.startMachine()
+	n.load(t, "pause", "coredns")
 	n.startDNS()
 	return n
 }
@@ -79,7 +86,13 @@ func newFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := podNamespaces(t)
 	t.Cleanup(func() {
+		for _, name := range podNamespaces(t) {
+			if !slices.Contains(before, name) {
+				operator.Run(t, nil, "ip", "netns", "delete", name)
+			}
+		}
 		if err := unmount(dir); err != nil {
 			t.Errorf("cannot unmount what is in %s, so it stays: %v", dir, err)
 			return
@@ -89,6 +102,20 @@ func newFolder(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// podNamespaces returns the network namespaces of pods. Those of pods that were not deleted stay when the
+// machine is gone.
+func podNamespaces(t *testing.T) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob("/run/netns/cni-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
 }
 
 // unmount unmounts all below a folder, the deepest first.
@@ -121,13 +148,11 @@ func (n *realNode) startMachine() {
 		"--kubeconfig", n.kubeconfig, "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
 		"--root-ca-file", ca, "--service-account-private-key-file", n.key, "--use-service-account-credentials=true",
 		// Nodes and pods are noticed sooner than in a large cluster.
-		"--node-monitor-period=2s", "--node-monitor-grace-period=20s")
+		"--node-monitor-period=2s", "--node-monitor-grace-period=20s",
+		"--horizontal-pod-autoscaler-sync-period=5s")
 	n.start("kube-scheduler", cluster.Built("node/kube-scheduler"),
 		"--kubeconfig", n.kubeconfig, "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "10259")
 	n.startContainerd()
-	for _, image := range []string{"pause", "coredns", "fastadmit"} {
-		n.load(t, image)
-	}
 	n.startKubelet()
 	n.start("kube-proxy", cluster.Built("node/kube-proxy"), "--kubeconfig", n.kubeconfig, "--proxy-mode=nftables",
 		"--hostname-override", nodeName, "--cluster-cidr", podCIDR, "--conntrack-max-per-core=0", "--conntrack-min=0",
@@ -172,12 +197,6 @@ func (n *realNode) startContainerd() {
 	})
 }
 
-// load makes an image known that build built.
-func (n *realNode) load(t *testing.T, name string) {
-	t.Helper()
-	n.ctr(t, "images", "import", cluster.Built(name+".tar"))
-}
-
 // ctr runs containerd's command on the containers of Kubernetes.
 func (n *realNode) ctr(t *testing.T, arguments ...string) string {
 	t.Helper()
@@ -210,7 +229,7 @@ func (n *realNode) write(t *testing.T, name, text string) string {
 func (n *realNode) startDNS() {
 	t := n.t
 	n.MustKubectl(t, coreDNS, "apply", "-f", "-")
-	n.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
+	n.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", patience)
 }
 
 // stopMachine ends everything on the machine at once, as when its power is cut:
@@ -279,30 +298,4 @@ func (n *realNode) containerProcesses() (pids []int) {
 		}
 	}
 	return pids
-}
-
-// build builds the images of the cluster, and fastadmit's as docs/operations.md says.
-func build(t *testing.T) {
-	t.Helper()
-	for _, name := range []string{"pause", "coredns"} {
-		cmd := exec.Command("buildah", "build", "-q", "-f", "-", "-t", "localhost/"+name+":e2e", cluster.Built("."))
-		cmd.Stdin = strings.NewReader(fmt.Sprintf("FROM scratch\nCOPY %[1]s /%[1]s\nENTRYPOINT [\"/%[1]s\"]\n", name))
-		if printed, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("buildah: %v: %s", err, printed)
-		}
-		save(t, "localhost/"+name+":e2e", name)
-	}
-	operator.Run(t, nil, "make", "-C", "../..", "image", "IMAGE="+fastadmitImage, "BUILDER=buildah")
-	save(t, fastadmitImage, "fastadmit")
-}
-
-// fastadmitImage is what docs/operations.md calls it.
-const fastadmitImage = "registry.example.com/fastadmit:1"
-
-// save writes an image to where load finds it.
-func save(t *testing.T, image, name string) {
-	t.Helper()
-	tar := cluster.Built(name + ".tar")
-	_ = os.Remove(tar) // buildah adds to one that is there
-	operator.Run(t, nil, "buildah", "push", "-q", image, "docker-archive:"+tar+":"+image)
 }

@@ -35,6 +35,9 @@ const (
 	// around is how long there are calls before anything happens and after it.
 	around = 3 * time.Second
 
+	// patience is how long kubectl waits for something.
+	patience = "--timeout=3m"
+
 	// noticed is how long it may take until no call goes to a container that has
 	// ended: the kubelet looks once a second, and controllers and kube-proxy
 	// another second later.
@@ -65,6 +68,7 @@ var events = []event{
 	{"helm upgrade of the pods", (*test).upgraded},
 	{"rolling restart", (*test).restarted},
 	{"certificate lost and healed", (*test).certificateLost},
+	{"scaled by load", (*test).scaledByLoad},
 	{"node drained", (*test).drained},
 	{"cluster DNS down", (*test).dnsDown},
 	{"API server killed", (*test).apiServerKilled},
@@ -77,16 +81,18 @@ func TestNode(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
 		t.Skip("make e2e-node runs this, in a network namespace")
 	}
-	build(t)
 	n := startNode(t)
 	s := &test{realNode: n, Operator: operator.New(t, n.kubeconfig)}
+	s.takeRelease(t)
 	n.MustKubectl(t, "", "create", "namespace", stream.Tenant)
 	t.Run("kustomization", s.kustomization)
-	s.Values(t, imageOf(s.Installed(t))+enabled)
+	s.defineMonitoring(t)
+	s.Values(t, preset(t, "monitoring.yaml")+"shutdownDelaySeconds: 2\n"+enabled)
 	s.Does(t, "--create-namespace -f values.yaml")
 	if err := s.works(); err != nil {
 		t.Fatalf("when helm says that it is installed: %v", err)
 	}
+	t.Run("monitored", s.monitored)
 	t.Run("workload", s.workload)
 	var rows []tally.Loss
 	for _, e := range events {
@@ -94,12 +100,6 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("removed", s.removed)
 	t.Logf("what is lost:\n%s", tally.LossTable(rows))
-}
-
-// imageOf returns the values without the plugins.
-func imageOf(values string) string {
-	image, _, _ := strings.Cut(values, "plugins:")
-	return image + "shutdownDelaySeconds: 2\n"
 }
 
 // works says why fastadmit does not do what a stream counts on.
@@ -136,7 +136,10 @@ func (s *test) try(t *testing.T, e *event) tally.Loss {
 
 // forget removes what a stream made that was ended by a failure.
 func (s *test) forget(t *testing.T) {
-	s.MustKubectl(t, "", "delete", "pods", "--all", "-n", stream.Tenant, "--force", "--grace-period=0")
+	err := s.Client.CoreV1().Pods(stream.Tenant).DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // await waits until the Deployment has so many pods and all are ready.
@@ -216,7 +219,7 @@ func (s *test) upgraded(t *testing.T) int {
 
 func (s *test) restarted(t *testing.T) int {
 	s.MustKubectl(t, "", "rollout", "restart", "deployment/fastadmit", "-n", "fastadmit")
-	s.MustKubectl(t, "", "rollout", "status", "deployment/fastadmit", "-n", "fastadmit", "--timeout=90s")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/fastadmit", "-n", "fastadmit", patience)
 	return 0
 }
 
@@ -224,7 +227,7 @@ func (s *test) restarted(t *testing.T) int {
 // the pods make again of what they have.
 func (s *test) certificateLost(t *testing.T) int {
 	s.MustKubectl(t, "", "delete", "secret", "fastadmit-certificate", "-n", "fastadmit")
-	s.MustKubectl(t, "", "wait", "--for=create", "secret/fastadmit-certificate", "-n", "fastadmit", "--timeout=90s")
+	s.MustKubectl(t, "", "wait", "--for=create", "secret/fastadmit-certificate", "-n", "fastadmit", patience)
 	return 0
 }
 
@@ -244,10 +247,10 @@ func (s *test) drained(t *testing.T) int {
 // dnsDown restarts fastadmit while names cannot be looked up.
 func (s *test) dnsDown(t *testing.T) int {
 	s.MustKubectl(t, "", "scale", "deployment/coredns", "-n", "kube-system", "--replicas=0")
-	s.MustKubectl(t, "", "wait", "pod", "-l", "app=coredns", "-n", "kube-system", "--for=delete", "--timeout=90s")
+	s.MustKubectl(t, "", "wait", "pod", "-l", "app=coredns", "-n", "kube-system", "--for=delete", patience)
 	s.restarted(t)
 	s.MustKubectl(t, "", "scale", "deployment/coredns", "-n", "kube-system", "--replicas=1")
-	s.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", patience)
 	return 0
 }
 
@@ -320,7 +323,7 @@ func (s *test) workload(t *testing.T) {
 	s.MustKubectl(t, `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}, "spec": {
   "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
     "containers": [{"name": "web", "image": "localhost/pause:e2e"}]}}}}`, "apply", "-f", "-")
-	s.MustKubectl(t, "", "rollout", "status", "deployment/web", "--timeout=90s")
+	s.MustKubectl(t, "", "rollout", "status", "deployment/web", patience)
 	for _, p := range s.pods(t, "default", "app=web") {
 		if len(p.Spec.Tolerations) == 0 {
 			t.Errorf("pod %s: got no tolerations", p.Name)
@@ -332,7 +335,7 @@ func (s *test) workload(t *testing.T) {
 func (s *test) kustomization(t *testing.T) {
 	const example = "../../deploy/kustomize/example" // it names the image that docs/operations.md builds
 	s.MustKubectl(t, "", "apply", "-k", example)
-	s.MustKubectl(t, "", "wait", "--for=create", "validatingwebhookconfiguration/fastadmit.io", "--timeout=90s")
+	s.MustKubectl(t, "", "wait", "--for=create", "validatingwebhookconfiguration/fastadmit.io", patience)
 	s.await(t, 2)
 	s.MustKubectl(t, "", "delete", "--ignore-not-found", "--wait", "-k", example)
 	s.removedAll(t)

@@ -47,13 +47,7 @@ func New(t testing.TB, kubeconfig string) *Operator {
 		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"),
 		"fastadmit": cluster.Binary, "my-fastadmit": cluster.Built("example"),
 	} {
-		absolute, err := filepath.Abs(path)
-		if err == nil {
-			err = os.Symlink(absolute, filepath.Join(o.dir, name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		o.Link(t, name, path)
 	}
 	certificate, key := NewCertificate(t)
 	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
@@ -91,6 +85,18 @@ func (o *Operator) Values(t testing.TB, text string) { o.Write(t, "values.yaml",
 func (o *Operator) Write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Link lets the operator's commands find a file or folder by a name.
+func (o *Operator) Link(t testing.TB, name, path string) {
+	t.Helper()
+	absolute, err := filepath.Abs(path)
+	if err == nil {
+		err = os.Symlink(absolute, filepath.Join(o.dir, name))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
