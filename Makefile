@@ -70,6 +70,7 @@ e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated ca
 	@# Its build of Kubernetes' clients of the clouds takes minutes.
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
+	cd e2e && CGO_ENABLED=0 GOFLAGS=-trimpath go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000
 
 # The Debian packages that a node needs.
 NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 buildah
