@@ -297,6 +297,23 @@ func TestWebhooksMeasured(t *testing.T) {
 	}
 }
 
+// TestMeasuredAnew has the series of a configuration go over to the next one.
+func TestMeasuredAnew(t *testing.T) {
+	set := metrics.NewSet()
+	for i := range 2 {
+		m := newSourceMetrics("P", set)
+		m.of(&Webhook{Name: "w", calls: make(chan struct{}, 1)}).current().calls <- struct{}{}
+		m.countInvalid(func() float64 { return float64(i) })
+		var text strings.Builder
+		set.WritePrometheus(&text)
+		for _, want := range []string{`calls_inflight{plugin="P",webhook="w"} 1`, `circuit_open{plugin="P",webhook="w"} 0`, fmt.Sprintf(`configurations_invalid{plugin="P"} %d`, i)} {
+			if !strings.Contains(text.String(), "fastadmit_webhook_"+want+"\n") {
+				t.Errorf("got %s\nwant %s", &text, want)
+			}
+		}
+	}
+}
+
 // TestPanic has a call fail that panics.
 func TestPanic(t *testing.T) {
 	c := NoCall(&Webhook{Name: "a"}, nil) // without metrics
