@@ -19,6 +19,7 @@ const auditAll = "audit: {enabled: true, flowSchema: true}\n"
 
 // TestAudit checks the CronJob.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	values := somePlugins + auditAll + "podLabels: {a: b}\npodAnnotations: {a: b}\nimagePullSecrets: [{name: pull}]\n"
 	run(t, tool(t, "helm"), append(helm(t, "lint", values, "control-plane.yaml"), "--strict")...)
 	r := render(t, values, "control-plane.yaml")
@@ -57,12 +58,13 @@ func TestAudit(t *testing.T) {
 // TestAuditRBAC compares what the chart allows audits for each plugin with what
 // the plugin declares and what its rules select.
 func TestAuditRBAC(t *testing.T) {
+	t.Parallel()
 	reports := []rbacv1.PolicyRule{
 		{APIGroups: []string{"openreports.io"}, Resources: []string{"reports", "clusterreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
 		{APIGroups: []string{"wgpolicyk8s.io"}, Resources: []string{"policyreports", "clusterpolicyreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
 	}
 	for name, h := range table(t) {
-		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate(t)+writesAllowed, "")
+		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate()+writesAllowed, "")
 		want := slices.Concat(cluster.Rules(cluster.Namespaces.Watched()), reports)
 		if h.SideEffects == "" {
 			want = append(want, cluster.Rules(needs(name)...)...)

@@ -15,6 +15,7 @@ const writesAllowed = "callers: {allowUnauthenticatedWrites: true}\n"
 // TestWriters does not render plugins that anybody could make write to the
 // cluster, and renders the ways out.
 func TestWriters(t *testing.T) {
+	t.Parallel()
 	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}\n"
 	flags := func(values, preset string) []string {
 		t.Helper()
@@ -54,8 +55,9 @@ func TestWriters(t *testing.T) {
 // TestPathToken has the release's webhooks be called with the token that is
 // named.
 func TestPathToken(t *testing.T) {
+	t.Parallel()
 	token := strings.Repeat("a", 32)
-	r := render(t, somePlugins+"callers: {secretName: a, pathTokensKey: b}\nwebhooks: {pathToken: "+token+"}\n"+ownCertificate(t), "")
+	r := render(t, somePlugins+"callers: {secretName: a, pathTokensKey: b}\nwebhooks: {pathToken: "+token+"}\n"+ownCertificate(), "")
 	all := webhooks(t, r)
 	if len(all) == 0 {
 		t.Fatal("got no webhooks")
@@ -66,7 +68,7 @@ func TestPathToken(t *testing.T) {
 			t.Errorf("%s: got path %s, want %s", name, got, *want[name].ClientConfig.Service.Path)
 		}
 	}
-	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+ownCertificate(t), "")...)
+	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+ownCertificate(), "")...)
 	if err == nil || !strings.Contains(stderr, "webhooks.pathToken: got none, want the first path token") {
 		t.Errorf("got %v %s, want the token to be asked for", err, stderr)
 	}
@@ -75,6 +77,7 @@ func TestPathToken(t *testing.T) {
 // TestNetworkPolicy is on as soon as it is known where kube-apiserver is: one for the
 // pods, one for the Job that waits for the registration.
 func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
 	f := func(values string, want int) {
 		t.Helper()
 		if got := only[networkingv1.NetworkPolicy](t, render(t, somePlugins+values, ""), "NetworkPolicy"); len(got) != want {

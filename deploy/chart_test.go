@@ -26,6 +26,7 @@ import (
 )
 
 func TestLint(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t) {
 		t.Run(s.name, func(t *testing.T) {
 			run(t, tool(t, "helm"), append(helm(t, "lint", s.values, s.preset), "--strict")...)
@@ -36,6 +37,7 @@ func TestLint(t *testing.T) {
 // TestPlugins shows what is said without plugins, and with those that would
 // take every write to the cluster.
 func TestPlugins(t *testing.T) {
+	t.Parallel()
 	f := func(values, want string) {
 		t.Helper()
 		_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...)
@@ -50,6 +52,7 @@ func TestPlugins(t *testing.T) {
 
 // TestDeployment checks what must be so with any values.
 func TestDeployment(t *testing.T) {
+	t.Parallel()
 	flags := run(t, binary, "serve", "--help")
 	each(t, func(t *testing.T, s setting, r release) {
 		d := one[appsv1.Deployment](t, r, "Deployment")
@@ -228,6 +231,7 @@ func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
 
 // TestRBAC compares what the chart allows with what fastadmit says it needs.
 func TestRBAC(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s setting, r release) {
 		d := one[appsv1.Deployment](t, r, "Deployment")
 		options := certs.Options{Hosts: []string{"fastadmit.fastadmit.svc"}}
@@ -291,8 +295,9 @@ func TestRBAC(t *testing.T) {
 // TestPluginRBAC compares what the chart allows for each plugin with what the
 // plugin declares.
 func TestPluginRBAC(t *testing.T) {
+	t.Parallel()
 	for name, h := range table(t) {
-		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate(t)+writesAllowed, "")
+		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h))+ownCertificate()+writesAllowed, "")
 		var got []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
 			got = append(got, role.Rules...)
@@ -321,6 +326,7 @@ func wantsOnce(t *testing.T, rules []rbacv1.PolicyRule) {
 // custom resources, and looks for their definitions and configurations. fastadmit is
 // called for nothing but what they select.
 func TestCustomResources(t *testing.T) {
+	t.Parallel()
 	f := func(values, group string, follows ...string) {
 		t.Helper()
 		r := render(t, somePlugins+values, "")
@@ -443,6 +449,7 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 // TestConfigurationFiles has the built fastadmit read the files of the
 // ConfigMap: what it refuses would keep the pods from starting.
 func TestConfigurationFiles(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, _ setting, r release) {
 		for _, name := range []string{"AlwaysPullImages", "failurePolicy"} {
 			if printed := run(t, binary, append([]string{"config"}, files(t, r)...)...); !strings.Contains(printed, name) {
@@ -471,6 +478,7 @@ func files(t *testing.T, r release) []string {
 // TestNames shows the names of a release with another name, and that long ones
 // are cut to what Kubernetes takes.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	f := func(release, want string) {
 		t.Helper()
 		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")

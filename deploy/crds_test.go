@@ -27,6 +27,7 @@ type customResource struct {
 // TestCRDs makes the files of CustomResourceDefinitions of the Go types of
 // admissionregistration.k8s.io/v1.
 func TestCRDs(t *testing.T) {
+	t.Parallel()
 	bindings := bindingColumns("Actions", ".spec.validationActions")
 	testCRDs(t, cluster.PolicyGroup, "chart/files/policies.crds.yaml",
 		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](), "evaluated", true, policyColumns()},

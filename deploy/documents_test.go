@@ -15,6 +15,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
 
 // TestDocumentedValues renders the chart with the values that documents show.
 func TestDocumentedValues(t *testing.T) {
+	t.Parallel()
 	var known map[string]any
 	if err := yaml.Unmarshal([]byte(readFile(t, "chart/values.yaml")), &known); err != nil {
 		t.Fatal(err)
@@ -51,6 +52,7 @@ func TestDocumentedValues(t *testing.T) {
 
 // TestConfigurationSchema compares the schema for editors with the files that fastadmit takes and refuses.
 func TestConfigurationSchema(t *testing.T) {
+	t.Parallel()
 	validate := func(file string) (string, error) {
 		stdout, stderr, err := try(t, "", tool(t, "kubeconform"), "-strict", "-schema-location", "../docs/configuration.schema.json", file)
 		return stdout + stderr, err

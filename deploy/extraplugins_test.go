@@ -24,9 +24,10 @@ func example(t *testing.T) (path, values string) {
 // TestExtraPlugins installs a binary with plugins of one's own: webhooks and rules
 // are those that it prints itself.
 func TestExtraPlugins(t *testing.T) {
+	t.Parallel()
 	path, values := example(t)
 	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: {a: b}}}}\n"
-	r := render(t, values+ownCertificate(t), "")
+	r := render(t, values+ownCertificate(), "")
 	own := func(arguments ...string) release {
 		return parse(t, run(t, path, append(append([]string{"manifests"}, files(t, r)...), arguments...)...))
 	}
@@ -46,8 +47,9 @@ func TestExtraPlugins(t *testing.T) {
 // TestExtraPluginsAudit shows that an audit may list and read what plugins of
 // others do.
 func TestExtraPluginsAudit(t *testing.T) {
+	t.Parallel()
 	_, values := example(t)
-	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(t), ""), "ClusterRole") {
+	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(), ""), "ClusterRole") {
 		if !strings.HasSuffix(role.Name, "-audit") {
 			continue
 		}
@@ -89,6 +91,7 @@ func clusterRules(t *testing.T, r release) map[string]string {
 
 // TestExtraPluginsRefused shows that names and values are checked as before.
 func TestExtraPluginsRefused(t *testing.T) {
+	t.Parallel()
 	_, values := example(t)
 	f := func(values, want string) {
 		t.Helper()

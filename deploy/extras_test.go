@@ -30,6 +30,7 @@ extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]
 
 // TestCommonLabels wants commonLabels on every object and pod, and those of one kind before them.
 func TestCommonLabels(t *testing.T) {
+	t.Parallel()
 	kinds := make(map[string]bool)
 	f := func(kind string, labels map[string]string, team string) {
 		t.Helper()
@@ -73,6 +74,7 @@ func TestCommonLabels(t *testing.T) {
 
 // TestSelectorsStay shows that more labels change no selector, which Kubernetes would refuse in an upgrade.
 func TestSelectorsStay(t *testing.T) {
+	t.Parallel()
 	want := one[appsv1.Deployment](t, render(t, somePlugins, ""), "Deployment").Spec.Selector.String()
 	if got := one[appsv1.Deployment](t, render(t, extras, ""), "Deployment").Spec.Selector.String(); got != want {
 		t.Errorf("got selector %s, want %s", got, want)
@@ -80,6 +82,7 @@ func TestSelectorsStay(t *testing.T) {
 }
 
 func TestExtras(t *testing.T) {
+	t.Parallel()
 	r := render(t, extras, "")
 	d := one[appsv1.Deployment](t, r, "Deployment")
 	pod := d.Spec.Template
@@ -112,6 +115,7 @@ func TestExtras(t *testing.T) {
 
 // TestSecurityContexts wants the values in all pods of the release.
 func TestSecurityContexts(t *testing.T) {
+	t.Parallel()
 	const values = extras + "podSecurityContext: {fsGroup: 7}\nsecurityContext: {privileged: false}\n"
 	r := render(t, values, "openshift.yaml")
 	f := func(name string, pod *corev1.PodSpec) {
@@ -134,6 +138,7 @@ func TestSecurityContexts(t *testing.T) {
 // TestChartAnnotations checks what Artifact Hub reads of Chart.yaml: texts, and documents of YAML where it wants lists. The kinds
 // are those that the chart installs.
 func TestChartAnnotations(t *testing.T) {
+	t.Parallel()
 	var about struct {
 		Annotations map[string]string `json:"annotations"`
 	}

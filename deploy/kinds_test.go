@@ -16,6 +16,7 @@ import (
 // TestRemovedKinds has the chart install kinds that Kubernetes no longer has, only if it
 // is told to, with the fields that the plugins read.
 func TestRemovedKinds(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct {
 		value string
 		kind  *cluster.Kind

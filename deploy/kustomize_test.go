@@ -20,6 +20,7 @@ var kustomizations = map[string]string{
 // TestKustomize makes fastadmit.yaml of the kustomizations of the chart anew, and
 // builds with it.
 func TestKustomize(t *testing.T) {
+	t.Parallel()
 	for folder, values := range kustomizations {
 		testKustomize(t, folder, values)
 	}
@@ -48,6 +49,7 @@ func testKustomize(t *testing.T, folder, values string) {
 // TestKustomizePolicies looks for the kinds of policies, and the plugins that evaluate
 // them.
 func TestKustomizePolicies(t *testing.T) {
+	t.Parallel()
 	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/policies"))
 	kinds := make(map[string]bool)
 	for _, o := range built {
@@ -69,6 +71,7 @@ func TestKustomizePolicies(t *testing.T) {
 
 // TestKustomizeExample shows what an overlay changes.
 func TestKustomizeExample(t *testing.T) {
+	t.Parallel()
 	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/example"))
 	if image := one[appsv1.Deployment](t, built, "Deployment").Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/fastadmit:1" {
 		t.Errorf("got image %s", image)

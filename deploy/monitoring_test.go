@@ -80,6 +80,7 @@ func expressions(t *testing.T) map[string]string {
 // TestAlerts runs the unit tests of the alerts, of which each has one that
 // fires.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	run(t, tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
 	run(t, tool(t, "promtool"), "test", "rules", "testdata/alerts_test.yaml")
 	tests := readFile(t, "testdata/alerts_test.yaml")
@@ -99,6 +100,7 @@ func TestAlerts(t *testing.T) {
 // TestExpressionsParse has Prometheus parse the expressions of the dashboard as
 // rules.
 func TestExpressionsParse(t *testing.T) {
+	t.Parallel()
 	type rule struct {
 		Record string `json:"record"`
 		Expr   string `json:"expr"`
@@ -147,6 +149,7 @@ var ofWebhooks = []string{"fastadmit_webhook_configurations_invalid"}
 // TestMetricsExist looks for the metrics of all expressions in what a running
 // fastadmit has.
 func TestMetricsExist(t *testing.T) {
+	t.Parallel()
 	scraped := scrape(t)
 	known := make(map[string]bool)
 	for line := range strings.Lines(scraped) {
@@ -194,6 +197,7 @@ var ofLibrary = map[string]string{
 
 // TestPromlint runs Prometheus' own lint over what a running fastadmit has.
 func TestPromlint(t *testing.T) {
+	t.Parallel()
 	_, stderr, _ := try(t, scrape(t), tool(t, "promtool"), "check", "metrics")
 	met := make(map[string]bool)
 	for line := range strings.Lines(stderr) {
@@ -223,6 +227,7 @@ const (
 // TestCardinality holds the series to the bound that docs/operations.md states.
 // They are as many after calls of every kind as before, see scrapeWith.
 func TestCardinality(t *testing.T) {
+	t.Parallel()
 	plugins := allPlugins(t)
 	for _, enabled := range [][]string{plugins, {"AlwaysPullImages"}} {
 		scraped := scrapeWith(t, enabled...)

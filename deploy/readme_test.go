@@ -62,6 +62,7 @@ func readValues(t *testing.T) (all []value) {
 
 // TestChartReadme makes the tables of the chart's README of values.yaml and the presets.
 func TestChartReadme(t *testing.T) {
+	t.Parallel()
 	var defaults map[string]any
 	if err := yaml.Unmarshal([]byte(readFile(t, "chart/values.yaml")), &defaults); err != nil {
 		t.Fatal(err)
@@ -125,6 +126,7 @@ func lookUp(values any, path string) any {
 
 // TestSchemaDescriptions keeps the descriptions of values.schema.json those of values.yaml.
 func TestSchemaDescriptions(t *testing.T) {
+	t.Parallel()
 	const file = "chart/values.schema.json"
 	text := readFile(t, file)
 	root, err := decodeOrdered(json.NewDecoder(strings.NewReader(text)))

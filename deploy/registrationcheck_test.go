@@ -20,6 +20,7 @@ import (
 // is one wherever fastadmit registers itself, with the rights of the pods, and
 // nothing takes its pod for one of them.
 func TestRegistrationCheck(t *testing.T) {
+	t.Parallel()
 	flags := run(t, binary, "await", "--help")
 	found := 0
 	each(t, func(t *testing.T, _ setting, r release) {
@@ -114,6 +115,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector, pod labels.Set) bool
 
 // TestRegistrationCheckHooks shows when helm runs the Job, and for how long.
 func TestRegistrationCheckHooks(t *testing.T) {
+	t.Parallel()
 	f := func(values, hook, timeout string, deadline int64) {
 		t.Helper()
 		job := one[batchv1.Job](t, render(t, somePlugins+values, ""), "Job")

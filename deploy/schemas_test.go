@@ -15,6 +15,7 @@ import (
 // API, which come with its module, and of the CRDs of cert-manager and the
 // Prometheus operator, which come with theirs.
 func TestKubeconform(t *testing.T) {
+	t.Parallel()
 	dir := schemas(t)
 	others := make(map[string]bool)
 	each(t, func(t *testing.T, _ setting, r release) {
@@ -34,6 +35,7 @@ func TestKubeconform(t *testing.T) {
 
 // TestKubeconformRefuses shows that the schemas are not such that all is valid.
 func TestKubeconformRefuses(t *testing.T) {
+	t.Parallel()
 	dir := schemas(t)
 	f := func(kind string, value any, path ...string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 // TestShippedPolicies reviews with the policies that come with the chart, as the pods
 // have them.
 func TestShippedPolicies(t *testing.T) {
+	t.Parallel()
 	names, err := filepath.Glob("chart/policies/*.test.yaml")
 	if err != nil || len(names) != 10 {
 		t.Fatalf("got %q, %v, want ten suites", names, err)

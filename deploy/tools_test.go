@@ -109,10 +109,20 @@ func helm(t *testing.T, command, values, preset string) []string {
 // A release is what helm makes of the chart.
 type release []*unstructured.Unstructured
 
+// rendered has what helm printed for values and a preset: most tests look at the same
+// releases, and helm takes longer than all else.
+var rendered sync.Map
+
 // render returns the release with these values.
 func render(t *testing.T, values, preset string) release {
 	t.Helper()
-	return parse(t, run(t, tool(t, "helm"), helm(t, "template", values, preset)...))
+	key := [2]string{values, preset}
+	text, ok := rendered.Load(key)
+	if !ok {
+		text = run(t, tool(t, "helm"), helm(t, "template", values, preset)...)
+		rendered.Store(key, text)
+	}
+	return parse(t, text.(string))
 }
 
 // parse reads documents of YAML.
@@ -174,20 +184,19 @@ const (
 )
 
 // ownCertificate are the values for a certificate of one's own.
-func ownCertificate(t *testing.T) string {
-	t.Helper()
+var ownCertificate = sync.OnceValue(func() string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return fmt.Sprintf("\ncertificates: {mode: secret, secretName: own, caBundle: %q}\n", authority)
-}
+})
 
 // settings are the defaults, each preset, and what no preset has.
 func settings(t *testing.T) []setting {
@@ -212,7 +221,7 @@ serviceAccount: {annotations: {a: b}}
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
 `, "monitoring.yaml"},
 		{"network-policy-without-api", somePlugins +
-			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(t), ""},
+			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(), ""},
 		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
 		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: "!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
 		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
@@ -226,7 +235,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 	for _, path := range presets {
 		preset, values := filepath.Base(path), somePlugins
 		if preset == "own-certificate.yaml" {
-			values += ownCertificate(t)
+			values += ownCertificate()
 		}
 		all = append(all, setting{preset, values, preset})
 	}

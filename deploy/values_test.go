@@ -15,6 +15,7 @@ import (
 // TestSchemaRefuses shows values that are refused before anything is rendered,
 // and what is said.
 func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
 	f := func(values, want string) {
 		t.Helper()
 		if !strings.Contains(values, "plugins:") {
@@ -118,6 +119,7 @@ type schema struct {
 
 // TestValuesAreInSchema has values.yaml and the schema have the same values.
 func TestValuesAreInSchema(t *testing.T) {
+	t.Parallel()
 	var s schema
 	var values map[string]any
 	if err := json.Unmarshal([]byte(readFile(t, "chart/values.schema.json")), &s); err != nil {
@@ -149,6 +151,7 @@ func compareValues(t *testing.T, path string, values map[string]any, s *schema) 
 // TestValuesHaveComments wants a comment right before each value, or before
 // the section that it is in.
 func TestValuesHaveComments(t *testing.T) {
+	t.Parallel()
 	key := regexp.MustCompile(`^( *)([A-Za-z]+):(.*)$`)
 	commented := make(map[int]bool) // by indentation, whether the section has a comment
 	before := ""
@@ -169,6 +172,7 @@ func TestValuesHaveComments(t *testing.T) {
 
 // TestPresetsSayWhatFor wants a comment on top of each preset.
 func TestPresetsSayWhatFor(t *testing.T) {
+	t.Parallel()
 	entries, err := os.ReadDir("chart/presets")
 	if err != nil {
 		t.Fatal(err)

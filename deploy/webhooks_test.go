@@ -31,9 +31,10 @@ func manifests(t *testing.T, r release) release {
 // TestWebhooks compares the webhook configurations of the chart with those
 // that fastadmit would make.
 func TestWebhooks(t *testing.T) {
+	t.Parallel()
 	f := func(name, values string, narrower bool) {
 		t.Run(name, func(t *testing.T) {
-			r := render(t, values+ownCertificate(t)+writesAllowed, "")
+			r := render(t, values+ownCertificate()+writesAllowed, "")
 			got, want := webhooks(t, r), webhooks(t, manifests(t, r))
 			if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
 				t.Fatalf("got %q, want %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
@@ -198,6 +199,7 @@ const tableFile = "chart/files/plugins.yaml"
 
 // TestTable makes files/plugins.yaml anew.
 func TestTable(t *testing.T) {
+	t.Parallel()
 	text, err := yaml.Marshal(table(t))
 	if err != nil {
 		t.Fatal(err)

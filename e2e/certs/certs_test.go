@@ -257,6 +257,7 @@ func startCallers(servers []*cluster.APIServer) *callers {
 // TestManaged has two replicas made, renewed and healed while two API servers
 // call them.
 func TestManaged(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t, 2)
 	var service endpoints
 	port := service.serve(t)
@@ -391,6 +392,7 @@ func uninstall(t *testing.T, s *cluster.APIServer) {
 // TestOthersConfiguration keeps the bundles in what kubectl applies, by
 // server-side apply and without.
 func TestOthersConfiguration(t *testing.T) {
+	t.Parallel()
 	s := startCluster(t, 1)[0]
 	var service endpoints
 	port := service.serve(t)

@@ -74,6 +74,7 @@ func (r *replica) calledWith(token string) int {
 // TestPathTokens has two replicas replace their path token while two API servers
 // call them. No call fails, and the old token is worth nothing afterwards.
 func TestPathTokens(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t, 2)
 	var service endpoints
 	port := service.serve(t)

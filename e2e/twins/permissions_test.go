@@ -18,6 +18,7 @@ var permissionPlugins = []string{ownersPlugin, "CertificateApproval", "Certifica
 // TestPermissions is TestTwins for plugins that are about permissions: users have
 // those that rbac.yaml gives.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	flags := maps.Clone(resources)
 	flags["authorization-mode"] = "RBAC"
 	tw := startWith(t, flags)

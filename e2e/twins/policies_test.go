@@ -398,6 +398,7 @@ func sortManagers(object *unstructured.Unstructured) {
 
 // TestPolicies compares kube-apiserver's own evaluation of policies with fastadmit's.
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	scenarios := slices.Concat(readScenarios(t), shippedScenarios(t))
 	generatedFrom := time.Now().UnixNano()
 	t.Logf("seed %d", generatedFrom)

@@ -15,6 +15,7 @@ import (
 // TestStandards runs Kubernetes' own tests of the Pod Security Standards, which
 // hold an API server to each check of each version, against one with fastadmit.
 func TestStandards(t *testing.T) {
+	t.Parallel()
 	tw := start(t)
 	table := plugins.InTree(plugins.DefaultOptions())
 	own := slices.IndexFunc(table, func(p handlers.Plugin) bool { return p.Name == "PodSecurity" })

@@ -162,6 +162,7 @@ var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPoli
 
 // TestTwins goes through every plugin that v1.36.3 still has.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	tw := start(t)
 	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
 		if slices.Contains(slices.Concat(permissionPlugins, policyPlugins, cluster.WebhookPlugins), p.Name) {
@@ -200,14 +201,11 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
-	for first, last := 0, 0; first < len(cases); first = last {
-		for last = first + 1; last < len(cases) && reflect.DeepEqual(shared(&cases[first]), shared(&cases[last])); {
-			last++
-		}
-		t.Run(fmt.Sprintf("from %d", first), func(t *testing.T) {
-			tw.give(t, shared(&cases[first]))
+	for _, same := range alike(cases) {
+		t.Run(fmt.Sprintf("from %d", same[0]), func(t *testing.T) {
+			tw.give(t, shared(&cases[same[0]]))
 			on := tw.with(t, p)
-			for i := first; i < last; i++ {
+			for _, i := range same {
 				row.Cases++
 				if difference := compare(t, on, [2]*tables.Case{tw.on(t, 0, &cases[i]), tw.on(t, 1, &cases[i])}); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
@@ -216,6 +214,20 @@ func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
 			}
 		})
 	}
+}
+
+// alike returns the indices of cases that share what they are given: one API server is
+// enough for them, and to start one takes longer than all else.
+func alike(cases []tables.Case) (all [][]int) {
+	for i := range cases {
+		first := slices.IndexFunc(all, func(same []int) bool { return reflect.DeepEqual(shared(&cases[same[0]]), shared(&cases[i])) })
+		if first < 0 {
+			all = append(all, []int{i})
+		} else {
+			all[first] = append(all[first], i)
+		}
+	}
+	return all
 }
 
 // shared returns what the case is given that is in no namespace, and is there

@@ -43,6 +43,7 @@ type hookTwins struct {
 // TestWebhooks compares kube-apiserver's own calls of webhooks with fastadmit's, which
 // gets the same configurations as custom resources.
 func TestWebhooks(t *testing.T) {
+	t.Parallel()
 	tw := &hookTwins{policyTwins: policyTwins{groups: webhookGroups, annotations: shownHookAnnotations}, backend: startHooks(t)}
 	etcd, authority := cluster.StartEtcd(t), cluster.NewAuthority(t)
 	for i, o := range []cluster.APIServerOptions{{Name: "in-tree", Prefix: "a"}, {Name: "with-fastadmit", Prefix: "b"}} {
