@@ -14,6 +14,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 	"github.com/fastadmit/fastadmit/handlers/internal/patching"
@@ -33,8 +34,30 @@ func applyJSONPatch(p *patch, value ref.Val) error {
 	if err != nil && p.ctx.Err() == nil {
 		err = fmt.Errorf("JSON Patch: %w", err)
 	}
+	if err == nil {
+		after = p.withoutEmptied(after)
+	}
 	p.after = after
 	return err
+}
+
+// withoutEmptied returns a patched object of a built-in kind without what the patch has
+// emptied in its metadata: in-tree the object then becomes a Go type, which leaves it out,
+// so the next mutation does not find it.
+func (p *patch) withoutEmptied(after []byte) []byte {
+	var object codec.Object
+	object.Reset(after)
+	for _, name := range [...]string{"annotations", "finalizers", "labels", "ownerReferences"} {
+		v := object.Get("metadata", name)
+		isEmpty := v.IsNull() || (v.Kind() == codec.KindArray || v.Kind() == codec.KindObject) && v.Len() == 0
+		if isEmpty && builtInSchemas().Type(typeName(p.kind)).IsValid() {
+			v.Remove()
+		}
+	}
+	if object.Changes() == 0 {
+		return after
+	}
+	return object.Root().AppendJSON(nil)
 }
 
 // operationsOf returns a list of JSONPatch values as a JSON Patch. It has no more
