@@ -161,7 +161,7 @@ worst: ## print the time and memory of each plugin for reviews with 10,000 and 4
 	go test -run TestWorst -v -count 1 -timeout 30m ./handlers/plugins -worst 10000
 
 .PHONY: compare
-compare: ## compare with other webhooks and the bare transport; COMPAREFLAGS=-write updates the tables
+compare: ## compare with other webhooks and the bare transport; COMPAREFLAGS=-write updates the tables and pictures
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
 
 .PHONY: compare-in-tree

@@ -24,7 +24,7 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, progress bytes.Buffer
-	o := options{quick: true, write: true, contenders: "nethttp", file: filepath.Join(t.TempDir(), "results.json"), documents: document}
+	o := options{quick: true, write: true, contenders: "nethttp", pictures: t.TempDir(), file: filepath.Join(t.TempDir(), "results.json"), documents: document}
 	if err := o.run(t.Context(), &stdout, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -70,8 +70,8 @@ func checkNumbers(t *testing.T, path string, v reflect.Value, zero map[string]bo
 	}
 }
 
-// TestDocuments compares the tables in documents with results.json, from which
-// they are made.
+// TestDocuments compares the tables and pictures in documents with results.json,
+// from which they are made.
 func TestDocuments(t *testing.T) {
 	results, err := readResults("results.json")
 	if err != nil {
@@ -95,6 +95,12 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s: got %d places for tables, of which %d have an end", name, begun, found)
 		}
 		tables += begun
+	}
+	for _, p := range results.pictures() {
+		content, err := os.ReadFile(filepath.Join("../../docs", p.file))
+		if err != nil || string(content) != p.svg(results) {
+			t.Errorf("%s is not the picture of results.json (%v), go run . -tables writes it anew", p.file, err)
+		}
 	}
 	if tables < len(tableNames) {
 		t.Errorf("got %d tables in %q, want all of %q", tables, documents, tableNames)

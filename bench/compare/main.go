@@ -29,17 +29,19 @@ type options struct {
 	tables     bool
 	file       string
 	documents  string
+	pictures   string
 }
 
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
-	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,policy,bursts; all if empty")
+	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,policy,bursts,worst; all if empty, with -quick all but worst")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
-	flag.BoolVar(&o.write, "write", false, "write the results to -file and the tables into -documents")
-	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents")
+	flag.BoolVar(&o.write, "write", false, "write the results to -file, the tables into -documents and the pictures into -pictures")
+	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents and its pictures into -pictures")
 	flag.StringVar(&o.file, "file", "results.json", "file with the results")
 	flag.StringVar(&o.documents, "documents", strings.Join(documents, ","), "documents with places for the tables")
+	flag.StringVar(&o.pictures, "pictures", "../../docs", "folder for the pictures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := o.run(ctx, os.Stdout, os.Stderr)
@@ -56,7 +58,7 @@ func (o *options) run(ctx context.Context, stdout, progress io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return results.writeDocuments(strings.Split(o.documents, ","))
+		return o.writeDocuments(results)
 	}
 	results, err := o.measure(ctx, progress)
 	if err != nil {
@@ -71,7 +73,15 @@ func (o *options) run(ctx context.Context, stdout, progress io.Writer) error {
 	if err := results.write(o.file); err != nil {
 		return err
 	}
-	return results.writeDocuments(strings.Split(o.documents, ","))
+	return o.writeDocuments(results)
+}
+
+// writeDocuments writes the tables and pictures.
+func (o *options) writeDocuments(results *Results) error {
+	if err := results.writeDocuments(strings.Split(o.documents, ",")); err != nil {
+		return err
+	}
+	return results.writePictures(o.pictures)
 }
 
 func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, error) {
@@ -80,6 +90,11 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	named := isIn(o.works)
+	worst, err := o.worst(ctx, progress) // before the arena keeps this process off a processor
+	if err != nil {
+		return nil, err
+	}
 	fmt.Fprintln(progress, "building the contenders")
 	arena, err := contest.NewArena(ctx, dir, contest.Contenders...)
 	if err != nil {
@@ -95,9 +110,8 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 	}
 	results := &Results{
 		Command: "go run . " + strings.Join(os.Args[1:], " "), Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(ctx),
-		Machine: bench.ThisMachine(), CPUs: arena.CPUs, Plan: m.plan,
+		Machine: bench.ThisMachine(), CPUs: arena.CPUs, Plan: m.plan, Worst: worst,
 	}
-	named := isIn(o.works)
 	for _, w := range works {
 		if !named(w.Name) {
 			continue
@@ -113,10 +127,23 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 			return nil, err
 		}
 	}
-	if len(results.Works) == 0 && len(results.Bursts) == 0 {
+	if len(results.Works) == 0 && len(results.Bursts) == 0 && worst == nil {
 		return nil, errors.New("-works: got no known work")
 	}
 	return results, nil
+}
+
+// worst measures the largest reviews, nil if -works or -quick leaves them out.
+func (o *options) worst(ctx context.Context, progress io.Writer) (*Worst, error) {
+	fields := worstFields
+	if o.quick {
+		fields = worstFieldsQuick
+	}
+	if !isIn(o.works)("worst") || o.quick && o.works == "" {
+		return nil, nil
+	}
+	fmt.Fprintln(progress, "worst: the largest reviews")
+	return measureWorst(ctx, fields)
 }
 
 // isIn tells whether a name is in a list with commas or one of the others. All

@@ -24,7 +24,7 @@ type plan struct {
 }
 
 var (
-	// full takes some fourteen minutes.
+	// full takes some fourteen minutes, the worst reviews not counted.
 	full = plan{
 		Rounds: 5, RateRounds: 2, LowRounds: 3, WarmUp: 200 * time.Millisecond, Measured: time.Second,
 		KneeStep: 600 * time.Millisecond,

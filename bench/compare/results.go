@@ -8,7 +8,7 @@ import (
 )
 
 // Results are what a run measured. They are kept in results.json, from which
-// the tables in documents are made.
+// the tables and pictures in documents are made.
 type Results struct {
 	Command string        `json:"command"`
 	Date    string        `json:"date"`
@@ -19,6 +19,7 @@ type Results struct {
 
 	Works  []WorkResult `json:"works"`
 	Bursts []BurstRow   `json:"bursts"`
+	Worst  *Worst       `json:"worst,omitempty"`
 }
 
 // WorkResult is what was measured of a work.

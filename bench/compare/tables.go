@@ -16,7 +16,7 @@ import (
 var documents = []string{"../README.md", "../../README.md"}
 
 // tableNames are the tables there are, in the order in which they are printed.
-var tableNames = []string{"summary", "waits", "works", "rates", "latencies", "bursts", "machine"}
+var tableNames = []string{"summary", "waits", "works", "rates", "latencies", "bursts", "worst", "machine"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -40,6 +40,8 @@ func (r *Results) table(name string) string {
 		}
 	case "bursts":
 		r.bursts(&b)
+	case "worst":
+		r.worst(&b)
 	case "machine":
 		r.machine(&b)
 	}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/compare/contest"
+)
+
+// A picture shows numbers as horizontal bars.
+type picture struct {
+	file, title, about string
+	groups             []barGroup
+	// sameScale is for groups to be compared with each other. Otherwise the
+	// longest bar of each group has the whole width.
+	sameScale bool
+}
+
+type barGroup struct {
+	title string // "" for a picture of one group
+	bars  []bar
+}
+
+type bar struct {
+	name  string
+	value float64
+	text  string // at the end of the bar: the value with its unit
+}
+
+// pictures are those that the results have data for.
+func (r *Results) pictures() []picture {
+	all := []picture{r.ratesPicture(), r.saturatedPicture(), r.worstPicture(), r.othersPicture()}
+	return slices.DeleteFunc(all, func(p picture) bool { return len(p.groups) == 0 })
+}
+
+func (r *Results) writePictures(folder string) error {
+	for _, p := range r.pictures() {
+		if err := os.WriteFile(filepath.Join(folder, p.file), []byte(p.svg(r)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ratesWork is the work that the picture of rates shows.
+const ratesWork = "mutate"
+
+func (r *Results) ratesPicture() picture {
+	p := picture{file: "performance-rates.svg", title: "What a request costs at a low rate", sameScale: true}
+	at := slices.IndexFunc(r.Works, func(w WorkResult) bool { return w.Name == ratesWork })
+	if at < 0 {
+		return p
+	}
+	p.about = "CPU per request on kept connections. " + r.Works[at].About
+	for _, low := range r.Works[at].LowRates {
+		group := barGroup{title: bench.Number.Format(low.Rate) + " requests/s"}
+		for _, row := range low.Rows {
+			group.bars = append(group.bars, bar{row.Name, row.CPU.Median, bench.Time.Format(row.CPU.Median)})
+		}
+		p.groups = append(p.groups, group)
+	}
+	return p
+}
+
+func (r *Results) saturatedPicture() picture {
+	p := picture{
+		file: "performance-saturated.svg", title: "How many requests one processor answers",
+		about: "Requests per second of a saturated server. The floor is the transport alone",
+	}
+	for i := range r.Works {
+		group := barGroup{title: r.Works[i].About}
+		for _, name := range []string{contest.Floor, contest.Ours} {
+			row := r.Works[i].row(name)
+			if row == nil {
+				continue
+			}
+			text := bench.Number.Format(row.Rate.Median) + "/s"
+			if row.Busy.Median < busyMin {
+				text = "≥ " + text
+			}
+			group.bars = append(group.bars, bar{name, row.Rate.Median, text})
+		}
+		if len(group.bars) > 0 {
+			p.groups = append(p.groups, group)
+		}
+	}
+	return p
+}
+
+func (r *Results) worstPicture() picture {
+	p := picture{file: "performance-worst.svg", title: "What the worst review costs"}
+	if r.Worst == nil || len(r.Worst.Rows) == 0 {
+		return p
+	}
+	shown := r.Worst.shown()
+	p.about = fmt.Sprintf("CPU of one review with %d entries in a list or map, of the plugins that take most", shown[0].Things)
+	var group barGroup
+	for _, row := range shown {
+		group.bars = append(group.bars, bar{row.Plugin, row.CPU, bench.Time.Format(row.CPU)})
+	}
+	p.groups = []barGroup{group}
+	return p
+}
+
+func (r *Results) othersPicture() picture {
+	p := picture{
+		file: "performance-others.svg", title: "What a request costs with other ways to write a webhook",
+		about: "CPU per request of a saturated server, and its ratio to fastadmit's",
+	}
+	for i := range r.Works {
+		group := barGroup{title: r.Works[i].About}
+		for _, row := range r.Works[i].Rows {
+			text := bench.Time.Format(row.CPU.Median)
+			if row.Name != contest.Ours {
+				text += ", " + times(row.ToOurs.Median)
+			}
+			group.bars = append(group.bars, bar{row.Name, row.CPU.Median, text})
+		}
+		p.groups = append(p.groups, group)
+	}
+	return p
+}
+
+// Sizes in a picture, in its pixels.
+const (
+	pictureWidth = 760
+	margin       = 20
+	headHeight   = 66 // title and what the bars are
+	groupHeight  = 30 // title of a group
+	barHeight    = 16
+	barStep      = 22
+	gap          = 10
+	footHeight   = 36
+	charWidth    = 7.4 // at most, on average, of the font's size 13
+)
+
+// pictureStyle has the colours of docs/request-path.svg.
+const pictureStyle = `  <style>
+    .page { fill: #ffffff; }
+    .floor { fill: #f4f6f9; stroke: #5b6b7f; }
+    .ours { fill: #2f7a45; }
+    .other { fill: #5b6b7f; }
+    text { fill: #1b2430; }
+    .small { font-size: 12px; fill: #48566a; }
+    @media (prefers-color-scheme: dark) {
+      .page { fill: #0d1117; }
+      .floor { fill: #1c232d; stroke: #8b99ab; }
+      .ours { fill: #5fbf7d; }
+      .other { fill: #8b99ab; }
+      text { fill: #e6edf3; }
+      .small { fill: #aab6c5; }
+    }
+  </style>
+`
+
+// svg draws the picture. Its description has all numbers, for screen readers.
+func (p *picture) svg(r *Results) string {
+	var body strings.Builder
+	names, texts, most := 0.0, 0.0, 0.0
+	for _, group := range p.groups {
+		for _, bar := range group.bars {
+			names = max(names, charWidth*float64(utf8.RuneCountInString(bar.name)))
+			texts = max(texts, charWidth*float64(utf8.RuneCountInString(bar.text)))
+		}
+		most = max(most, group.most())
+	}
+	left := margin + names + gap
+	full := pictureWidth - margin - texts - gap - left // the longest bar
+	y := headHeight
+	for _, group := range p.groups {
+		scale := most
+		if !p.sameScale {
+			scale = group.most()
+		}
+		if group.title != "" {
+			fmt.Fprintf(&body, "  <text x=\"%d\" y=\"%d\" font-weight=\"600\">%s</text>\n", margin, y+16, html.EscapeString(group.title))
+			y += groupHeight
+		}
+		for _, bar := range group.bars {
+			width := max(1, full*bar.value/scale)
+			fmt.Fprintf(&body, "  <text x=\"%d\" y=\"%d\">%s</text>\n", margin, y+13, html.EscapeString(bar.name))
+			fmt.Fprintf(&body, "  <rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", bar.class(), left, y, width, barHeight)
+			fmt.Fprintf(&body, "  <text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+gap, y+13, html.EscapeString(bar.text))
+			y += barStep
+		}
+		y += gap
+	}
+	y += footHeight
+	foot := fmt.Sprintf("%s, commit %s, %s, %s", r.Date, r.Commit, r.Machine.CPU, r.Machine.Go)
+	var b strings.Builder
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-labelledby=\"title description\" "+
+		"font-family=\"system-ui, sans-serif\" font-size=\"13\">\n", pictureWidth, y, pictureWidth)
+	fmt.Fprintf(&b, "  <title id=\"title\">%s</title>\n", html.EscapeString(p.title))
+	fmt.Fprintf(&b, "  <desc id=\"description\">%s</desc>\n", html.EscapeString(p.description()))
+	b.WriteString(pictureStyle)
+	fmt.Fprintf(&b, "  <rect class=\"page\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", pictureWidth, y)
+	fmt.Fprintf(&b, "  <text x=\"%d\" y=\"30\" font-size=\"16\" font-weight=\"600\">%s</text>\n", margin, html.EscapeString(p.title))
+	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"50\">%s</text>\n", margin, html.EscapeString(p.about))
+	b.WriteString(body.String())
+	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"%d\">%s</text>\n</svg>\n", margin, y-margin+4, html.EscapeString(foot))
+	return b.String()
+}
+
+// description is the picture in words.
+func (p *picture) description() string {
+	parts := []string{p.about + "."}
+	for _, group := range p.groups {
+		bars := make([]string, len(group.bars))
+		for i, bar := range group.bars {
+			bars[i] = bar.name + ": " + bar.text
+		}
+		if group.title != "" {
+			parts = append(parts, group.title+".")
+		}
+		parts = append(parts, strings.Join(bars, "; ")+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+// most is the value of the longest bar.
+func (g *barGroup) most() float64 {
+	most := 0.0
+	for _, bar := range g.bars {
+		most = max(most, bar.value)
+	}
+	return most
+}
+
+// class is floor, another contender, or something of fastadmit: itself, or a plugin.
+func (b *bar) class() string {
+	isContender := slices.ContainsFunc(contest.Contenders, func(c contest.Contender) bool { return c.Name == b.name })
+	switch {
+	case b.name == contest.Floor:
+		return "floor"
+	case b.name == contest.Ours || !isContender:
+		return "ours"
+	}
+	return "other"
+}
