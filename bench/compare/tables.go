@@ -16,7 +16,7 @@ import (
 var documents = []string{"../README.md", "../../README.md"}
 
 // tableNames are the tables there are, in the order in which they are printed.
-var tableNames = []string{"summary", "waits", "works", "rates", "latencies", "bursts", "worst", "machine"}
+var tableNames = []string{"summary", "waits", "works", "rates", "mutateRates", "latencies", "bursts", "worst", "machine"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -32,7 +32,17 @@ func (r *Results) table(name string) string {
 		}
 	case "rates":
 		for i := range r.Works {
-			r.Works[i].lowRates(&b)
+			if w := &r.Works[i]; len(w.LowRates) > 0 {
+				b.WriteString("**" + w.Name + "**\n\n")
+				w.lowRates(&b)
+				b.WriteString("\n")
+			}
+		}
+	case "mutateRates":
+		for i := range r.Works {
+			if w := &r.Works[i]; w.Name == "mutate" && len(w.LowRates) > 0 {
+				w.lowRates(&b)
+			}
 		}
 	case "latencies":
 		for i := range r.Works {
@@ -164,10 +174,7 @@ func (w *WorkResult) closed(b *strings.Builder) {
 // lowRates is processor time per request at low rates, beside that in closed
 // loops.
 func (w *WorkResult) lowRates(b *strings.Builder) {
-	if len(w.LowRates) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "**%s**\n\n| CPU per request, to the floor |", w.Name)
+	b.WriteString("| CPU per request, to the floor |")
 	for _, group := range w.LowRates {
 		fmt.Fprintf(b, " %s/s |", bench.Number.Format(group.Rate))
 	}
@@ -183,7 +190,6 @@ func (w *WorkResult) lowRates(b *strings.Builder) {
 		cell(row.CPU, row.ToFloor)
 		b.WriteString("\n")
 	}
-	b.WriteString("\n")
 }
 
 // busyMin is the part of its processor that a server under full load uses.
