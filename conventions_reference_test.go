@@ -404,9 +404,11 @@ func resourceTable(t *testing.T, file, kind string) string {
 			continue
 		}
 		properties := definition.Spec.Versions[0].Schema.OpenAPIV3Schema["properties"].(map[string]any)
-		root := "spec"
-		if properties[root] == nil {
-			root = "webhooks"
+		var root string
+		for _, root = range []string{"spec", "webhooks", "status"} {
+			if properties[root] != nil {
+				break
+			}
 		}
 		table := "| field | type | meaning |\n|---|---|---|\n"
 		addResourceRows(&table, root, properties[root].(map[string]any))

@@ -18,7 +18,7 @@ import (
 // A customResource is what a CustomResourceDefinition is made of.
 type customResource struct {
 	kind    *cluster.Kind
-	object  reflect.Type // with the fields beside apiVersion, kind and metadata
+	object  reflect.Type // with the fields beside apiVersion, kind and metadata; nil for a kind of fastadmit's own, which has a status alone
 	does    string       // what fastadmit does with it
 	status  bool
 	columns []any
@@ -33,7 +33,10 @@ func TestCRDs(t *testing.T) {
 		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](), "evaluated", true, policyColumns()},
 		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
 		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](), "evaluated", true, policyColumns()},
-		customResource{cluster.MutatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()})
+		customResource{cluster.MutatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
+		customResource{cluster.PolicyReplicas.Kind, nil, "", true, []any{
+			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date", "jsonPath": ".status.renewTime"}, age(),
+		}})
 	columns := []any{column("Ready", `.status.conditions[?(@.type=="Ready")].status`), age()}
 	testCRDs(t, cluster.WebhookGroup, "chart/files/webhooks.crds.yaml",
 		customResource{cluster.ValidatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
@@ -71,6 +74,7 @@ func age() map[string]any {
 func policyColumns() []any {
 	return []any{
 		column("Compiled", `.status.conditions[?(@.type=="Compiled")].status`),
+		column("Enforced", `.status.conditions[?(@.type=="Enforced")].status`),
 		column("ParamKind", ".spec.paramKind.kind"),
 		column("FailurePolicy", ".spec.failurePolicy"), age(),
 	}
@@ -94,7 +98,9 @@ func crd(d *customResource) map[string]any {
 		"type": "object", "properties": properties,
 		"description": gvk.Kind + " as in admissionregistration.k8s.io/v1, " + d.does + " by fastadmit.",
 	}
-	if spec, ok := d.object.FieldByName("Spec"); ok {
+	if d.object == nil {
+		schema["description"] = "What a replica of fastadmit says of itself: which policies of a plugin it enforces. fastadmit writes it."
+	} else if spec, ok := d.object.FieldByName("Spec"); ok {
 		schema["required"], properties["spec"] = []string{"spec"}, schemaOf(spec.Type, "")
 	} else {
 		webhooks, _ := d.object.FieldByName("Webhooks")
@@ -125,6 +131,9 @@ func crd(d *customResource) map[string]any {
 }
 
 func statusSchema(kind string) map[string]any {
+	if kind == cluster.PolicyReplicas.GroupVersionKind().Kind {
+		return replicaSchema()
+	}
 	what := "configuration"
 	if strings.HasSuffix(kind, "Policy") {
 		what = "policy"
@@ -139,6 +148,22 @@ func statusSchema(kind string) map[string]any {
 	return map[string]any{
 		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.", "properties": properties,
 	}
+}
+
+// replicaSchema is that of the status of a PolicyReplica.
+func replicaSchema() map[string]any {
+	text := func(description string) map[string]any { return map[string]any{"type": "string", "description": description} }
+	policy := map[string]any{"type": "object", "required": []string{"name", "revision"}, "properties": map[string]any{
+		"name":               text("The name of a policy."),
+		"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
+		"revision":           text("A hash of the policy and its bindings, with their generations."),
+	}}
+	return map[string]any{"type": "object", "properties": map[string]any{
+		"plugin":    text("The plugin that evaluates the policies."),
+		"host":      text("The host name of the replica: in a cluster, the name of its pod."),
+		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica said so last. It does at least once a minute, and after three minutes it is taken for gone."},
+		"policies":  listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that have bindings, compile, and know their parameters."}, "name"),
+	}}
 }
 
 // listMap returns the schema of a list whose elements a key tells apart.

@@ -79,9 +79,7 @@ func (s *stand) startNode(t *testing.T, binary string) *node {
 		cancel()
 		<-stopped
 		for _, r := range n.running {
-			r.stopping.Store(true)
-			_ = r.cmd.Process.Kill() // nothing here outlives the test
-			<-r.ended
+			r.kill() // nothing here outlives the test
 		}
 		for _, l := range n.proxies {
 			l.Close()
@@ -97,10 +95,25 @@ func (n *node) sync(ctx context.Context) error {
 		return err
 	}
 	var errs []error
+	known := make(map[types.UID]bool)
 	for i := range list.Items {
 		errs = append(errs, n.syncPod(ctx, &list.Items[i]))
+		known[list.Items[i].UID] = true
+	}
+	for uid, r := range n.running {
+		if !known[uid] {
+			r.kill() // it was deleted with --force
+			delete(n.running, uid)
+		}
 	}
 	return errors.Join(append(errs, n.syncService(ctx))...)
+}
+
+// kill ends a pod that gets no time for it.
+func (r *running) kill() {
+	r.stopping.Store(true)
+	_ = r.cmd.Process.Kill() // an error means that it has ended
+	<-r.ended
 }
 
 func (n *node) syncPod(ctx context.Context, pod *corev1.Pod) error {

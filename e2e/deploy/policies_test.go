@@ -133,6 +133,7 @@ func (s *stand) policies(t *testing.T) {
 	s.counts(t, `fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 1`, `fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",`+
 		`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
 	s.forbiddenParameters(t)
+	s.enforced(t, o)
 
 	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Always")+"---\n"+pullPolicy, "apply", "-f", "-")
 	cluster.Await(t, "a Pod that is patched", s.pulls)

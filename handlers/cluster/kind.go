@@ -64,7 +64,7 @@ func (k *Kind) Watched() Need {
 }
 
 // Called is the need to make requests of the API server: get, list, create or
-// update.
+// delete.
 func (k *Kind) Called(verbs ...string) Need { return Need{Kind: k, Verbs: verbs} }
 
 // CalledStatus is Called for the subresource status.

@@ -142,6 +142,17 @@ func (s *store) updateStatus(ctx context.Context, object Object) (runtime.Object
 	return updated, s.counted(verbUpdate, s.named(object.GetNamespace(), object.GetName()), err)
 }
 
+// remove deletes an object.
+func (s *store) remove(ctx context.Context, namespace, name string) error {
+	if s.client == nil {
+		return s.files.remove(namespace, name)
+	}
+	ctx, cancel := context.WithTimeout(s.logging(ctx), s.timing.live)
+	defer cancel()
+	err := s.client.Delete().NamespaceIfScoped(namespace, s.kind.namespaced).Resource(s.kind.resource).Name(name).Do(ctx).Error()
+	return s.counted(verbDelete, s.named(namespace, name), err)
+}
+
 // named is how errors call an object.
 func (s *store) named(namespace, name string) string {
 	if namespace != "" {

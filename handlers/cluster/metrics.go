@@ -11,7 +11,7 @@ import (
 
 // verbs and results are the values of the labels "verb" and "result".
 var (
-	verbs   = [...]string{"get", "list", "create", "update"}
+	verbs   = [...]string{"get", "list", "create", "update", "delete"}
 	results = [...]string{"done", "notfound", "conflict", "failed"}
 )
 
@@ -20,6 +20,7 @@ const (
 	verbList
 	verbCreate
 	verbUpdate
+	verbDelete
 )
 
 const (

@@ -12,6 +12,10 @@ var (
 	MutatingAdmissionPolicyBindings   = policyKind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
 )
 
+// PolicyReplicas are what replicas of fastadmit say of themselves: which policies they
+// enforce. They are cluster-scoped, as the policies are.
+var PolicyReplicas = DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: "policyreplicas", Kind: "PolicyReplica", Optional: true}, "status")
+
 func policyKind(kind, resource string) KindOf[*JSON] {
 	return DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: resource, Kind: kind})
 }

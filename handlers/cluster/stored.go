@@ -119,6 +119,17 @@ func (s *stored) updateStatus(object Object) (runtime.Object, error) {
 	return s.replace(object)
 }
 
+func (s *stored) remove(namespace, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := s.objects[cache.NewObjectName(namespace, name)]
+	if object == nil {
+		return apierrors.NewNotFound(s.store.kind.Resource(), name)
+	}
+	delete(s.objects, cache.NewObjectName(namespace, name))
+	return s.store.Delete(object)
+}
+
 // received returns an object as an API server has it that got its encoding. The
 // strings of the original may be views of a review, and DeepCopy would keep them.
 func (s *stored) received(object Object) (Object, error) {

@@ -231,6 +231,12 @@ func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err
 	return answer.(T), nil
 }
 
+// Delete deletes an object. The error is one for apierrors.IsNotFound if there is none.
+func (o *Objects[T]) Delete(ctx context.Context, namespace, name string) error {
+	o.must("delete", "")
+	return o.store.remove(asCaller(ctx, o.plugin, namespace), namespace, name)
+}
+
 // Newest returns the object that was created last, of those that is reports true
 // for; ok is false if there is none. Objects are in the order of List: of several
 // created at the same time, it is the first, whose name sorts first. So Kubernetes

@@ -28,7 +28,7 @@ func TestFilesTakeWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"))
+	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create", "delete"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"))
 	quotas, ctx := ResourceQuotas.In(view), t.Context()
 	created, err := quotas.Create(ctx, quota("q"))
 	if err != nil || created.ResourceVersion == "" {
@@ -51,6 +51,18 @@ func TestFilesTakeWrites(t *testing.T) {
 	}
 	if _, err := quotas.UpdateStatus(ctx, quota("none")); !apierrors.IsNotFound(err) {
 		t.Errorf("of nothing: got %v", err)
+	}
+	if err := quotas.Delete(ctx, "one", "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("deleting nothing: got %v", err)
+	}
+	if _, err := quotas.Create(ctx, quota("gone")); err != nil {
+		t.Error(err)
+	}
+	if err := quotas.Delete(ctx, "one", "gone"); err != nil {
+		t.Error(err)
+	}
+	if _, ok := quotas.Cached("one", "gone"); ok {
+		t.Error("the cache has what was deleted")
 	}
 	if got, ok := quotas.Cached("one", "q"); !ok || got.Status.Used.Pods().Value() != 2 {
 		t.Errorf("the cache has %v", got)
@@ -75,12 +87,13 @@ func TestFilesTakeWrites(t *testing.T) {
 func TestWrites(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
-	needs := []Need{Namespaces.Called("create", "list"), Namespaces.CalledStatus("update")}
+	needs := []Need{Namespaces.Called("create", "list", "delete"), Namespaces.CalledStatus("update")}
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
 	n := Namespaces.In(s.View(needs...))
 	var answer func(w http.ResponseWriter, r *http.Request)
+	var deleted string
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet {
 			return false
@@ -88,13 +101,22 @@ func TestWrites(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
 		}
+		if r.Method == http.MethodDelete {
+			deleted = r.Method + " " + r.URL.Path
+		}
 		answer(w, r)
 		return true
 	})
 	f := func(result int, code func(error) bool, do func(w http.ResponseWriter, r *http.Request)) {
 		t.Helper()
 		answer = do
-		before := [...]uint64{s.find(Namespaces.Kind).live[verbCreate][result].Get(), s.find(Namespaces.Kind).live[verbUpdate][result].Get()}
+		counted := func() (counts [3]uint64) {
+			for i, verb := range [...]int{verbCreate, verbUpdate, verbDelete} {
+				counts[i] = s.find(Namespaces.Kind).live[verb][result].Get()
+			}
+			return counts
+		}
+		before := counted()
 		got, err := n.Create(t.Context(), namespace("one"))
 		if !code(err) || err == nil && got.Labels["answer"] != "POST /api/v1/namespaces" {
 			t.Errorf("create: got %v, %v", got, err)
@@ -103,8 +125,12 @@ func TestWrites(t *testing.T) {
 		if !code(err) || err == nil && got.Labels["answer"] != "PUT /api/v1/namespaces/one/status" {
 			t.Errorf("update: got %v, %v", got, err)
 		}
-		after := [...]uint64{s.find(Namespaces.Kind).live[verbCreate][result].Get(), s.find(Namespaces.Kind).live[verbUpdate][result].Get()}
-		if after[0] != before[0]+1 || after[1] != before[1]+1 {
+		deleted = ""
+		err = n.Delete(t.Context(), "", "one")
+		if !code(err) || deleted != "DELETE /api/v1/namespaces/one" {
+			t.Errorf("delete: got %v of %q", err, deleted)
+		}
+		if after := counted(); after != [3]uint64{before[0] + 1, before[1] + 1, before[2] + 1} {
 			t.Errorf("%s: counted %v, then %v", results[result], before, after)
 		}
 	}

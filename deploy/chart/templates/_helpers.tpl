@@ -241,6 +241,10 @@ configMap:
 {{- end -}}
 {{- with .Values.policies -}}
 {{- if .customResources -}}
+{{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list "policyreplicas") "verbs" (ternary (list "get" "list" "watch") (list "get" "list" "watch" "create" "delete") (not (not $.audit)))) -}}
+{{- if not $.audit -}}
+{{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list "policyreplicas/status") "verbs" (list "update")) -}}
+{{- end -}}
 {{- range $kind := list "validatingadmissionpolicies" "validatingadmissionpolicybindings" "mutatingadmissionpolicies" "mutatingadmissionpolicybindings" -}}
 {{- $plugin := ternary "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy" (hasPrefix "validating" $kind) -}}
 {{- if hasKey $table $plugin -}}

@@ -49,8 +49,8 @@ func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 }
 
 // NeedsOf returns what the plugin for k needs with a configuration beside what it
-// always needs: with custom resources, to watch them, to write their status, and to
-// watch the kinds that are named as parameters.
+// always needs: with custom resources, to watch them, to write their status and which of
+// them this replica enforces, and to watch the kinds that are named as parameters.
 func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {
@@ -58,6 +58,8 @@ func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	}
 	return []cluster.Need{
 		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
+		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),
+		cluster.PolicyReplicas.CalledStatus("update").InBackground(),
 		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
 	}
 }

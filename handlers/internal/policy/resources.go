@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/handlers/internal/status"
 )
 
 const (
@@ -40,6 +43,7 @@ type resources[P, B metav1.Object, E any] struct {
 	compile            func(P) (E, error)
 	schemas            *schemas.Schemas
 	discovery          *cluster.Discovery
+	replicas           *replicas
 
 	mu       sync.Mutex
 	compiled map[string]*compiledPolicy[E] // by name
@@ -51,8 +55,17 @@ type compiledPolicy[E any] struct {
 	object    *cluster.JSON
 	policy    *Policy[E]
 	paramKind *schema.GroupVersionKind
-	err       error  // what is wrong with it
-	written   string // the status that this process wrote or found
+	err       error // what is wrong with it
+
+	bound    bool   // a binding names it
+	enforced bool   // requests are evaluated with it, and with all of its bindings
+	revision string // of it and its bindings, as reports have it
+
+	status   *status.Status // that statusOf has
+	statusOf *cluster.JSON
+	writer   status.Writer
+	dueSince time.Time // since when the status is to be written, zero if it is not
+	doubted  time.Time // since when the status says of replicas what no longer holds, zero if it holds
 
 	typeChecking *admissionregistrationv1.TypeChecking // what came of it, nil for nothing
 	typesChecked bool
@@ -65,12 +78,14 @@ type boundBinding struct {
 }
 
 func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.View, params *clusterParams, compile func(P) (E, error)) *resources[P, B, E] {
-	return &resources[P, B, E]{
+	r := &resources[P, B, E]{
 		kind: kind, params: params, compile: compile,
 		schemas: schemas.In(view), discovery: cluster.DiscoveryIn(view),
 		policies: kind.policies.In(view), bindings: kind.bindings.In(view),
 		compiled: make(map[string]*compiledPolicy[E]), bound: make(map[string]*boundBinding),
 	}
+	r.replicas = newReplicas(cluster.PolicyReplicas.In(view), kind.Name, r.enforced)
+	return r
 }
 
 // synced are closed once everything was listed.
@@ -97,9 +112,18 @@ func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
 	}
 	defer r.policies.Subscribe(ring)()
 	defer r.bindings.Subscribe(ring)()
+	defer r.replicas.objects.Subscribe(ring)()
 	defer func() { r.params.use(context.Background(), nil) }()
+	changed := make(chan struct{}, 1)
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	reporting.Go(func() { r.replicas.run(ctx, changed) })
 	for {
 		refresh()
+		select {
+		case changed <- struct{}{}:
+		default: // it is not looked at yet
+		}
 		wait := time.NewTimer(cmp.Or(r.writeStatus(ctx), retryPause))
 		select {
 		case <-bell:
@@ -130,11 +154,13 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 	for _, object := range r.policies.List("") {
 		c := r.refreshPolicy(object)
 		known[object.GetName()] = c
+		bound := bindings[object.GetName()]
+		c.bound, c.revision, c.enforced = len(bound) > 0, revisionOf(object, bound), false
 		if c.policy == nil {
 			continue
 		}
 		own := *c.policy
-		own.bindings, own.err = bindings[own.Name], c.err
+		own.bindings, own.err = bound, c.err
 		if len(own.bindings) > 0 && c.paramKind != nil {
 			used[*c.paramKind] = true
 		}
@@ -143,11 +169,50 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 	r.compiled = known
 	failed := r.params.use(ctx, used)
 	for _, p := range set {
-		if kind := known[p.Name].paramKind; kind != nil && failed[*kind] != nil {
+		c := known[p.Name]
+		if kind := c.paramKind; kind != nil && failed[*kind] != nil {
 			p.err = errors.Join(p.err, failed[*kind])
 		}
+		c.enforced = r.isEnforced(c, p)
 	}
 	return set
+}
+
+// isEnforced reports whether requests are evaluated with a policy and its bindings as they
+// are, and not failed because something is wrong or missing.
+func (r *resources[P, B, E]) isEnforced(c *compiledPolicy[E], p *Policy[E]) bool {
+	if len(p.bindings) == 0 || p.err != nil || p.compileErr != nil || slices.ContainsFunc(p.bindings, func(b *Binding) bool { return b.err != nil }) {
+		return false
+	}
+	if c.paramKind == nil {
+		return true
+	}
+	err, waiting := r.params.unready(*c.paramKind)
+	return err == nil && !waiting
+}
+
+// enforced returns the policies that this replica enforces, sorted by name.
+func (r *resources[P, B, E]) enforced() []reportedPolicy {
+	all := []reportedPolicy{}
+	for _, name := range r.names() {
+		r.mu.Lock()
+		if c := r.compiled[name]; c != nil && c.enforced {
+			all = append(all, reportedPolicy{name, c.object.GetGeneration(), c.revision})
+		}
+		r.mu.Unlock()
+	}
+	return all
+}
+
+// revisionOf returns what tells a policy with these bindings from others, and from what they
+// were before.
+func revisionOf(object *cluster.JSON, bindings []*Binding) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s %d\n", object.GetUID(), object.GetGeneration())
+	for _, b := range bindings {
+		fmt.Fprintf(hash, "%s %s\n", b.Name, b.revision)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
 // refreshPolicy compiles a policy unless it was compiled already. One that is not
@@ -235,7 +300,7 @@ func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
 	default:
 		b.err = matcherErr
 	}
-	b.Name = object.GetName()
+	b.Name, b.revision = object.GetName(), fmt.Sprint(object.GetUID(), object.GetGeneration())
 	return b
 }
 

@@ -42,7 +42,8 @@ type Binding struct {
 	policy   string
 	matcher  *Matcher
 	paramRef *admissionregistrationv1.ParamRef
-	err      error // why nobody can tell what it matches
+	err      error  // why nobody can tell what it matches
+	revision string // of a custom resource
 }
 
 // NewSet compiles documents. The error joins what is wrong with them, and the Set

@@ -82,7 +82,9 @@ func TestConfig(t *testing.T) {
 	}
 	want := []cluster.Need{
 		cluster.ValidatingAdmissionPolicies.Watched(), cluster.ValidatingAdmissionPolicyBindings.Watched(),
-		cluster.ValidatingAdmissionPolicies.CalledStatus("update").InBackground(), cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
+		cluster.ValidatingAdmissionPolicies.CalledStatus("update").InBackground(),
+		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(), cluster.PolicyReplicas.CalledStatus("update").InBackground(),
+		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
 	}
 	if got := ValidatingKind.NeedsOf([]byte(customConfig)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/status"
 )
 
@@ -22,33 +21,26 @@ const (
 	// conditionParameters is true if the objects of its paramKind are known; a policy
 	// without paramKind, and one without bindings, does not have it.
 	conditionParameters = "ParametersKnown"
+	// conditionEnforced is true if all replicas enforce the policy with its bindings.
+	conditionEnforced = "Enforced"
 
-	// statusTimeout bounds writing one status.
-	statusTimeout = 5 * time.Second
 	// typesTimeout bounds checking the types of one policy: for each kind the API
 	// server is asked for its resources and its schema, and an environment is made.
 	typesTimeout = 30 * time.Second
 )
 
-// writeStatus writes the status of policies of which it says something else. All
-// replicas come to the same, so whoever is first writes it; each writes what it has to
-// say once, so that two of different versions do not go on contradicting each other. It
-// returns when it wants to be called again, 0 for no time of its own.
+// writeStatus writes the status of policies of which it says something else. It returns
+// when it wants to be called again, 0 for no time of its own.
 func (r *resources[P, B, E]) writeStatus(ctx context.Context) (again time.Duration) {
+	all := r.replicas.read(time.Now())
 	for _, name := range r.names() {
 		r.checkTypes(ctx, name)
-		object, next, settled := r.desired(name)
+		change, due, settled := r.due(name, all)
 		if !settled {
 			again = settlePause
 		}
-		if object == nil {
-			continue
-		}
-		writing, cancel := context.WithTimeout(ctx, statusTimeout)
-		_, err := r.policies.UpdateStatus(writing, object)
-		cancel()
-		if err == nil { // otherwise it is tried again after the next change, or after a while
-			r.wrote(name, next)
+		if due && change.Write(ctx, r.policies) == nil { // otherwise it is tried again after the next change, or after a while
+			r.wrote(name, change)
 		}
 	}
 	return again
@@ -89,22 +81,22 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) {
 }
 
 // wrote notes that a status is written.
-func (r *resources[P, B, E]) wrote(name, written string) {
+func (r *resources[P, B, E]) wrote(name string, change status.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.compiled[name]; c != nil {
-		c.written = written
+		c.writer.Wrote(change)
 	}
 }
 
-// desired returns a policy with the status that is to be written, nil for none, and what
-// that says. It is not settled while parameters are not listed yet.
-func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says string, settled bool) {
+// due returns how the status of a policy is to be changed. It is not settled while
+// parameters are not listed yet.
+func (r *resources[P, B, E]) due(name string, all reports) (change status.Change, due, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.compiled[name]
 	if c == nil {
-		return nil, "", true
+		return change, false, true
 	}
 	now := &status.Status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
 	now.TypeChecking = c.typeChecking
@@ -115,14 +107,65 @@ func (r *resources[P, B, E]) desired(name string) (object *cluster.JSON, says st
 			settled = condition.Status != metav1.ConditionUnknown
 		}
 	}
-	says = now.Says()
-	if says == c.written {
-		return nil, says, settled
+	enforced, changed := c.enforcedCondition(all, time.Now())
+	now.Conditions = append(now.Conditions, enforced)
+	change, due = c.writer.Due(c.object, now, changed)
+	if !due {
+		c.dueSince = time.Time{}
+		return change, false, settled
 	}
-	if object = now.In(c.object); object == nil {
-		c.written = says
+	return change, c.isTurn(all, time.Now()), settled
+}
+
+// isTurn reports whether this replica is to write a status that is due. The first replica
+// does, so that ten replicas do not make ten requests for each policy; the others do when it
+// has not for a while.
+func (c *compiledPolicy[E]) isTurn(all reports, now time.Time) bool {
+	if c.dueSince.IsZero() {
+		c.dueSince = now
 	}
-	return object, says, settled
+	return all.first || now.Sub(c.dueSince) >= retryPause
+}
+
+// enforcedCondition says whether all replicas enforce the policy, and whether its status
+// says something else about this generation. That they do is said at once. That they no longer do is only said
+// after a while, because replicas see changes at different times: otherwise every change of
+// a binding would be two writes.
+func (c *compiledPolicy[E]) enforcedCondition(all reports, now time.Time) (condition metav1.Condition, changed bool) {
+	condition = metav1.Condition{Type: conditionEnforced, ObservedGeneration: c.object.GetGeneration()}
+	if c.statusOf != c.object {
+		c.statusOf, c.status = c.object, status.Of(c.object)
+	}
+	stored := c.status.Condition(conditionEnforced)
+	if stored != nil && stored.ObservedGeneration != condition.ObservedGeneration {
+		stored = nil
+	}
+	switch {
+	case !all.known && stored != nil:
+		return *stored, false
+	case !all.known:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, "NotReported", "no replica has reported yet which policies it enforces"
+		return condition, false
+	case !c.bound:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NoBindings", "no binding names it"
+	default:
+		condition.Status, condition.Reason, condition.Message = all.enforced(c.object.GetName(), c.revision)
+	}
+	if stored == nil || stored.Status == metav1.ConditionUnknown {
+		return condition, stored != nil
+	}
+	changed = stored.Status != condition.Status || stored.Reason != condition.Reason || stored.Message != condition.Message
+	if !changed || condition.Status == metav1.ConditionTrue {
+		c.doubted = time.Time{}
+		return condition, changed
+	}
+	if c.doubted.IsZero() {
+		c.doubted = now
+	}
+	if now.Sub(c.doubted) < retryPause {
+		return *stored, false
+	}
+	return condition, true
 }
 
 // compiledCondition says whether the policy can be evaluated.

@@ -3,19 +3,26 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// messageBytesMax is how long the message of a condition is at most; the API has 32,768
-// (k8s.io/apimachinery pkg/apis/meta/v1 Condition).
-const messageBytesMax = 8 << 10
+const (
+	// messageBytesMax is how long the message of a condition is at most; the API has 32,768
+	// (k8s.io/apimachinery pkg/apis/meta/v1 Condition).
+	messageBytesMax = 8 << 10
+	// timeout bounds writing one status.
+	timeout = 5 * time.Second
+)
 
 // A Status is the field status of a custom resource.
 type Status struct {
@@ -49,9 +56,51 @@ func (s *Status) Says() string {
 	return text
 }
 
-// In returns a copy of an object with the status s, for UpdateStatus. It is nil where the
+// Condition returns the condition of a type, nil for none.
+func (s *Status) Condition(of string) *metav1.Condition {
+	return meta.FindStatusCondition(s.Conditions, of)
+}
+
+// A Writer writes the status of one object. All replicas come to the same, so whoever is
+// first writes it; each writes what it has to say once, so that two of different versions do
+// not go on contradicting each other.
+type Writer struct {
+	said string // what this process wrote or found
+}
+
+// A Change is a status that is to be written.
+type Change struct {
+	object *cluster.JSON
+	says   string
+}
+
+// Due returns the change that makes now the status of an object. There is none where the
+// object says so already, and, unless again is set, where this process said so before.
+func (w *Writer) Due(object *cluster.JSON, now *Status, again bool) (c Change, due bool) {
+	c.says = now.Says()
+	if c.says == w.said && !again {
+		return c, false
+	}
+	if c.object = now.in(object); c.object == nil {
+		w.said = c.says
+	}
+	return c, c.object != nil
+}
+
+// Write writes a change, which Wrote tells the Writer then. After an error it is due again.
+func (c Change) Write(ctx context.Context, objects *cluster.Objects[*cluster.JSON]) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := objects.UpdateStatus(ctx, c.object)
+	return err
+}
+
+// Wrote notes that a change was written.
+func (w *Writer) Wrote(c Change) { w.said = c.says }
+
+// in returns a copy of an object with the status s, for UpdateStatus. It is nil where the
 // object says the same already, or has a status that nobody can read.
-func (s *Status) In(object *cluster.JSON) *cluster.JSON {
+func (s *Status) in(object *cluster.JSON) *cluster.JSON {
 	var before struct{ Status Status }
 	text, err := object.MarshalJSON()
 	if err != nil || json.Unmarshal(text, &before) != nil || before.Status.Says() == s.Says() {

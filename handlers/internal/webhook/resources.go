@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+	"github.com/fastadmit/fastadmit/handlers/internal/status"
 )
 
 // retryPause is how often the status of configurations is written that could not be
@@ -40,8 +41,8 @@ type resources struct {
 type readyResource struct {
 	object   *cluster.JSON
 	webhooks []*Webhook
-	err      error  // what is wrong with it
-	written  string // the status that this process wrote or found
+	err      error // what is wrong with it
+	writer   status.Writer
 }
 
 func newResources(s *Source, view *cluster.View) *resources {

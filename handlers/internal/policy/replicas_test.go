@@ -1,0 +1,329 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/status"
+)
+
+// A replicated is a cluster in which several replicas follow the same custom resources.
+type replicated struct {
+	t      *testing.T
+	state  *cluster.State
+	view   *cluster.View
+	putter *cluster.Putter
+}
+
+func newReplicated(t *testing.T) *replicated {
+	t.Helper()
+	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
+	state, err := cluster.New(cluster.Options{Embedded: true, Kinds: cluster.KindsOf(needs...)})
+	if err == nil {
+		err = state.Follow(t.Context(), needs...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &replicated{t, state, state.View(needs...), state.NewPutter()}
+}
+
+// start starts a replica that enforces all policies but those of this name, and returns how
+// to stop it.
+func (c *replicated) start(host, but string) (stop func()) {
+	c.t.Helper()
+	source, err := NewSource(ValidatingKind, handlers.Setup{Config: []byte(customConfig), Cluster: c.view},
+		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+			if p.Name == but {
+				return "", fmt.Errorf("%s cannot compile it", host)
+			}
+			return "", nil
+		})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	source.resources.replicas.host = host
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		source.Handler().Run(ctx, func() {})
+		close(done)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (c *replicated) put(objects ...string) {
+	c.t.Helper()
+	for _, object := range objects {
+		if put, err := c.putter.Put([]byte(object)); err != nil || !put {
+			c.t.Fatal(put, err, object)
+		}
+	}
+}
+
+// policy returns a policy of a generation, with the status that the cluster has.
+func (c *replicated) policy(name string, generation int) string {
+	text := strings.Replace(customPolicy(name, "", ""), `"generation":3`, fmt.Sprintf(`"generation":%d`, generation), 1)
+	if has, ok := cluster.ValidatingAdmissionPolicies.In(c.view).Cached("", name); ok {
+		now, err := json.Marshal(status.Of(has))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		text = strings.TrimSuffix(text, "}") + `,"status":` + string(now) + "}"
+	}
+	return text
+}
+
+func binding(name, policy string, generation int) string {
+	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q,"uid":%q,"generation":%d},`+
+		`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name, generation, policy)
+}
+
+// says returns the condition Enforced of a policy.
+func (c *replicated) says(name string) string {
+	c.t.Helper()
+	has, ok := cluster.ValidatingAdmissionPolicies.In(c.view).Cached("", name)
+	if !ok {
+		return "no policy"
+	}
+	condition := status.Of(has).Condition(conditionEnforced)
+	if condition == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d %s %s: %s", condition.ObservedGeneration, condition.Status, condition.Reason, condition.Message)
+}
+
+// after wants the condition of the policy p after some time.
+func (c *replicated) after(pause time.Duration, want string) {
+	c.t.Helper()
+	time.Sleep(pause)
+	synctest.Wait()
+	if got := c.says("p"); got != want {
+		c.t.Errorf("after %v: got  %s\nwant %s", pause, got, want)
+	}
+}
+
+// replicas returns the hosts of the reports, and how many policies each has.
+func (c *replicated) replicas() string {
+	var all []string
+	for _, object := range cluster.PolicyReplicas.In(c.view).List("") {
+		h := newHeard(object, time.Now())
+		all = append(all, fmt.Sprintf("%s %d", h.host, len(h.revisions)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// soon is when all replicas have seen a change, reported it, and written what came of it.
+const soon = 5 * time.Second
+
+// TestEnforced shows what the status of a policy says while replicas come and go, and
+// policies and bindings change.
+func TestEnforced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newReplicated(t)
+		stopA, stopB := c.start("a", ""), c.start("b", "")
+		c.put(c.policy("p", 1))
+		c.after(soon, "1 False NoBindings: no binding names it")
+		c.put(binding("b", "p", 1))
+		c.after(soon, "1 True AllReplicas: all replicas enforce it")
+		c.put(c.policy("p", 2))
+		c.after(soon, "2 True AllReplicas: all replicas enforce it")
+
+		// One that cannot compile it, such as one of an older version.
+		stopOld := c.start("old", "p")
+		c.after(soon, "2 True AllReplicas: all replicas enforce it")
+		c.after(2*retryPause, "2 False Waiting: 1 of 3 replicas do not enforce it: old")
+		c.put(c.policy("p", 3))
+		c.after(2*retryPause, "3 False Waiting: 1 of 3 replicas do not enforce it: old")
+		if got := c.replicas(); got != "a 1, b 1, old 0" {
+			t.Errorf("got %s", got)
+		}
+		stopOld()
+		c.after(soon, "3 True AllReplicas: all replicas enforce it")
+
+		// One that was killed.
+		c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"killed"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"killed"}}`)
+		c.put(c.policy("p", 4))
+		c.after(2*retryPause, "4 False Waiting: 1 of 3 replicas do not enforce it: killed")
+		c.after(goneAfter-2*retryPause-soon, "4 False Waiting: 1 of 3 replicas do not enforce it: killed")
+		c.after(renewPause+2*soon, "4 True AllReplicas: all replicas enforce it")
+		if got := c.replicas(); got != "a 1, b 1" {
+			t.Errorf("got %s, want no report of what was killed", got)
+		}
+
+		// One that ends, and the first one with it.
+		stopA()
+		if got := c.replicas(); got != "b 1" {
+			t.Errorf("got %s, want no report of what ended", got)
+		}
+		c.put(binding("b2", "p", 1))
+		c.after(soon, "4 True AllReplicas: all replicas enforce it")
+		c.put(c.policy("p", 5))
+		c.after(soon, "5 True AllReplicas: all replicas enforce it")
+
+		// One that nobody can read.
+		c.put(strings.Replace(c.policy("p", 6), `"validations":[{"expression":"true"}]`, `"validations":1`, 1))
+		c.after(soon, "6 False Waiting: 1 of 1 replicas do not enforce it: b")
+		stopB()
+	})
+}
+
+// TestReportWrites counts what ten replicas with many policies write.
+func TestReportWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, policies = 10, 30
+		c := newReplicated(t)
+		reports, statuses := cluster.PolicyReplicas.In(c.view), cluster.ValidatingAdmissionPolicies.In(c.view)
+		var stops []func()
+		for i := range many {
+			stops = append(stops, c.start(fmt.Sprint("r", i), ""))
+		}
+		time.Sleep(soon)
+		version := func() (sum int) { // of the objects that were written last
+			for _, objects := range [][]*cluster.JSON{reports.List(""), statuses.List("")} {
+				newest := 0
+				for _, o := range objects {
+					n := 0
+					_, _ = fmt.Sscan(o.GetResourceVersion(), &n)
+					newest = max(newest, n)
+				}
+				sum += newest
+			}
+			return sum
+		}
+		writes := func(what string, atMost int, do func()) {
+			t.Helper()
+			synctest.Wait()
+			before := version()
+			do()
+			synctest.Wait()
+			if got := version() - before; got > atMost {
+				t.Errorf("%s: got %d writes, want at most %d", what, got, atMost)
+			}
+		}
+		for i := range policies {
+			c.put(binding(fmt.Sprint("p", i), fmt.Sprint("p", i), 1))
+		}
+		// Each policy is written once by who applies it, and its status twice; each replica
+		// reports once for each second in which they are applied.
+		writes("applying", 3*policies+2*many, func() {
+			for i := range policies {
+				c.put(c.policy(fmt.Sprint("p", i), 1))
+			}
+			time.Sleep(2 * soon)
+		})
+		for i := range policies {
+			if got := c.says(fmt.Sprint("p", i)); got != "1 True AllReplicas: all replicas enforce it" {
+				t.Fatalf("policy %d: got %s", i, got)
+			}
+		}
+		writes("three minutes", 3*many, func() { time.Sleep(3 * time.Minute) })
+		// A pod that comes makes an object and writes its status.
+		writes("a rollout", 2*many+many, func() {
+			for i := range many {
+				stops[i]()
+				stops[i] = c.start(fmt.Sprint("s", i), "")
+				time.Sleep(soon)
+			}
+		})
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+// TestReports reads reports at the limits.
+func TestReports(t *testing.T) {
+	f := func(want string, revisions ...string) {
+		t.Helper()
+		var all reports
+		for i, revision := range revisions {
+			all.live = append(all.live, &heard{host: fmt.Sprint("h", i), revisions: map[string]string{"p": revision}})
+		}
+		if _, _, got := all.enforced("p", "x"); got != want {
+			t.Errorf("%v: got %q, want %q", revisions, got, want)
+		}
+	}
+	f("all replicas enforce it", "x", "x")
+	f("1 of 2 replicas do not enforce it: h0", "y", "x")
+	f("3 of 4 replicas do not enforce it: h0, h1, h3", "", "y", "x", "z")
+	f("4 of 4 replicas do not enforce it: h0, h1, h2 and 1 more", "", "y", "", "z")
+
+	c := newReplicated(t)
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`,
+		`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"b"},"status":{"plugin":"MutatingAdmissionPolicy","host":"b"}}`,
+		`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"c"},"status":[]}`)
+	r := newReplicas(cluster.PolicyReplicas.In(c.view), ValidatingKind.Name, nil)
+	start := time.Now()
+	g := func(after time.Duration, live, gone int) {
+		t.Helper()
+		all := r.read(start.Add(after))
+		if names := r.gone(start.Add(after)); len(all.live) != live || len(names) != gone || all.known || !all.first {
+			t.Errorf("after %v: got %+v, %v, want %d and %d", after, all, names, live, gone)
+		}
+	}
+	g(0, 1, 0)
+	g(goneAfter-1, 1, 0)
+	g(goneAfter, 0, 3)
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`)
+	g(goneAfter, 1, 2) // it was renewed
+	r.setName("a")
+	if all := r.read(start); !all.known || !all.first {
+		t.Errorf("got %+v, want the own report", all)
+	}
+	if names := r.gone(start.Add(3 * goneAfter)); len(names) != 2 {
+		t.Errorf("got %v, want all but the own report", names)
+	}
+}
+
+// TestRevision wants another revision of a policy after each change of it and its bindings.
+func TestRevision(t *testing.T) {
+	seen := make(map[string]string)
+	f := func(what, uid string, generation int, bindings ...*Binding) {
+		t.Helper()
+		object, err := cluster.NewJSON(fmt.Appendf(nil, `{"metadata":{"name":"p","uid":%q,"generation":%d}}`, uid, generation))
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision := revisionOf(object, bindings)
+		if revision != revisionOf(object, bindings) || seen[revision] != "" {
+			t.Errorf("%s: got %s, which %s has too", what, revision, seen[revision])
+		}
+		seen[revision] = what
+	}
+	f("no binding", "u", 1)
+	f("another generation", "u", 2)
+	f("another policy", "v", 1)
+	f("a binding", "u", 1, &Binding{Name: "b", revision: "1"})
+	f("a changed binding", "u", 1, &Binding{Name: "b", revision: "2"})
+	f("another binding", "u", 1, &Binding{Name: "c", revision: "1"})
+	f("two bindings", "u", 1, &Binding{Name: "b", revision: "1"}, &Binding{Name: "c", revision: "1"})
+}
+
+// TestTurn has the replicas that are not the first wait before they write a status.
+func TestTurn(t *testing.T) {
+	now := time.Now()
+	f := func(first bool, after time.Duration, want bool) {
+		t.Helper()
+		c := &compiledPolicy[string]{dueSince: now}
+		if got := c.isTurn(reports{first: first}, now.Add(after)); got != want {
+			t.Errorf("first %v, after %v: got %v", first, after, got)
+		}
+	}
+	f(true, 0, true)
+	f(false, 0, false)
+	f(false, retryPause-1, false)
+	f(false, retryPause, true)
+}
