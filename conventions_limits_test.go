@@ -50,6 +50,7 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"memory of all reviews over 64 KiB", "three eighths", "cmd/fastadmit/app/memory.go", "reviewMemoryShare = 3.0 / 8"},
 	{"memory of all reviews over 64 KiB", "1 GiB", "cmd/fastadmit/app", "reviewMemoryDefault"},
 	{"memory of all reviews over 64 KiB", "160 MiB", "cmd/fastadmit/app", "reviewMemoryMax"},
+	{"memory of all reviews over 64 KiB", "a sixteenth", "cmd/fastadmit/app/memory.go", "smallShare = 16"},
 	{"the same for smaller reviews", "64 KiB", "codec", "memoryUsual"},
 	{"the same for smaller reviews", "16 KiB", "cmd/fastadmit/app", "memoryFreely"},
 	{"answer and body buffers kept", "64 KiB", "cmd/fastadmit/app", "cheapBytes"},

@@ -24,11 +24,11 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f := func(body string, want int64) {
 		t.Helper()
 		r, ok := m.reserve(t.Context(), []byte(body))
-		if !ok || r.bytes != want || m.reserved.Load() != want {
-			t.Errorf("%d bytes: reserved %d, %d in all, want %d", len(body), r.bytes, m.reserved.Load(), want)
+		if !ok || r.bytes != want || m.reserved() != want {
+			t.Errorf("%d bytes: reserved %d, %d in all, want %d", len(body), r.bytes, m.reserved(), want)
 		}
-		if r.release(); m.reserved.Load() != 0 {
-			t.Errorf("%d bytes: %d are still reserved", len(body), m.reserved.Load())
+		if r.release(); m.reserved() != 0 {
+			t.Errorf("%d bytes: %d are still reserved", len(body), m.reserved())
 		}
 	}
 	f(strings.Repeat("{", cheapBytes-1), 0)
@@ -38,16 +38,30 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)), reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
 	m = newMemory(1000)
-	f(strings.Repeat("{", cheapBytes+1), 1000)
+	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
 }
 
-// TestReviewMemoryIsBounded reserves as much as there is, less and more.
+// memoryForLarge returns what a server's memory must be for large reviews to have
+// so many bytes.
+func memoryForLarge(bytes int64) int64 {
+	most := bytes
+	for most-most/smallShare < bytes {
+		most++
+	}
+	return most
+}
+
+// TestReviewMemoryIsBounded has large reviews reserve as much as there is for them,
+// less and more.
 func TestReviewMemoryIsBounded(t *testing.T) {
 	first := bytes.Repeat([]byte(" "), 2*cheapBytes)
 	second := bytes.Repeat([]byte(" "), cheapBytes+1)
 	both := int64(memoryOfByte * (len(first) + len(second)))
 	for _, most := range []int64{both - 1, both, both + 1} {
-		m := newMemory(most)
+		m := newMemory(memoryForLarge(most))
+		if m.large.max != most {
+			t.Fatalf("large ones have %d bytes, want %d", m.large.max, most)
+		}
 		held, _ := m.reserve(t.Context(), first)
 		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		r, ok := m.reserve(short, second)
@@ -59,14 +73,122 @@ func TestReviewMemoryIsBounded(t *testing.T) {
 			r.release()
 			continue
 		}
-		if m.reserved.Load() != held.bytes {
-			t.Errorf("%d bytes are reserved, want %d", m.reserved.Load(), held.bytes)
+		if m.reserved() != held.bytes {
+			t.Errorf("%d bytes are reserved, want %d", m.reserved(), held.bytes)
 		}
 		time.AfterFunc(10*time.Millisecond, held.release)
 		if r, ok = m.reserve(t.Context(), second); !ok { // waits
 			t.Error("does not wait")
 		}
 		r.release()
+	}
+}
+
+// TestSmallReviewMemoryIsBounded has small reviews reserve as much as is for them
+// alone, less and more, while one large review has the rest and another one waits.
+func TestSmallReviewMemoryIsBounded(t *testing.T) {
+	const count = 3
+	small := bytes.Repeat([]byte(" "), 1000)
+	needs := int64(memoryOfByte * len(small))
+	for _, own := range []int64{count*needs - 1, count * needs, count*needs + 1} {
+		m := newMemory(own * smallShare)
+		if m.small.max != own || m.large.max != own*smallShare-own {
+			t.Fatalf("small ones have %d bytes, the rest is %d, want %d of %d", m.small.max, m.large.max, own, own*smallShare)
+		}
+		held, _ := m.large.try(m.large.max)
+		waited := m.wait(t)
+		for i := range int64(count + 1) {
+			r, ok := m.try(small)
+			if want := (i+1)*needs <= own; ok != want {
+				t.Errorf("%d bytes, %d are reserved for small ones: got %v, want %v", own, i*needs, ok, want)
+			}
+			if ok {
+				defer r.release()
+			}
+		}
+		held.release()
+		<-waited
+	}
+}
+
+// TestSmallReviewsLetLargeOnesGo has small reviews take all memory there is, as they
+// may. While a large one waits they take no more than their own, so it gets the rest.
+func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
+	small := bytes.Repeat([]byte(" "), 1000)
+	needs := int64(memoryOfByte * len(small))
+	m := newMemory(2 * smallShare * needs)
+	var all []reservation
+	for {
+		r, ok := m.try(small)
+		if !ok {
+			break
+		}
+		all = append(all, r)
+	}
+	if len(all) != 2*smallShare || m.reserved() != 2*smallShare*needs {
+		t.Fatalf("%d have memory, %d bytes, want %d", len(all), m.reserved(), 2*smallShare)
+	}
+	waited := m.wait(t)
+	for i := range all {
+		isOwn := all[i].part == &m.small
+		all[i].release()
+		if r, ok := m.try(small); ok != isOwn && m.large.reserved.Load() > 0 {
+			t.Errorf("%d ended: another one beside a large one that waits: got %v, want %v", i+1, ok, isOwn)
+		} else if ok {
+			defer r.release()
+		}
+	}
+	if got := <-waited; got != m.large.max {
+		t.Errorf("the large one has %d bytes, want %d", got, m.large.max)
+	}
+}
+
+// wait has a large review wait for all the memory that it may have. It sends how much
+// the review got, and releases it.
+func (m *memory) wait(t *testing.T) <-chan int64 {
+	got := make(chan int64, 1)
+	go func() {
+		r, _ := m.reserve(t.Context(), bytes.Repeat([]byte("{"), cheapBytes+1))
+		got <- r.bytes
+		r.release()
+	}()
+	until(t, "a large one waits", func() bool { return !m.large.room.TryAcquire(0) })
+	return got
+}
+
+// TestSmallReviewsBesideLarge has a large review take all the memory it may and
+// another one wait for it. A small one that takes more than most is answered, one
+// that takes more than is for small ones is not.
+func TestSmallReviewsBesideLarge(t *testing.T) {
+	const most = 64 << 20 // so that both small ones take more than an Object keeps
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes="+strconv.Itoa(most))
+	large := manyContainers(cheapBytes, "{}")
+	holds, waits := s.open(t), s.open(t)
+	if _, err := holds.conn.Write(request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if _, err := waits.conn.Write(request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "both are in flight", func() bool { return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
+	f := func(containers, want int) {
+		t.Helper()
+		body := append(manyContainers(containers, "{}"), bytes.Repeat([]byte(" "), memoryFreely)...)
+		if response, answer := s.open(t).send(request("/mutate", body)); response.StatusCode != want {
+			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
+		}
+	}
+	fits := most/smallShare/(memoryOfObject+memoryOfElement) - 100 // for the envelope, and lengths
+	f(fits+100, http.StatusTooManyRequests)
+	f(fits, http.StatusOK)
+	close(goOn)
+	<-started
+	for _, x := range []*exchange{holds, waits} {
+		if response, _ := x.receive(); response.StatusCode != http.StatusOK {
+			t.Errorf("a large one: got %s", response.Status)
+		}
 	}
 }
 
@@ -84,13 +206,13 @@ func TestReviewMemoryRefuses(t *testing.T) {
 	for range 2 {
 		response, body := x.send(request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
-			!strings.Contains(string(body), "no memory for a review that may take 1000000 bytes") {
+			!strings.Contains(string(body), "no memory for a review that may take 937500 bytes: others may take 937500, want at most 1000000 in all, 62500 of them for small ones alone") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
 	}
 	x.answers(false)
 	metrics := s.get(t, "/metrics", 200)
-	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 1000000"} {
+	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 937500"} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
 		}
@@ -134,11 +256,13 @@ func TestManySmallReviews(t *testing.T) {
 		},
 	}
 	s := serve(t, []handlers.Plugin{greedy}, "--enable-admission-plugins=Greedy", "--max-review-memory-bytes="+strconv.Itoa(most))
-	small := manyContainers((cheapBytes-1000)/len("{},"), "{}")
-	if len(small) > cheapBytes {
-		t.Fatalf("%d bytes are large", len(small))
+	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), memoryFreely)...)
+	m := newMemory(most)
+	needs := m.needs(small)
+	room := m.small.max/needs + m.large.max/needs
+	if m.small.max < needs {
+		t.Fatalf("small ones have %d bytes, one of them takes %d", m.small.max, needs)
 	}
-	needs := newMemory(most).needs(small)
 	answers := make(chan int, many)
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -158,7 +282,7 @@ func TestManySmallReviews(t *testing.T) {
 			answers <- response.StatusCode
 		}()
 	}
-	for range many - most/needs {
+	for range many - room {
 		select {
 		case code := <-answers:
 			if code != http.StatusTooManyRequests {
@@ -166,10 +290,10 @@ func TestManySmallReviews(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			close(goOn)
-			t.Fatalf("%d have memory, want %d", inside.Load(), most/needs)
+			t.Fatalf("%d have memory, want %d", inside.Load(), room)
 		}
 	}
-	until(t, "the others wait", func() bool { return inside.Load() == most/needs })
+	until(t, "the others wait", func() bool { return inside.Load() == room })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > most+many*2*cheapBytes {
@@ -177,7 +301,7 @@ func TestManySmallReviews(t *testing.T) {
 	}
 	s.open(t).answers(false)
 	close(goOn)
-	for range most / needs {
+	for range room {
 		if code := <-answers; code != http.StatusOK {
 			t.Errorf("one for which there was memory: got %d", code)
 		}

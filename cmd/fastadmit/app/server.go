@@ -78,7 +78,7 @@ func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *serve
 	s.memory = newMemory(reviewMemoryDefault)
 	s.metrics = newServerMetrics(&s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
-	s.metrics.set.NewGauge("fastadmit_review_memory_reserved_bytes", func() float64 { return float64(s.memory.reserved.Load()) })
+	s.metrics.set.NewGauge("fastadmit_review_memory_reserved_bytes", func() float64 { return float64(s.memory.reserved()) })
 	s.use(chain, "")
 	return s
 }
