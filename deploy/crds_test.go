@@ -152,7 +152,9 @@ func statusSchema(kind string) map[string]any {
 
 // replicaSchema is that of the status of a PolicyReplica.
 func replicaSchema() map[string]any {
-	text := func(description string) map[string]any { return map[string]any{"type": "string", "description": description} }
+	text := func(description string) map[string]any {
+		return map[string]any{"type": "string", "description": description}
+	}
 	policy := map[string]any{"type": "object", "required": []string{"name", "revision"}, "properties": map[string]any{
 		"name":               text("The name of a policy."),
 		"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
