@@ -58,6 +58,7 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"messages that a plugin collects", "4 MiB", "handlers", "MessagesBytesMax"},
 	{"time of a call", "30 s", "cmd/fastadmit/app", "budgetMax"},
 	{"finishing after SIGTERM", "35 s", "cmd/fastadmit/app", "finishMax"},
+	{"what plugins do beside reviews, after that", "2 s", "cmd/fastadmit/app", "pluginsEndMax"},
 	{"a new connection at shutdown", "5 s", "cmd/fastadmit/app/conn.go", "fresh: 5 * time.Second"},
 	{"plugins of a chain", "128", "handlers", "pluginsMax"},
 	{"name of an image in an ImageReview", "1024", "internal/imagereview", "nameBytesMax"},

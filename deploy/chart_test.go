@@ -69,8 +69,8 @@ func TestDeployment(t *testing.T) {
 		checkSelectors(t, r, d)
 		delay, _ := argument(container.Args, "shutdown-delay-duration")
 		seconds, err := strconv.Atoi(strings.TrimSuffix(delay, "s"))
-		// What fastadmit takes to finish what is in flight.
-		if least := int64(seconds) + 35; err != nil || *pod.TerminationGracePeriodSeconds <= least {
+		// What fastadmit takes to finish what is in flight, and its plugins what they do beside.
+		if least := int64(seconds) + 35 + 2; err != nil || *pod.TerminationGracePeriodSeconds <= least {
 			t.Errorf("got terminationGracePeriodSeconds %d, want more than %d", *pod.TerminationGracePeriodSeconds, least)
 		}
 		inFlight, _ := argument(container.Args, "max-request-bytes-inflight")

@@ -12,8 +12,9 @@ type beside struct {
 
 	known chan struct{} // closed when Rules is known for the first time
 
-	mu  sync.Mutex
-	end context.CancelFunc // nil until it runs
+	mu    sync.Mutex
+	end   context.CancelFunc // nil until it runs
+	ended chan struct{}      // closed when it has returned
 }
 
 func newBeside(run func(ctx context.Context, rulesChanged func())) *beside {
@@ -75,19 +76,46 @@ func (b *beside) start(ctx context.Context, rulesChanged func()) {
 		return
 	}
 	ctx, b.end = context.WithCancel(ctx)
+	b.ended = make(chan struct{})
 	first := sync.OnceFunc(func() { close(b.known) })
-	go b.run(ctx, func() {
-		first()
-		rulesChanged()
-	})
+	go func() {
+		defer close(b.ended)
+		b.run(ctx, func() {
+			first()
+			rulesChanged()
+		})
+	}()
 }
 
-func (b *beside) stop() {
+// Stop ends the background tasks of all handlers, and waits until they have returned or
+// ctx ends.
+func (c *Chain) Stop(ctx context.Context) {
+	var all []<-chan struct{}
+	for i := range c.entries {
+		if b := c.entries[i].beside; b != nil {
+			if ended := b.stop(); ended != nil {
+				all = append(all, ended)
+			}
+		}
+	}
+	for _, ended := range all {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stop ends the task. The channel is closed when it has returned; it is nil if the task
+// was never started.
+func (b *beside) stop() (ended <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.end != nil {
 		b.end()
 	}
+	return b.ended
 }
 
 // RulesOf returns the rules for the reviews that a plugin of the chain handles at

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,6 +269,44 @@ func TestDrain(t *testing.T) {
 			t.Errorf("got %s, close %v", response.Status, response.Close)
 		}
 		x.answers(true)
+	}
+}
+
+// TestDrainKeepsPlugins wants what plugins do beside reviews to go on until the last review
+// is answered: what they follow decides those reviews. The process ends after it.
+func TestDrainKeepsPlugins(t *testing.T) {
+	var returned atomic.Bool
+	plugin := validating("Follows", func(context.Context, *codec.Review) handlers.Result { return handlers.Allowed() })
+	newHandler := plugin.New
+	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+		h, err := newHandler(setup)
+		h.Rules = func() []handlers.Rule { return plugin.Rules }
+		h.Run = func(ctx context.Context, rulesChanged func()) {
+			rulesChanged()
+			<-ctx.Done()
+			time.Sleep(50 * time.Millisecond) // such as a request to kube-apiserver
+			returned.Store(true)
+		}
+		return h, err
+	}
+	s := serve(t, []handlers.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
+	s.stop()
+	until(t, "the server drains", func() bool {
+		response, err := http.Get(s.ops + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusServiceUnavailable
+	})
+	time.Sleep(100 * time.Millisecond) // in which it would have returned
+	response, _ := s.open(t).send(request("/validate", corpus.MustRead(podCreate)))
+	if response.StatusCode != http.StatusOK || returned.Load() {
+		t.Errorf("got %s, returned %v, want an answer by a plugin that still runs", response.Status, returned.Load())
+	}
+	s.end(t)
+	if !returned.Load() {
+		t.Error("the process ended before the plugin returned")
 	}
 }
 

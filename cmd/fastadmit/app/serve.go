@@ -78,7 +78,9 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
 	server.metrics.build(o.options.shownVersion())
-	in, err := o.load(ctx, nil)
+	background, started, end := outlasting(ctx)
+	defer end()
+	in, err := o.load(background, nil)
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
 	server.memory = newMemory(cmp.Or(o.reviewMemoryMax, reviewMemory()))
 	server.timeouts.maxAge = o.connectionAgeMax
+	o.startPlugins(background, &in)
 	serve, err := o.certificates(ctx, &in, server)
 	if err != nil {
 		return err
@@ -109,13 +112,12 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	go o.watchRules(reloader).run(ctx, o.hangup)
+	go o.watchRules(reloader).run(background, o.hangup)
 	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
 	if err != nil {
 		return failed(fmt.Errorf("cannot serve webhooks: %w", err))
 	}
 	defer ln.Close()
-
 	var serving atomic.Bool
 	stopped := make(chan error, 2)
 	ops, opsAddress, err := o.startOps(server, limits.ops, append(o.checks(&serving, reloader), serve.checks(ln.Addr())...), stopped)
@@ -129,6 +131,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	defer connections.watch()()
 	go func() { stopped <- webhooks.Serve(connections) }()
 	serving.Store(true)
+	started()
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, serve.about)
 
 	select {
@@ -137,11 +140,32 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	case <-ctx.Done():
 	}
 	serving.Store(false)
+	return failed(o.drain(background, server, connections, webhooks))
+}
+
+// outlasting returns the context of what plugins follow and do beside reviews. It goes on
+// when ctx ends, for reviews are answered after that; but until started is called, nothing
+// is, and it ends with ctx.
+func outlasting(ctx context.Context) (background context.Context, started func() bool, end context.CancelFunc) {
+	background, end = context.WithCancel(context.WithoutCancel(ctx))
+	return background, context.AfterFunc(ctx, end), end
+}
+
+// drain answers what still comes, and then ends what plugins do beside reviews.
+func (o *serveOptions) drain(ctx context.Context, server *server, connections *listener, webhooks *fasthttp.Server) error {
 	server.draining.Store(true)
 	time.Sleep(o.shutdownDelay)
 	connections.finish()
-	return failed(server.finish(webhooks))
+	err := server.finish(webhooks)
+	ctx, cancel := context.WithTimeout(ctx, pluginsEndMax)
+	defer cancel()
+	server.serving.Load().chain.Stop(ctx)
+	return err
 }
+
+// pluginsEndMax is how long plugins may take to end what they do beside reviews: some
+// delete what they wrote about this process, which takes a request to kube-apiserver.
+const pluginsEndMax = 2 * time.Second
 
 // startPlugins begins what plugins do beside reviews.
 func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
@@ -181,10 +205,8 @@ type certificates struct {
 	checks func(net.Addr) []check
 }
 
-// certificates starts what plugins do beside reviews, and makes the certificates ready: those of files, those that are
-// kept in a Secret, or one in memory.
+// certificates makes the certificates ready: those of files, those that are kept in a Secret, or one in memory.
 func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
-	o.startPlugins(ctx, in)
 	if o.managed.secretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)
 		in.chain.AwaitRules(waiting)
