@@ -103,6 +103,8 @@ BUILDER ?= $(firstword $(shell command -v buildah podman docker))
 IMAGE ?= fastadmit:0.0.0
 
 .PHONY: image
+# Containers run Linux, also on other systems.
+image: export GOOS := linux
 image: build ## build the container image IMAGE with buildah, podman or docker
 	$(BUILDER) build -f deploy/Dockerfile -t $(IMAGE) .
 

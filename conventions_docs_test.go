@@ -208,7 +208,7 @@ func withoutFences(document string) string { return fence.ReplaceAllString(docum
 var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
 
 // TestConventionsGenerated makes the generated blocks of all documents anew:
-// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the table of performance, "dependencies" one on modules, "file NAME" a file beside the document,
+// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the summary in bench/README.md, "dependencies" one on modules, "file NAME" a file beside the document,
 // "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
 // binary with the plugin of handlers/README.md does.
 func TestConventionsGenerated(t *testing.T) {
@@ -237,7 +237,7 @@ func generate(t *testing.T, document, what string) string {
 	case "not here":
 		return notHereTable()
 	case "times":
-		return times(t, read(t, document))
+		return times(t, read(t, "bench/README.md"))
 	case "dependencies":
 		return dependencies(t)
 	}

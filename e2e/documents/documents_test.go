@@ -23,7 +23,7 @@ const root = "../.."
 // checked are the programs whose arguments this test checks, others those that it only lets the shell call.
 var (
 	checked = []string{"fastadmit", "my-fastadmit", "helm", "kubectl", "make", "go"}
-	others  = []string{"buildah", "cat", "curl", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
+	others  = []string{"buildah", "cat", "curl", "docker", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
 )
 
 // A script is a piece of shell in a document.
