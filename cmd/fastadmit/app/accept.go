@@ -58,18 +58,14 @@ func newOpsListener(ln net.Listener, metrics *portMetrics, most int64, log *slog
 
 // Accept implements net.Listener.
 func (l *opsListener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.acceptor.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &opsConn{Conn: raw, table: l.table}
-		c.member = member{peer: c, address: addressOf(raw.RemoteAddr())}
-		if l.table.add(&c.member) {
-			return c, nil
-		}
-		_ = raw.Close() // it was refused
+	raw, err := l.acceptor.Accept()
+	if err != nil {
+		return nil, err
 	}
+	c := &opsConn{Conn: raw, table: l.table}
+	c.member = member{peer: c, address: addressOf(raw.RemoteAddr())}
+	l.table.add(&c.member) // there is always room, for each connection gives up
+	return c, nil
 }
 
 // An opsConn is a connection of the ops port.

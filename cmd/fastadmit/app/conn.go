@@ -186,10 +186,7 @@ func (c *conn) Handshake() error {
 	if err := c.SetWriteDeadline(time.Now().Add(server.timeouts.handshake)); err != nil {
 		return err
 	}
-	err := c.Conn.Handshake()
-	if err == nil {
-		err = c.SetWriteDeadline(time.Time{}) // Write sets its own
-	}
+	err := c.Conn.Handshake() // writes after it have deadlines of their own
 	if err == nil {
 		state := c.ConnectionState()
 		if c.stranger = server.callers.check(&state); c.stranger == nil && server.callers.provenBy(&state) {

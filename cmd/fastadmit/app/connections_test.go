@@ -331,6 +331,48 @@ func TestKnownCallersStay(t *testing.T) {
 	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"}, "--token-auth-file="+tokens)
 }
 
+// TestRefusedConnection opens one connection more than may be, while all others have
+// a call in hand. It is closed, and nothing that it sends is read.
+func TestRefusedConnection(t *testing.T) {
+	const most = 3
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=3", "--max-connections-per-address=3")
+	var busy []*exchange
+	for range most {
+		x := s.open(t)
+		if _, err := x.conn.Write(request("/validate/waits", corpus.MustRead(podCreate))); err != nil {
+			t.Fatal(err)
+		}
+		<-started
+		busy = append(busy, x)
+	}
+	for range 2 {
+		refused, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer refused.Close()
+		if err := refused.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := refused.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %d bytes, %v, want a closed connection", n, err)
+		}
+	}
+	metrics := s.get(t, "/metrics", 200)
+	for _, line := range []string{`fastadmit_connections{port="webhooks"} 3`, `fastadmit_connections_shed_total{port="webhooks",reason="refused"} 2`} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in %s", line, metrics)
+		}
+	}
+	close(goOn)
+	for _, x := range busy {
+		if response, body := x.receive(); response.StatusCode != http.StatusOK {
+			t.Errorf("in hand: got %s %s", response.Status, body)
+		}
+	}
+}
+
 // TestOpsPortStays fills the ops port, which goes on answering.
 func TestOpsPortStays(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")

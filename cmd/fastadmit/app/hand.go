@@ -6,10 +6,18 @@ import (
 	"time"
 )
 
+// processStart is when the process started, less a second. The times of a hand count
+// from it. Both are of the monotonic clock, so setting the system's clock neither
+// ends calls nor prolongs them.
+var processStart = time.Now().Add(-time.Second)
+
+// sinceStart returns a time as a hand stores it, always above 0.
+func sinceStart(t time.Time) int64 { return int64(t.Sub(processStart)) }
+
 // A hand says what is in hand of a connection: nothing, since when, or a call,
 // until when. Who changes it has the right to answer.
 //
-// It is a time in nanoseconds since 1970: the deadline of the call, or, negated,
+// It is a time in nanoseconds after processStart: the deadline of the call, or, negated,
 // when the last one began, 0 for never. Below it are two values for a connection
 // that somebody else than its own goroutine has ended.
 type hand struct {
@@ -28,14 +36,14 @@ const (
 
 // begin says that a call is in hand. It fails if the connection was ended.
 func (h *hand) begin(deadline time.Time) bool {
-	return h.state.CompareAndSwap(h.idle, deadline.UnixNano())
+	return h.state.CompareAndSwap(h.idle, sinceStart(deadline))
 }
 
 // end says that a call that began at start is answered. It fails if somebody
 // else has answered it.
 func (h *hand) end(start, deadline time.Time) bool {
-	h.idle = -start.UnixNano()
-	return h.state.CompareAndSwap(deadline.UnixNano(), h.idle)
+	h.idle = -sinceStart(start)
+	return h.state.CompareAndSwap(sinceStart(deadline), h.idle)
 }
 
 // take ends a connection that has no call in hand.
@@ -60,13 +68,13 @@ func (h *hand) takeCall() bool {
 // takeOverdue takes a call that should have been over at that time.
 func (h *hand) takeOverdue(at time.Time) bool {
 	now := h.state.Load()
-	return now > 0 && now < at.UnixNano() && h.state.CompareAndSwap(now, taken)
+	return now > 0 && now < sinceStart(at) && h.state.CompareAndSwap(now, taken)
 }
 
 // deadline returns that of the call in hand.
 func (h *hand) deadline() (time.Time, bool) {
 	now := h.state.Load()
-	return time.Unix(0, now), now > 0
+	return processStart.Add(time.Duration(now)), now > 0
 }
 
 func (h *hand) inCall() bool    { return h.state.Load() > 0 }
