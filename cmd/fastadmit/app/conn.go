@@ -151,6 +151,8 @@ type conn struct {
 	hand hand     // whether a call is in hand
 	call call     // which one; not changed while it is
 	body arriving // what is counted of the request's body
+
+	spare *spare // memory for the next large body; nil before the first
 }
 
 // isOld reports whether the connection has been there for so long that the next
@@ -275,6 +277,7 @@ func (c *conn) Write(b []byte) (int, error) {
 // and the client would not see the answer.
 func (c *conn) Close() error {
 	c.listener.server.load.forget(c)
+	c.listener.server.spares.remove(c)
 	if c.linger {
 		c.linger = false
 		c.discard()

@@ -226,8 +226,11 @@ func (s *server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if !s.callers.knows(header) {
 		return refused
 	}
-	if coming > cheapBytes && coming <= bodyBytesMax && (s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(coming)) {
-		return refused
+	if coming > cheapBytes && coming <= bodyBytesMax {
+		if s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(coming) {
+			return refused
+		}
+		s.spares.use(header, coming)
 	}
 	return fasthttp.RequestConfig{}
 }

@@ -214,11 +214,3 @@ func (s *server) answer(ctx *fasthttp.RequestCtx, review *codec.Review, r *reser
 	}
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
 }
-
-// dropBody lets go of a large body that nobody reads any more: fasthttp would
-// keep it with the connection.
-func dropBody(ctx *fasthttp.RequestCtx) {
-	if len(ctx.Request.Body()) > cheapBytes {
-		ctx.Request.SwapBody(nil)
-	}
-}

@@ -51,6 +51,7 @@ type server struct {
 	timeouts     timeouts
 	load         load
 	memory       *memory
+	spares       spares
 	callers      *callers
 
 	// stuck is how many calls were answered because their plugin did not return,
@@ -173,7 +174,7 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		if v := recover(); !returned {
 			s.contain(ctx, c, v)
 		}
-		dropBody(ctx)
+		s.dropBody(ctx, c)
 		s.load.forget(c)
 	}()
 	start := ctx.Time()
