@@ -88,6 +88,10 @@ func TestResources(t *testing.T) {
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", `{"validations":[]}`), binding("b", "p"))
 	f("with binding 'b' denied request: failed to configure binding: spec.validationActions: Required value",
 		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p"}`))
+	// What cannot be read: nobody knows what the policy is for, but which policy the binding is for.
+	f("", resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("false"), "[{\"exp", `1,"more":[{"exp`, 1)), binding("b", "p"))
+	f("with binding 'b' denied request: failed to configure binding: cannot be read: json: cannot unmarshal number",
+		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p","validationActions":["Deny"],"matchResources":1}`))
 	param := strings.Replace(policySpec("params != null"), "{", `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, 1)
 	f("'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=ConfigMap'",
 		resource(t, "ValidatingAdmissionPolicy", "p", param), binding("b", "p"))

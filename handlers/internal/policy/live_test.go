@@ -213,6 +213,7 @@ func TestLive(t *testing.T) {
 		policiesPath: strings.Join([]string{
 			customPolicy("good", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`), customPolicy("uncompiled", "", ""),
 			customPolicy("maps", "ConfigMap", ""), customPolicy("nodes", "Node", ""), customPolicy("ships", "Ship", ""), customPolicy("unbound", "Secret", ""),
+			strings.Replace(customPolicy("unreadable", "", ""), `[{"expression":"true"}]`, "1", 1),
 		}, ","),
 	}}
 	var bindings []string
@@ -251,6 +252,7 @@ func TestLive(t *testing.T) {
 	f("unbound", compiled+checked)
 	f("uncompiled", "3; Compiled False CompilationFailed: no such variable")
 	f("invalid", `3; Compiled False Invalid: spec.failurePolicy: Unsupported value: "Sometimes": supported values: "Fail", "Ignore"`)
+	f("unreadable", `3; Compiled False Invalid: cannot be read: json: cannot unmarshal number into Go struct field ValidatingAdmissionPolicySpec.spec.validations of type []v1.Validation`)
 	f("nodes", compiled+"; ParametersKnown True Watched: nodes are watched"+checked)
 	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'"+checked)
 	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server"+checked)

@@ -111,6 +111,33 @@ func TestChecksMeasured(t *testing.T) {
 	}
 }
 
+// TestPolicyReturns counts the checks of a policy that was gone for a while.
+func TestPolicyReturns(t *testing.T) {
+	set := metrics.NewSet()
+	m := newSourceMetrics("P", set)
+	const series = `fastadmit_policy_checks_total{plugin="P",policy="policy-1",policy_binding="",enforcement_action="deny",error_type="no_error"}`
+	f := func(policies int, want string) {
+		t.Helper()
+		m.use(names(policies))
+		if policies > 1 {
+			p := &Policy[int]{metrics: m.of("policy-1")}
+			p.CountViolation(nil, "Deny")
+			p.CountCost(1)
+		}
+		var text strings.Builder
+		set.WritePrometheus(&text)
+		if !strings.Contains(text.String(), want) || want == "" && strings.Contains(text.String(), "policy-1") {
+			t.Errorf("%d policies: got %s\nwant %s", policies, &text, want)
+		}
+	}
+	f(2, series+" 1\n")
+	f(2, series+" 2\n")
+	f(1, "")
+	f(2, series+" 1\n")
+	f(1, "")
+	f(2, `fastadmit_policy_cost_count{plugin="P",policy="policy-1"} 1`)
+}
+
 // TestErrorTypes counts each type of error by its message, and what cannot be told.
 func TestErrorTypes(t *testing.T) {
 	set := metrics.NewSet()

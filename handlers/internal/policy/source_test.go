@@ -161,6 +161,36 @@ func TestStaticHandler(t *testing.T) {
 	f(staticConfig, "[{[CREATE] [] [v1] [pods] }]", p, q, b)
 }
 
+// TestSourceMetrics has series of the policies by their names.
+func TestSourceMetrics(t *testing.T) {
+	source, err := newStatic(t, staticConfig, handlers.File{Name: "p", Content: fmt.Appendf(nil, staticPolicy, "p", "")},
+		handlers.File{Name: "q", Content: fmt.Appendf(nil, staticPolicy, "q", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := source.known(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range policies {
+		p.CountViolation(&Binding{Name: "b"}, "Audit")
+		p.CountCost(int64(i + 1))
+	}
+	var text strings.Builder
+	source.metrics.set.WritePrometheus(&text)
+	for _, want := range []string{
+		`fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 2`,
+		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="p",policy_binding="b",enforcement_action="audit",error_type="no_error"} 1`,
+		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="q",policy_binding="b",enforcement_action="audit",error_type="no_error"} 1`,
+		`fastadmit_policy_cost_sum{plugin="ValidatingAdmissionPolicy",policy="p"} 1`,
+		`fastadmit_policy_cost_sum{plugin="ValidatingAdmissionPolicy",policy="q"} 2`,
+	} {
+		if !strings.Contains(text.String(), want+"\n") {
+			t.Errorf("got %s\nwant %s", &text, want)
+		}
+	}
+}
+
 // reviewOf decodes a review.
 func reviewOf(t *testing.T, body []byte) *codec.Review {
 	t.Helper()

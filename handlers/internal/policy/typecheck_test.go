@@ -21,8 +21,9 @@ import (
 // served is an API server that has a kind for each resource, whose schema has a field
 // replicas in spec.
 type served struct {
-	kinds map[schema.GroupVersionResource]string
-	err   error
+	kinds    map[schema.GroupVersionResource]string
+	singular map[string]string // the names that discovery has, by resource
+	err      error
 }
 
 // SchemaPaths implements schemas.Documents.
@@ -54,7 +55,8 @@ func (s *served) Resources(_ context.Context, version schema.GroupVersion) (*met
 			if list == nil {
 				list = new(metav1.APIResourceList)
 			}
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Resource, Kind: kind}, metav1.APIResource{Name: r.Resource + "/status", Kind: "Status"})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Resource, SingularName: s.singular[r.Resource], Kind: kind},
+				metav1.APIResource{Name: r.Resource + "/status", SingularName: "status", Kind: "Status"})
 		}
 	}
 	return list, s.err
@@ -71,7 +73,7 @@ func TestTypeChecking(t *testing.T) {
 	server := &served{kinds: map[schema.GroupVersionResource]string{
 		apps.WithResource("deployments"): "Deployment", apps.WithResource("daemonsets"): "DaemonSet", batch.WithResource("jobs"): "Job",
 		{Version: "v1", Resource: "configmaps"}: "ConfigMap",
-	}}
+	}, singular: map[string]string{"jobs": "task"}}
 	f := func(rules, more string, want ...string) {
 		t.Helper()
 		var p admissionregistrationv1.ValidatingAdmissionPolicy
@@ -109,7 +111,12 @@ func TestTypeChecking(t *testing.T) {
 		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`""`, `"v1"`, `"jobs"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // any group
 	f(deployments+","+deployments, of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
+	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in one order
+		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined, expression+"batch/v1, Kind=Job: "+undefined)
+	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+undefined) // the singular, which is guessed
+	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined)          // that of discovery
 	for _, none := range []string{
+		rule(`"batch"`, `"v1"`, `"job"`), rule(`"apps"`, `"v1"`, `"status"`),
 		rule(`"*"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"*"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"*"`), rule(`"apps"`, `"v1"`, `"deployments/status"`),
 		rule(`"apps"`, `"v2"`, `"deployments"`), rule(`"none"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"others"`),
 	} {
