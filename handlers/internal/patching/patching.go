@@ -60,14 +60,9 @@ func apply(operations jsonpatch.Patch, document []byte) (after []byte, err error
 func together(operations jsonpatch.Patch, size int) int {
 	moved := 0
 	for i, o := range operations {
-		at, err := o.Path()
-		if err != nil {
-			continue
-		}
-		from, err := o.From()
-		_, notIndex := strconv.Atoi(path.Base(at))
-		_, fromNoIndex := strconv.Atoi(path.Base(from))
-		if notIndex != nil && (err != nil || fromNoIndex != nil) {
+		at, _ := o.Path() // without one, the text is no index either
+		from, _ := o.From()
+		if !isIndex(at) && !isIndex(from) {
 			continue
 		}
 		if moved += size; moved > movedBytesMax && i > 0 {
@@ -75,4 +70,10 @@ func together(operations jsonpatch.Patch, size int) int {
 		}
 	}
 	return len(operations)
+}
+
+// isIndex reports whether a JSON Pointer names an element of an array.
+func isIndex(pointer string) bool {
+	_, err := strconv.Atoi(path.Base(pointer))
+	return err == nil
 }

@@ -66,8 +66,20 @@ func TestTogether(t *testing.T) {
 	f("/a/0", 1, 100)
 	f("/a/0", movedBytesMax/100, 100)
 	f("/a/0", movedBytesMax/50, 50)
+	f("/a/0", movedBytesMax/64, 64)
+	const fifth = (movedBytesMax + 1) / 5 // without a rest
+	f("/a/0", fifth, 4)
 	f("/a/0", movedBytesMax, 1)
 	f("/a/0", movedBytesMax+1, 1)
+
+	for patch, want := range map[string]int{
+		`{"op":"move","from":"/a/0","path":"/b"}`: 1, `{"op":"move","from":"/a","path":"/b"}`: 3, `{"op":"copy","from":"/a","path":"/b/0"}`: 1,
+		`{"op":"move"}`: 3, `{"op":"remove","path":"/a"}`: 3,
+	} {
+		if got := together(decode(t, "["+patch+","+patch+","+patch+"]"), movedBytesMax); got != want {
+			t.Errorf("%s: got %d, want %d", patch, got, want)
+		}
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

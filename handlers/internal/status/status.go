@@ -34,11 +34,20 @@ type Status struct {
 
 // Of returns the status that an object has, an empty one if nobody can read it.
 func Of(object *cluster.JSON) *Status {
-	var has struct{ Status Status }
-	if text, err := object.MarshalJSON(); err != nil || json.Unmarshal(text, &has) != nil {
-		return new(Status)
+	if has, ok := read(object); ok {
+		return has
 	}
-	return &has.Status
+	return new(Status)
+}
+
+// read reads the status that an object has; ok is false if nobody can.
+func read(object *cluster.JSON) (has *Status, ok bool) {
+	var o struct{ Status Status }
+	text, err := object.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	return &o.Status, err == nil
 }
 
 // Message returns an error as the message of a condition.
@@ -101,13 +110,13 @@ func (w *Writer) Wrote(c Change) { w.said = c.says }
 // in returns a copy of an object with the status s, for UpdateStatus. It is nil where the
 // object says the same already, or has a status that nobody can read.
 func (s *Status) in(object *cluster.JSON) *cluster.JSON {
-	var before struct{ Status Status }
-	text, err := object.MarshalJSON()
-	if err != nil || json.Unmarshal(text, &before) != nil || before.Status.Says() == s.Says() {
+	before, ok := read(object)
+	if !ok || before.Says() == s.Says() {
 		return nil
 	}
-	s.keepTimes(&before.Status)
-	if text, err = json.Marshal(s); err != nil {
+	s.keepTimes(before)
+	text, err := json.Marshal(s)
+	if err != nil {
 		return nil // it is strings, numbers and times
 	}
 	var o codec.Object
