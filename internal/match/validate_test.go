@@ -1,8 +1,11 @@
 package match_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -58,4 +61,52 @@ func TestNewErrors(t *testing.T) {
 	f("objectSelector: {matchLabels: {a: '-'}}", at+`objectSelector.matchLabels: Invalid value: "-": `+
 		"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "+
 		"alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+}
+
+// TestValidResources has resources beside others that do not stand for them.
+func TestValidResources(t *testing.T) {
+	for _, resources := range []string{"['pods/*', pods]", "['*/exec', pods]", "['*', pods/exec]", "[pods/exec, 'pods/*']", "['pods/*', nodes/status]", "['*/*']"} {
+		c := new(match.Criteria)
+		if err := yaml.UnmarshalStrict([]byte("rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: "+resources+"}]"), c); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := match.New(c, field.NewPath("match")); err != nil {
+			t.Errorf("%s: got %v", resources, err)
+		}
+	}
+}
+
+// TestValidateConditions has the cases of kube-apiserver's validateMatchConditions
+// (k8s.io/kubernetes pkg/apis/admissionregistration/validation).
+func TestValidateConditions(t *testing.T) {
+	type condition = admissionregistrationv1.MatchCondition
+	f := func(want string, conditions ...condition) {
+		t.Helper()
+		errs := match.ValidateConditions(conditions, field.NewPath("c"))
+		var got []string
+		for _, err := range errs {
+			got = append(got, err.Error())
+		}
+		if got := strings.Join(got, "\n"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	many := func(n int) (all []condition) {
+		for i := range n {
+			all = append(all, condition{Name: fmt.Sprint("n", i), Expression: "true"})
+		}
+		return all
+	}
+	f("")
+	f("", many(63)...)
+	f("", many(64)...)
+	f("c: Too many: 65: must have at most 64 items", many(65)...)
+	f("", condition{Name: "example.com/a", Expression: "true"})
+	f("c[0].expression: Required value", condition{Name: "a", Expression: " \n"})
+	f("c[1].name: Required value", condition{Name: "a", Expression: "true"}, condition{Expression: "true"})
+	f("c[0].name: Required value\nc[1].name: Required value", condition{Expression: "true"}, condition{Expression: "true"})
+	f(`c[0].name: Invalid value: "/": prefix part must be non-empty`+"\n"+`c[0].name: Invalid value: "/": name part must be non-empty`+"\n"+
+		`c[0].name: Invalid value: "/": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character `+
+		`(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`, condition{Name: "/", Expression: "true"})
+	f(`c[2].name: Duplicate value: "a"`, condition{Name: "a", Expression: "true"}, condition{Name: "b", Expression: "true"}, condition{Name: "a", Expression: "false"})
 }

@@ -86,7 +86,7 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 		Status   struct {
 			ObservedGeneration int64
 			Conditions         []struct{ Type, Status, Reason, Message string }
-			TypeChecking       *struct{}
+			TypeChecking       *struct{ ExpressionWarnings []struct{ Warning string } }
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&object); err != nil || !strings.HasSuffix(r.URL.Path, object.Metadata.Name+"/status") {
@@ -101,6 +101,9 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	if object.Status.TypeChecking != nil {
 		said += "; types checked"
+		for _, w := range object.Status.TypeChecking.ExpressionWarnings {
+			said += " " + w.Warning
+		}
 	}
 	a.mu.Lock()
 	a.statuses[object.Metadata.Name] = said
@@ -201,6 +204,12 @@ func customPolicy(name, paramKind, more string) string {
 		`"validations":[{"expression":"true"}]}}`, name, name, paramKind, more)
 }
 
+// withWarning returns a policy whose types were checked in a generation.
+func withWarning(name string, generation int) string {
+	return fmt.Sprintf(`%s,"status":{"observedGeneration":%d,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"found by another replica"}]}}}`,
+		strings.TrimSuffix(customPolicy(name, "", ""), "}"), generation)
+}
+
 // TestLive follows custom resources: what it says in their statuses, and the
 // parameters of policies that have bindings.
 func TestLive(t *testing.T) {
@@ -213,6 +222,7 @@ func TestLive(t *testing.T) {
 		policiesPath: strings.Join([]string{
 			customPolicy("good", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`), customPolicy("uncompiled", "", ""),
 			customPolicy("maps", "ConfigMap", ""), customPolicy("nodes", "Node", ""), customPolicy("ships", "Ship", ""), customPolicy("unbound", "Secret", ""),
+			withWarning("checked", 3), withWarning("before", 2),
 			strings.Replace(customPolicy("unreadable", "", ""), `[{"expression":"true"}]`, "1", 1),
 		}, ","),
 	}}
@@ -250,6 +260,8 @@ func TestLive(t *testing.T) {
 	const checked = "; types checked"
 	f("good", compiled+checked)
 	f("unbound", compiled+checked)
+	f("checked", compiled+checked+" found by another replica")
+	f("before", compiled+checked)
 	f("uncompiled", "3; Compiled False CompilationFailed: no such variable")
 	f("invalid", `3; Compiled False Invalid: spec.failurePolicy: Unsupported value: "Sometimes": supported values: "Fail", "Ignore"`)
 	f("unreadable", `3; Compiled False Invalid: cannot be read: json: cannot unmarshal number into Go struct field ValidatingAdmissionPolicySpec.spec.validations of type []v1.Validation`)

@@ -100,6 +100,7 @@ func TestCollectParams(t *testing.T) {
 	f("ConfigMap", &ref{Selector: none, ParameterNotFoundAction: &allow}, "shop", "")
 	f("ConfigMap", &ref{Selector: none}, "shop", "")
 	f("Shop", &ref{Name: "a"}, "shop", "/a")
+	f("Shop", &ref{Name: "a"}, "", "/a")
 	f("Shop", &ref{Selector: &metav1.LabelSelector{}}, "shop", "/a")
 
 	f("ConfigMap", &ref{Name: "x", ParameterNotFoundAction: &deny}, "shop", "no params found for policy binding with `Deny` parameterNotFoundAction")

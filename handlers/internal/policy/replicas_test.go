@@ -283,7 +283,13 @@ func TestReports(t *testing.T) {
 	if all := r.read(start); !all.known || !all.first {
 		t.Errorf("got %+v, want the own report", all)
 	}
-	if names := r.gone(start.Add(3 * goneAfter)); len(names) != 2 {
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"d"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"d"}}`)
+	r.setName("d")
+	if all := r.read(start); !all.known || all.first {
+		t.Errorf("got %+v, want the own report not to be the first", all)
+	}
+	r.setName("a")
+	if names := r.gone(start.Add(3 * goneAfter)); len(names) != 3 {
 		t.Errorf("got %v, want all but the own report", names)
 	}
 }

@@ -76,7 +76,7 @@ func TestValidate(t *testing.T) {
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax) + `]}}`, ``},
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax+1) + `]}}`, `spec.auditAnnotations: Invalid value`},
 	})
-	for name, valid := range map[string]bool{"a": true, "_": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "in": false, "import": false, "ins": true} {
+	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "in": false, "import": false, "ins": true} {
 		want := `spec.variables[0].name: Invalid value: "` + name + `": must be a valid CEL identifier`
 		if valid {
 			want = ""

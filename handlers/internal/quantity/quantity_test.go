@@ -1,6 +1,7 @@
 package quantity
 
 import (
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -65,6 +66,8 @@ func TestCheckDecoded(t *testing.T) {
 		`{"spec":{"containers":[{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":"1e-99999"}}}]}]}}`:                                                                             false,
 		`{"spec":{"overhead":{"cpu":"1e-99999"}}}`:                                                                                                                                  false,
 		`{"spec":{"resources":{"limits":{"cpu":"1e-99999"}}}}`:                                                                                                                      false,
+		`{"spec":{"containers":[{"resources":{"limits":{"x":"1e-99999","y":"1"}}}]}}`:                                                                                               false,
+		`{"spec":{"containers":[{"resources":{"limits":{"x":"1e-99999"}}},{"resources":{"limits":{"x":"1"}}}]}}`:                                                                    false,
 		`{"status":{"containerStatuses":[{"allocatedResources":{"cpu":"1e-99999"}}]}}`:                                                                                              false,
 	} {
 		if err := CheckDecoded[*corev1.Pod](documentOf(t, text).Root()); (err == nil) != fits {
@@ -73,5 +76,51 @@ func TestCheckDecoded(t *testing.T) {
 	}
 	if err := CheckDecoded[*corev1.ConfigMap](documentOf(t, `{"data":{"a":"1e-99999"}}`).Root()); err != nil {
 		t.Errorf("a ConfigMap: got %v, want no error", err)
+	}
+}
+
+// Embedded and embedded are in structs of TestFields.
+type (
+	Embedded struct{ Promoted resource.Quantity }
+	embedded struct{ Inner resource.Quantity }
+	Under    struct{ Q resource.Quantity }
+	Behind   struct{ Far resource.Quantity }
+)
+
+// fields has quantities in each way in which a struct may have some.
+type fields struct {
+	Tagged   resource.Quantity `json:"tag,omitempty"`
+	Untagged resource.Quantity
+	Skipped  resource.Quantity `json:"-"`
+	hidden   resource.Quantity
+	*Embedded
+	embedded
+	*Behind `json:"behind"`
+	Under   `json:"under"`
+	Array   [2]resource.Quantity
+	Lists   [][]resource.Quantity
+	Maps    map[string]*map[string]Under
+	Self    *fields
+	Selves  []fields
+	Others  map[string]string
+}
+
+// TestFields finds a quantity wherever encoding/json parses one, and nowhere else.
+func TestFields(t *testing.T) {
+	for _, text := range []string{
+		`{"tag":Q}`, `{"TAG":Q}`, `{"Tagged":Q}`, `{"Untagged":Q}`, `{"untagged":Q}`, `{"Skipped":Q}`, `{"-":Q}`, `{"":Q}`, `{"hidden":Q}`,
+		`{"Promoted":Q}`, `{"Embedded":{"Promoted":Q}}`, `{"Inner":Q}`, `{"embedded":{"Inner":Q}}`, `{"Far":Q}`, `{"behind":{"Far":Q}}`, `{"Q":Q}`, `{"under":{"Q":Q}}`,
+		`{"Array":["1",Q]}`, `{"Array":[Q,"1"]}`, `{"Lists":[["1"],[Q,"2"],["1"]]}`, `{"Maps":{"a":null,"b":{"c":{"Q":Q},"d":{}},"e":{}}}`, `{"Maps":{"Q":{"q":{"other":Q}}}}`,
+		`{"Self":{"Self":{"tag":Q}}}`, `{"Selves":[{},{"under":{"Q":Q}},{}]}`, `{"Others":{"tag":Q}}`,
+	} {
+		parsed := json.Unmarshal([]byte(strings.ReplaceAll(text, ":Q", `:"no quantity"`)), new(fields)) != nil ||
+			json.Unmarshal([]byte(strings.NewReplacer(`[Q`, `["no quantity"`, `,Q`, `,"no quantity"`, ":Q", ":null").Replace(text)), new(fields)) != nil
+		document := documentOf(t, strings.NewReplacer(":Q", `:"1e-99999"`, "[Q", `["1e-99999"`, ",Q", `,"1e-99999"`).Replace(text))
+		if err := CheckDecoded[fields](document.Root()); (err != nil) != parsed {
+			t.Errorf("%s: got %v, want an error: %v", text, err, parsed)
+		}
+	}
+	if f := new(fields); !f.hidden.IsZero() {
+		t.Error("got a quantity in a field that is not exported")
 	}
 }
