@@ -94,8 +94,9 @@ func (r *reader) readManifests(plugin string, config []byte, dir string) {
 	var names struct {
 		StaticManifestsDir string `json:"staticManifestsDir"`
 	}
-	if err := yaml.Unmarshal(config, &names); err != nil || names.StaticManifestsDir == "" {
-		return // the plugin says what is wrong
+	_ = yaml.Unmarshal(config, &names) // the plugin says what is wrong
+	if names.StaticManifestsDir == "" {
+		return
 	}
 	folder := names.StaticManifestsDir
 	if !filepath.IsAbs(folder) {

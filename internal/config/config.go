@@ -255,7 +255,7 @@ func (r *reader) checkType(document *strictyaml.Document, apiVersion, kind, want
 		r.refuse(document.Errorf("kind", "got %q, want %q", kind, wantKind))
 	}
 	if !slices.Contains(wantVersions, apiVersion) {
-		r.refuse(document.Errorf("apiVersion", "got %q, want %q", apiVersion, strings.Join(wantVersions, `" or "`)))
+		r.refuse(document.Errorf("apiVersion", `got %q, want "%s"`, apiVersion, strings.Join(wantVersions, `" or "`)))
 	}
 }
 

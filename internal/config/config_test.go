@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,10 @@ func compile(conditions []admissionregistrationv1.MatchCondition, policy admissi
 func read(t testing.TB, own, admission string) (*Loaded, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	source := Source{Known: []string{"AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit"}, Namespaces: shop{}, Compile: compile}
+	source := Source{
+		Known: []string{"AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit"}, NotHere: map[string]string{"Gone": "was removed"},
+		Namespaces: shop{}, Compile: compile,
+	}
 	for _, f := range []struct {
 		content, name string
 		in            *string
@@ -133,6 +137,39 @@ plugins:
 	}
 }
 
+// TestReadLimits has the least and the largest of what is valid.
+func TestReadLimits(t *testing.T) {
+	for _, text := range []string{
+		"server: {securePort: 0, maxConnections: 0, maxConnectionsPerAddress: 0, maxConnectionAge: 0s, shutdownDelayDuration: 0s}",
+		"server: {securePort: 65535, maxRequestsInflight: 1, maxRequestBytesInflight: 1}",
+		"plugins: [{name: EventRateLimit, timeout: 1ns}, {name: AlwaysPullImages, timeout: 30s}]",
+	} {
+		if _, err := read(t, head+text, ""); err != nil {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// TestNeeds shows which selectors ask about namespaces and which conditions about rights.
+func TestNeeds(t *testing.T) {
+	f := func(wantNamespaces, wantAccess bool, first, second string) {
+		t.Helper()
+		loaded, err := read(t, fmt.Sprintf("%splugins: [{name: AlwaysPullImages, %s}, {name: EventRateLimit, %s}]", head, first, second), "")
+		if err != nil || loaded.NeedsNamespaces != wantNamespaces || loaded.NeedsAccess != wantAccess {
+			t.Errorf("%s; %s: got namespaces %v, access %v, %v", first, second, loaded.NeedsNamespaces, loaded.NeedsAccess, err)
+		}
+	}
+	const none, objects, namespaces = "timeout: 1s", "objectSelector: {matchLabels: {a: b}}", "namespaceSelector: {matchLabels: {a: b}}"
+	const holds, asks = "matchConditions: [{name: a, expression: 'true'}]", "matchConditions: [{name: a, expression: authorizer.path('/a').check('get').allowed()}]"
+	f(false, false, none, none)
+	f(false, false, objects, holds)
+	f(true, false, namespaces, objects)
+	f(true, false, none, namespaces)
+	f(true, false, none, "enforcement: [{action: warn, "+namespaces+"}]")
+	f(false, true, asks, holds)
+	f(false, true, holds, asks)
+}
+
 // TestReadRefuses has everything that is wrong in one answer.
 func TestReadRefuses(t *testing.T) {
 	f := func(own, admission string, want ...string) {
@@ -159,6 +196,10 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:4: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")
 	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
 		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
+	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
+		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)
+	f(head+"enableAdmissionPlugins: [Gone, EventRateLimit]", "", "own.yaml:3: enableAdmissionPlugins[0]: fastadmit has no plugin Gone: it was removed")
+	f(head+"server: {securePort: -1}", "", "own.yaml:3: server.securePort: got -1, want 0 to 65535")
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
 	f(head+"server: {maxConnections: -1}", "", "own.yaml:3: server.maxConnections: got -1, want 0 or more")
 	f(head+"server: {maxConnectionsPerAddress: -1}", "", "own.yaml:3: server.maxConnectionsPerAddress: got -1, want 0 or more")
@@ -193,6 +234,8 @@ func TestReadRefuses(t *testing.T) {
 		`own.yaml:18: plugins[2].name: EventRateLimit is configured twice`)
 	f(head+"plugins: [{name: EventRateLimit, timeout: 0s}]", "",
 		"own.yaml:3: plugins[0].timeout: got 0s, want more than 0s and at most 30s")
+	f(head+"plugins: [{name: EventRateLimit, timeout: 30000000001ns}]", "",
+		"own.yaml:3: plugins[0].timeout: got 30.000000001s, want more than 0s and at most 30s")
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
