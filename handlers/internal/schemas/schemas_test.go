@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -225,4 +226,86 @@ func TestDeclType(t *testing.T) {
 	if _, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); !errors.Is(err, server.err) {
 		t.Errorf("got %v, want %v", err, server.err)
 	}
+}
+
+// TestParsersMax keeps the schemas of as many group versions as that, those that were used last.
+func TestParsersMax(t *testing.T) {
+	server := &fake{paths: make(map[schema.GroupVersion]string), texts: make(map[string]string)}
+	version := func(i int) schema.GroupVersion { return schema.GroupVersion{Group: fmt.Sprint("g", i), Version: "v1"} }
+	for i := range parsersMax + 1 {
+		path := fmt.Sprint("/", i)
+		server.paths[version(i)], server.texts[path] = path, strings.ReplaceAll(document("name"), "example.com", version(i).Group)
+	}
+	s := New(server)
+	f := func(i int, want string) {
+		t.Helper()
+		server.asked = nil
+		if _, ok, err := s.Type(t.Context(), version(i).WithKind("Gadget")); !ok || err != nil || fmt.Sprint(server.asked) != want {
+			t.Errorf("%d: got %v, %v of %s, want %s", i, ok, err, server.asked, want)
+		}
+	}
+	f(0, "[paths /0]")
+	for i := 1; i < parsersMax; i++ {
+		f(i, fmt.Sprintf("[/%d]", i))
+	}
+	f(0, "[]")
+	f(parsersMax, fmt.Sprintf("[/%d]", parsersMax))
+	f(0, "[]")
+	f(1, "[/1]")
+}
+
+// TestNoAnswer has an API server that does not answer for a document, or not in time.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}
+		s := New(server)
+		if _, err := s.Path(t.Context(), example); err != nil {
+			t.Fatal(err)
+		}
+		server.err = errors.New("broken")
+		if _, _, err := s.Type(t.Context(), example.WithKind("Gadget")); err != server.err {
+			t.Errorf("got %v, want %v", err, server.err)
+		}
+		if of, err := s.DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || err != server.err {
+			t.Errorf("got %v, %v, want %v", of, err, server.err)
+		}
+		time.Sleep(pathsAge)
+		ctx, cancel := context.WithCancel(t.Context())
+		if path, err := s.Path(ctx, example); path != "/a" || err != nil {
+			t.Errorf("got %s, %v, want what the API server said last", path, err)
+		}
+		cancel()
+		if path, err := s.Path(ctx, example); path != "" || err != server.err {
+			t.Errorf("got %s, %v after the context ended, want %v", path, err, server.err)
+		}
+	})
+}
+
+// TestDeclTypes has schemas of which there is no type, and parts of which there is none.
+func TestDeclTypes(t *testing.T) {
+	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: make(map[string]string)}
+	f := func(definition, want string) {
+		t.Helper()
+		server.texts["/a"] = `{"components":{"schemas":{"A":{"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"A"}]` + definition + `}}}}`
+		of, err := New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
+		got := "nothing"
+		if of != nil {
+			got = of.TypeName()
+			for _, name := range slices.Sorted(maps.Keys(of.Fields)) {
+				got += " " + name + ":" + of.Fields[name].Type.TypeName()
+			}
+		}
+		if got != want || err != nil {
+			t.Errorf("%s: got %s, %v, want %s", definition, got, err, want)
+		}
+	}
+	const always = " apiVersion:string kind:string metadata:A0.metadata"
+	f("", "nothing")
+	f(`,"type":"object","properties":{"a":{"type":"string"}}`, "A0 a:string"+always)
+	f(`,"type":"object","properties":{"a":{"type":"string"},"open":{"type":"object","additionalProperties":true},"closed":{"type":"object","additionalProperties":false}}`,
+		"A0 a:string apiVersion:string closed:A0.closed kind:string metadata:A0.metadata open:A0.open")
+	f(`,"type":"object","properties":{"a":{"type":"string"},"m":{"type":"object","additionalProperties":{"type":"integer"}},"l":{"type":"array","items":{"type":"boolean"}}}`,
+		"A0 a:string apiVersion:string kind:string l:list m:map metadata:A0.metadata")
+	server.paths = nil // without OpenAPI v3
+	f("", "nothing")
 }
