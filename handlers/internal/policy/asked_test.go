@@ -79,6 +79,8 @@ func TestAsker(t *testing.T) {
 		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b,c!=d"},"labelSelector":{"rawSelector":"e in (f)"}},`+as+`}`, "true")
 	f("", "authorizer.group('').resource('pods').check('get').allowed()", may, `{"resourceAttributes":{"verb":"get","version":"*","resource":"pods"}}`, "true")
 	f(`"userInfo":{"groups":"all"},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
+	const objects = codec.MemoryMax / 400 // each of them could be one of 1 KB
+	f(`"userInfo":{"username":"jane","extra":{"x":["`+strings.Repeat("{", objects)+`"]}},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
 }
 
 // TestMatcherResources has rules about the resource that the user asked for, in another

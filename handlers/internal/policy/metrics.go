@@ -88,9 +88,6 @@ func (m *sourceMetrics) use(names []string) {
 		if len(known) >= policiesMeasuredMax {
 			name = otherName
 		}
-		if known[name] != nil {
-			continue
-		}
 		if known[name] = m.policies[name]; known[name] == nil {
 			known[name] = &policyMetrics{m, name, m.newCost(name)}
 		}

@@ -180,6 +180,39 @@ func TestEnforced(t *testing.T) {
 	})
 }
 
+// TestRulesChange tells of other rules, and not of changes that leave the rules as they are.
+func TestRulesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newReplicated(t)
+		source, err := NewSource(ValidatingKind, handlers.Setup{Config: []byte(customConfig), Cluster: c.view},
+			func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := 0
+		go source.Handler().Run(t.Context(), func() { changes++ })
+		f := func(what string, want int) {
+			t.Helper()
+			time.Sleep(soon)
+			synctest.Wait()
+			if changes != want {
+				t.Errorf("%s: the rules changed %d times, want %d", what, changes, want)
+			}
+		}
+		f("no policies", 1)
+		c.put(c.policy("p", 1))
+		f("a policy without bindings", 1)
+		c.put(binding("b", "p", 1))
+		f("a binding", 2)
+		c.put(binding("b2", "p", 1), c.policy("p", 2))
+		f("another binding", 2)
+		time.Sleep(2 * retryPause)
+		f("nothing", 2)
+		c.put(strings.ReplaceAll(c.policy("p", 3), `"pods"`, `"services"`))
+		f("another resource", 3)
+	})
+}
+
 // TestReportWrites counts what ten replicas with many policies write.
 func TestReportWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

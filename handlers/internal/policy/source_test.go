@@ -191,6 +191,52 @@ func TestSourceMetrics(t *testing.T) {
 	}
 }
 
+// TestOrder has policies and bindings in the order of their names, in whichever files they are.
+func TestOrder(t *testing.T) {
+	file := func(format string, args ...any) handlers.File {
+		return handlers.File{Name: fmt.Sprint(args...), Content: fmt.Appendf(nil, format, args...)}
+	}
+	source, err := newStatic(t, staticConfig, file(staticPolicy, "q", ""), file(staticBinding, "c", "q", ""), file(staticPolicy, "p", ""),
+		file(staticBinding, "d", "q", ""), file(staticBinding, "a", "q", ""), file(staticPolicy, "r", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := source.known(t.Context())
+	var got []string
+	for _, p := range policies {
+		got = append(got, p.Name)
+		for _, b := range p.bindings {
+			got = append(got, p.Name+"/"+b.Name)
+		}
+	}
+	if want := "p q q/a q/c q/d r"; err != nil || strings.Join(got, " ") != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
+// TestNewSet has documents that nobody checked.
+func TestNewSet(t *testing.T) {
+	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
+	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	compile := func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil }
+	const invalid = `: objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`
+	f := func(want string) {
+		t.Helper()
+		set, err := NewSet(&Validating{
+			Policies: []*admissionregistrationv1.ValidatingAdmissionPolicy{p}, Bindings: []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{b},
+		}, compile)
+		if got := fmt.Sprint(err); got != want || len(set) != 1 {
+			t.Errorf("got %d policies, %s, want %s", len(set), got, want)
+		}
+	}
+	f("<nil>")
+	b.Spec.MatchResources = selects
+	f(`ValidatingAdmissionPolicyBinding "b"` + invalid)
+	p.Spec.MatchConstraints = selects
+	f(`ValidatingAdmissionPolicyBinding "b"` + invalid + "\n" + `ValidatingAdmissionPolicy "p"` + invalid)
+}
+
 // reviewOf decodes a review.
 func reviewOf(t *testing.T, body []byte) *codec.Review {
 	t.Helper()

@@ -167,10 +167,11 @@ func TestTypesToCheck(t *testing.T) {
 			want = append(want, group+"/v1, Kind=Thing")
 		}
 	}
+	resource := "things"
 	f := func(groups, want []string) {
 		t.Helper()
 		rules := []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Rule: admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"v1"}, Resources: []string{"things"}},
+			Rule: admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"v1"}, Resources: []string{resource}},
 		}}}
 		p := &admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules},
@@ -191,4 +192,6 @@ func TestTypesToCheck(t *testing.T) {
 	}
 	f(slices.Compact(slices.Sorted(slices.Values(all))), want)
 	f([]string{"g11", "g03", "g10"}, []string{"g03/v1, Kind=Thing", "g10/v1, Kind=Thing", "g11/v1, Kind=Thing"})
+	resource = "thinglists" // as there
+	f([]string{"g03"}, []string{"g03/v1, Kind=ThingList"})
 }
