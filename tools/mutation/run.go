@@ -159,17 +159,18 @@ func readReached(file string) (map[int]bool, error) {
 	return reaches, nil
 }
 
-// kills reports whether a test fails with the mutant, and whether one reaches it.
-// The quickest tests run first.
-func (k *killer) kills(m *mutant) (killed, reached bool) {
+// kills reports whether a test fails with the mutant, late if it did not end in time, and
+// whether one reaches it. The quickest tests run first.
+func (k *killer) kills(m *mutant) (killed, late, reached bool) {
 	var names []string
 	var takes time.Duration
 	flush := func() bool {
 		if len(names) == 0 {
 			return false
 		}
-		_, _, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
+		output, _, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
 		names, takes = nil, 0
+		late = bytes.Contains(output, []byte("panic: test timed out"))
 		return !passed
 	}
 	first := true
@@ -180,13 +181,14 @@ func (k *killer) kills(m *mutant) (killed, reached bool) {
 		reached = true
 		if len(names) > 0 && (first && takes+t.takes > firstTests || strings.Contains(t.name, "/")) {
 			if first = false; flush() {
-				return true, true
+				return true, late, true
 			}
 		}
 		names = append(names, t.name)
 		takes += t.takes
 	}
-	return flush(), reached
+	killed = flush()
+	return killed, late, reached
 }
 
 // each calls do for all items, by so many at once.

@@ -150,14 +150,19 @@ func (s *session) test(p *pkg) (t tally, err error) {
 		}
 		var mu sync.Mutex
 		each(s.workers, left, func(m *mutant) {
-			dead, reaches := k.kills(m)
+			dead, late, reaches := k.kills(m)
 			mu.Lock()
 			defer mu.Unlock()
 			reached[m] = reached[m] || reaches
 			if dead {
 				killed[m] = k.name
 			}
+			if dead && late {
+				t.late++
+			}
 			switch {
+			case s.verbose && late:
+				fmt.Printf("%s:%d: killed by %s, which did not end in time: %s\n", m.file, m.line, k.name, m.what)
 			case s.verbose && dead:
 				fmt.Printf("%s:%d: killed by %s: %s\n", m.file, m.line, k.name, m.what)
 			case s.verbose:
@@ -193,24 +198,26 @@ func hasTests(dir string) bool {
 }
 
 // A tally counts mutants.
-type tally struct{ all, killed, explained, unreached, survived int }
+type tally struct{ all, killed, late, explained, unreached, survived int }
 
 func (t *tally) add(o tally) {
 	t.all += o.all
 	t.killed += o.killed
+	t.late += o.late
 	t.explained += o.explained
 	t.unreached += o.unreached
 	t.survived += o.survived
 }
 
-// String has the share of those that are killed among those that make a difference.
+// String has the share of those that are killed among those that make a difference. Where
+// the machine is busy, a test may be late for another reason than the mutant.
 func (t *tally) String() string {
 	share := 100.0
 	if n := t.all - t.explained; n > 0 {
 		share = 100 * float64(t.killed) / float64(n)
 	}
-	return fmt.Sprintf("%.1f %% killed: %d mutants, %d killed, %d explained, %d survived, %d of them not reached",
-		share, t.all, t.killed, t.explained, t.survived, t.unreached)
+	return fmt.Sprintf("%.1f %% killed: %d mutants, %d killed (%d of them because a test was late), %d explained, %d survived, %d of them not reached",
+		share, t.all, t.killed, t.late, t.explained, t.survived, t.unreached)
 }
 
 func (s *session) report(p *pkg, all []*mutant, killed map[*mutant]string, reached map[*mutant]bool, t *tally) {
