@@ -220,7 +220,7 @@ func (c *configurationSchema) of(goType reflect.Type) map[string]any {
 	}
 	switch goType {
 	case reflect.TypeFor[metav1.Duration]():
-		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`}
+		return map[string]any{"type": "string", "pattern": durationPattern}
 	case reflect.TypeFor[[]byte]():
 		return map[string]any{"type": "string", "contentEncoding": "base64"}
 	}
@@ -363,6 +363,9 @@ func configurationTable(t *testing.T, part string) string {
 	return table
 }
 
+// durationPattern is the pattern of a duration in the schema of the configuration.
+const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
+
 func typeOf(schema map[string]any) string {
 	if values, ok := schema["enum"].([]any); ok {
 		var names []string
@@ -377,7 +380,7 @@ func typeOf(schema map[string]any) string {
 	switch {
 	case schema["type"] == "array":
 		return "list of " + regexp.MustCompile(`^(string|object|integer)$`).ReplaceAllString(typeOf(schema["items"].(map[string]any)), "${1}s")
-	case schema["type"] == "string" && schema["pattern"] != nil:
+	case schema["pattern"] == durationPattern:
 		return "duration"
 	case schema["type"] == nil:
 		return "string"

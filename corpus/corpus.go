@@ -11,8 +11,8 @@ import (
 //go:embed *.json
 var files embed.FS
 
-// Cluster is a file of manifests: what plugins that know the cluster look at for
-// the recorded Pods of the namespace shop.
+// Cluster is a file of manifests with the objects that plugins need to review the
+// recorded Pods of the namespace shop.
 //
 //go:embed cluster.yaml
 var Cluster []byte
@@ -29,7 +29,7 @@ func Names() []string {
 // Read returns the body of a recording. The caller may change it.
 func Read(name string) ([]byte, error) { return files.ReadFile(name) }
 
-// MustRead is Read for names that are known to exist.
+// MustRead is Read, but panics if the recording does not exist.
 func MustRead(name string) []byte {
 	body, err := Read(name)
 	if err != nil {

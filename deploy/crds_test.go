@@ -157,14 +157,14 @@ func replicaSchema() map[string]any {
 	}
 	policy := map[string]any{"type": "object", "required": []string{"name", "revision"}, "properties": map[string]any{
 		"name":               text("The name of a policy."),
-		"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
+		"observedGeneration": map[string]any{"type": "integer", "format": "int64", "description": "The generation of the policy that the replica evaluates."},
 		"revision":           text("A hash of the policy and its bindings, with their generations."),
 	}}
 	return map[string]any{"type": "object", "properties": map[string]any{
 		"plugin":    text("The plugin that evaluates the policies."),
 		"host":      text("The host name of the replica: in a cluster, the name of its pod."),
-		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica said so last. It does at least once a minute, and after three minutes it is taken for gone."},
-		"policies":  listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that have bindings, compile, and know their parameters."}, "name"),
+		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica last wrote this object. It writes at least once a minute; after three minutes without a write, the replica counts as gone."},
+		"policies":  listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that the replica evaluates: those that have bindings, compile, and whose parameters it can read."}, "name"),
 	}}
 }
 

@@ -29,7 +29,7 @@ func (p Phase) String() string {
 	return "validate"
 }
 
-// Outcome is the result of a plugin's run or of a whole review.
+// Outcome is the result of a plugin's run, or of a review.
 type Outcome uint8
 
 // The outcomes.
@@ -59,15 +59,15 @@ func (o Outcome) String() string {
 
 // Run describes a plugin's run, for Chain.Observe.
 type Run struct {
-	Plugin  int // the plugin's place in the chain that NewChain made
+	Plugin  int // the index of the plugin in the chain that NewChain returned
 	Phase   Phase
 	Outcome Outcome
 	Elapsed time.Duration
-	Err     error // why, for OutcomeErrored and OutcomePanicked
+	Err     error // the reason, for OutcomeErrored and OutcomePanicked
 }
 
-// Chain runs enabled plugins in the order of the table. It may be used by many
-// goroutines at once.
+// Chain runs enabled plugins in the order of the table. Several goroutines may use it
+// at the same time.
 type Chain struct {
 	entries []entry
 	// Observe, if set before the first use, is called after each run of a
@@ -90,11 +90,11 @@ type Enabled struct {
 	Config []byte
 	// Manifests are the files of the folder that Config names.
 	Manifests []File
-	// Params are objects that policies of Manifests may name as parameters.
+	// Params are objects that policies in Manifests may use as parameters.
 	Params []ParamKind
 	// Kubeconfig is the kubeconfig file that Config names, see Setup.
 	Kubeconfig []byte
-	// Metrics is where the plugin makes series of its own; nil for nowhere.
+	// Metrics is the set for the plugin's own metrics, nil for none.
 	Metrics  *metrics.Set
 	Settings Settings
 }
@@ -144,8 +144,8 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 	return c, errors.Join(errs...)
 }
 
-// EnableError says why a plugin cannot be enabled, for example because its
-// configuration file is invalid.
+// EnableError is the reason why a plugin cannot be enabled, for example an invalid
+// configuration file.
 type EnableError struct {
 	Plugin string
 	Err    error

@@ -1,9 +1,8 @@
-// Package handlers holds what an admission plugin is: the contract it keeps,
-// the rules that say which reviews it gets, and the chain that runs plugins in
-// order on one review.
+// Package handlers defines admission plugins: their interface, the rules that
+// select their reviews, and the chain that runs plugins in order on a review.
 //
-// A plugin is a folder below this one and a line in the table of package
-// plugins. README.md beside this file shows how to write one.
+// Each built-in plugin has a folder below this one and a line in the table of
+// package plugins. README.md in this folder shows how to write a plugin.
 package handlers
 
 import (
@@ -23,45 +22,46 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// Plugin describes an admission plugin: a line of the table.
+// Plugin describes an admission plugin.
 type Plugin struct {
-	// Name is the name kube-apiserver knows the plugin by.
+	// Name is the name of the plugin, as in --enable-admission-plugins. A built-in
+	// plugin has the name that it has in kube-apiserver.
 	Name string
 	// Summary says in one line what the plugin does.
 	Summary string
-	// Rules say which reviews the plugin gets. It never sees others.
+	// Rules select the reviews that the plugin gets. It never gets others.
 	Rules []Rule
-	// Mutates and Validates say which of Handler's functions New gives.
+	// Mutates and Validates are true if the Handler of New has the functions Admit
+	// and Validate.
 	Mutates, Validates bool
-	// SideEffects is NoneOnDryRun for a plugin that does or remembers something
-	// beside answering, which it must then not do for a review whose DryRun is
-	// true. Empty is None. There is nothing else: kube-apiserver accepts no
-	// webhook that does more (k8s.io/api/admissionregistration/v1 SideEffectClass).
+	// SideEffects is NoneOnDryRun for a plugin that writes or remembers something
+	// because of a review. The plugin must not do so if the review's DryRun is true.
+	// The default is None. kube-apiserver accepts no webhooks with other side effects
+	// (k8s.io/api/admissionregistration/v1 SideEffectClass).
 	SideEffects admissionregistrationv1.SideEffectClass
-	// RequiresConfig says that the plugin does not run without a configuration.
+	// RequiresConfig is true if the plugin needs a configuration file.
 	RequiresConfig bool
-	// Needs say which objects of the cluster the plugin reads and writes. The
-	// plugin is not called before what it watches is known. The RBAC rules of the
-	// process follow from them.
+	// Needs are the kinds that the plugin reads and writes in the cluster. The plugin
+	// is not called before the objects that it watches are cached. The RBAC rules of
+	// the process are derived from Needs.
 	Needs []cluster.Need
-	// NeedsOf returns what the plugin needs beside Needs with this configuration file,
-	// which is nil if there is none and may be wrong; nil for nothing.
+	// NeedsOf returns additional needs that depend on the configuration file. config is
+	// nil if there is no file, and may be invalid. NeedsOf may be nil.
 	NeedsOf func(config []byte) []cluster.Need
-	// OnByDefault says whether kube-apiserver v1.36 runs the plugin unless told
-	// otherwise.
+	// OnByDefault is true if kube-apiserver v1.36 runs the plugin by default.
 	OnByDefault bool
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string
-	// OutOfTree says that the plugin is none of kube-apiserver's. app.WithPlugin
-	// sets it.
+	// OutOfTree is true if the plugin is not one of kube-apiserver. app.WithPlugin sets
+	// it.
 	OutOfTree bool
-	// New makes a handler. The error says what is wrong with the configuration.
+	// New creates a handler. It returns an error if the configuration is invalid.
 	New func(setup Setup) (Handler, error)
 }
 
-// AllNeeds returns what the plugin needs of the cluster with this configuration
-// file.
+// AllNeeds returns Needs and the result of NeedsOf for a configuration file, which may be
+// nil.
 func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
 	if p.NeedsOf == nil {
 		return p.Needs
@@ -73,34 +73,33 @@ func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
 type Setup struct {
 	// Config is the plugin's own configuration file, nil if there is none.
 	Config []byte
-	// Manifests are the files of the folder that the configuration names as
-	// staticManifestsDir, sorted by name; see k8s.io/apiserver
-	// pkg/admission/plugin/manifest.
+	// Manifests are the files in the folder staticManifestsDir of the configuration,
+	// sorted by name; see k8s.io/apiserver pkg/admission/plugin/manifest.
 	Manifests []File
-	// Params are objects that policies of Manifests may name as parameters.
+	// Params are objects that policies in Manifests may use as parameters.
 	Params []ParamKind
-	// Kubeconfig is the kubeconfig file that the configuration names as kubeConfigFile,
-	// with the contents of the files that it names in place of their names; nil if it
-	// names none.
+	// Kubeconfig is the kubeconfig file kubeConfigFile of the configuration, nil if
+	// there is none. The names of files in it are replaced by their contents.
 	Kubeconfig []byte
-	// Metrics is where the plugin makes series of its own. It is never nil.
+	// Metrics is the set for the plugin's own metrics. It is never nil.
 	Metrics *metrics.Set
-	// Cluster gives access to what the plugin's Needs name; nil if that is nothing.
+	// Cluster gives access to the kinds in the plugin's Needs. It is nil if there are
+	// none.
 	Cluster *cluster.View
 }
 
 // File is a file that was read for a plugin.
 type File struct {
-	Name    string // as errors show it
+	Name    string // as shown in errors
 	Content []byte
 
-	// FromAPI says that its documents are as the API has them: policies may have
-	// parameters, and a binding may be of a policy that is not there. Documents of a
-	// folder that the configuration names may not.
+	// FromAPI is true if the documents may have everything that the API allows:
+	// policies may have parameters, and a binding may name a policy that does not
+	// exist. Both are errors in the files of a folder in the configuration.
 	FromAPI bool
 }
 
-// ParamKind has the objects of a kind that policies may use as parameters.
+// ParamKind is a kind whose objects policies may use as parameters.
 type ParamKind struct {
 	APIVersion, Kind string
 	Namespaced       bool // the objects are in namespaces
@@ -109,7 +108,7 @@ type ParamKind struct {
 
 // ParamObject is an object that policies may use as a parameter.
 type ParamObject struct {
-	Namespace, Name string // the namespace is empty if they are in none
+	Namespace, Name string // the namespace is empty for cluster-scoped objects
 	Labels          map[string]string
 	JSON            []byte
 }
@@ -124,43 +123,41 @@ func (e *FileError) Error() string { return fmt.Sprintf("error loading %s: %v", 
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Handler is an initialized plugin. Its functions are called by many goroutines at
-// the same time. They must not keep the review or anything read from it, and must
-// not use ctx after they return; ctx ends when the answer would come too late.
+// Handler is an initialized plugin. Several goroutines call its functions at the same
+// time. The functions must not keep the review or anything read from it, and must not
+// use ctx after they return. ctx ends when it is too late for an answer.
 type Handler struct {
-	// Admit may change review.Object, and may deny. It is called before any
-	// Validate. It must come to the same result when it is called again on what
-	// it made. Nil if the plugin does not mutate.
+	// Admit may change review.Object, and may deny. It is called before Validate. If
+	// it is called again with the object that it changed, it must not change it
+	// further. Nil if the plugin does not mutate.
 	Admit func(ctx context.Context, review *codec.Review) Result
 	// Validate may deny. Nil if the plugin does not validate.
 	Validate func(ctx context.Context, review *codec.Review) Result
-	// Rules returns those reviews of the plugin's Rules that the handler has something
-	// to say to now; others need not be sent to it. Nil for all of them.
+	// Rules returns the rules of the reviews that the handler needs at the moment, a
+	// part of the plugin's Rules. Nil means all of the plugin's Rules.
 	Rules func() []Rule
-	// Run does what there is to do beside reviews, until ctx ends. It is called once
-	// where the handler serves for longer, which it does not do for "review". It calls
-	// rulesChanged when it knows for the first time what Rules returns, and when that
-	// changes. Nil for nothing.
+	// Run does background work until ctx ends. A server calls it once for each handler;
+	// "fastadmit review" does not call it. Run calls rulesChanged as soon as the result
+	// of Rules is known, and each time it changes. Nil if there is no background work.
 	Run func(ctx context.Context, rulesChanged func())
 }
 
 // Result is the result of a plugin's call. The zero Result allows the request.
 type Result struct {
-	// Denial is the status the user gets; nil if the plugin does not deny. It has a
-	// code from 400 to 599; another one is a failure of the plugin.
+	// Denial is the status that the user gets, nil if the plugin does not deny. Its
+	// code must be from 400 to 599, otherwise the plugin fails.
 	Denial *codec.Status
-	// Err says that the plugin could not come to a decision. It is no denial:
-	// the plugin's failure policy decides.
+	// Err is the reason why the plugin could not decide, nil if it did. The plugin's
+	// failure policy then decides.
 	Err error
 }
 
 // Allowed allows the request.
 func Allowed() Result { return Result{} }
 
-// Denied denies the request with the metav1.Status of err. An error without a
-// status becomes what kube-apiserver makes of it when an in-tree plugin
-// returns one: code 500 with err's text and no reason (k8s.io/apiserver
-// pkg/endpoints/handlers/responsewriters/status.go).
+// Denied denies the request with the metav1.Status of err. If err has no status, the
+// status has code 500, the text of err and no reason, as kube-apiserver does with errors
+// of in-tree plugins (k8s.io/apiserver pkg/endpoints/handlers/responsewriters/status.go).
 func Denied(err error) Result {
 	var withStatus apierrors.APIStatus
 	if !errors.As(err, &withStatus) {
@@ -169,7 +166,8 @@ func Denied(err error) Result {
 	return Result{Denial: statusOf(withStatus.Status())}
 }
 
-// Errored says that the plugin failed, even if err is nil.
+// Errored reports that the plugin failed; its failure policy decides. This is so even
+// if err is nil.
 func Errored(err error) Result {
 	if err == nil {
 		err = errNothing

@@ -119,8 +119,8 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 
 type reinvocationKey struct{}
 
-// IsReinvocation reports whether ctx is that of a plugin's second call, because
-// another plugin changed the object after its first.
+// IsReinvocation reports whether ctx belongs to the second call of a plugin in a review,
+// which follows if a later plugin changed the object.
 func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
 
 // run runs a plugin if the review is for it, and does what the plugin's
@@ -310,6 +310,6 @@ func (e *entry) attribute(denial *codec.Status) codec.Status {
 	return status
 }
 
-// CauseAdmissionPlugin is the reason of the cause in the details of a denial
-// whose message is the name of the plugin that denied.
+// CauseAdmissionPlugin is the type of a cause in the details of a denial. The message of
+// this cause is the name of the plugin that denied.
 const CauseAdmissionPlugin = "AdmissionPlugin"

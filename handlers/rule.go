@@ -9,17 +9,17 @@ import (
 )
 
 // Rule selects reviews as a rule of a webhook configuration does
-// (k8s.io/api/admissionregistration/v1 RuleWithOperations). "*" in a list
-// stands for everything; "*" in Resources for every resource but no
-// subresource, "*/*" for both, "pods/*" for pods and their subresources and
-// "*/scale" for that subresource of everything.
+// (k8s.io/api/admissionregistration/v1 RuleWithOperations). In all lists, "*" matches
+// everything. In Resources, "*" matches all resources but no subresources, "*/*" matches
+// both, "pods/*" matches pods and their subresources, and "*/scale" matches the
+// subresource scale of all resources.
 type Rule struct {
 	Operations []codec.Operation
 	Groups     []string
 	Versions   []string
 	Resources  []string
-	// Scope is Cluster, Namespaced or, as the empty one, "*". Namespaces
-	// themselves are cluster-scoped.
+	// Scope is Cluster, Namespaced, or "*", the default. Namespaces themselves are
+	// cluster-scoped.
 	Scope admissionregistrationv1.ScopeType
 }
 
@@ -31,7 +31,7 @@ type Attributes struct {
 	Operation   codec.Operation
 	Resource    codec.GroupVersionResource
 	SubResource string
-	Namespace   string // empty for cluster-scoped resources, but for namespaces
+	Namespace   string // empty for cluster-scoped resources; for a namespace, its own name
 }
 
 // AttributesOf returns the attributes of a review.

@@ -15,25 +15,26 @@ import (
 // Settings of a plugin correspond to the fields of a webhook in a webhook
 // configuration. The zero Settings are the defaults.
 type Settings struct {
-	// Selector narrows which reviews the plugin gets: of those that its rules
-	// select, those that this one selects, too. Nil for all.
+	// Selector selects reviews among those that the plugin's rules select. Nil
+	// selects all.
 	Selector Selector
-	// FailurePolicy says what a failure, a panic or an overrun of the plugin
-	// means: Fail, the default, fails the call of the webhook, and Ignore goes
-	// on as if the plugin had not been called. A denial is no failure.
+	// FailurePolicy decides what happens if the plugin fails, panics or takes too
+	// long. Fail, the default, fails the call of the webhook. Ignore continues as if
+	// the plugin had not been called. A denial is not a failure.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
-	// Timeout is how long the plugin may take; 0 for as long as the call may.
+	// Timeout is how long the plugin may take. With 0, it may take as long as the
+	// call.
 	Timeout time.Duration
-	// ReinvocationPolicy says whether the plugin is called once more when one
-	// behind it changed the object: Never, the default, or IfNeeded.
+	// ReinvocationPolicy decides whether the plugin is called a second time if a
+	// later plugin has changed the object: Never, the default, or IfNeeded.
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType
-	// Enforcement says what a denial means: the first whose Selector matches
-	// decides. Where none does, the request is denied.
+	// Enforcement decides what a denial does. The first entry whose Selector matches
+	// decides. If none matches, the request is denied.
 	Enforcement []Enforcement
 }
 
-// A Selector selects reviews. It is called by many goroutines at the same time. An
-// error is a failure of the plugin, unless it is a *RefusalError.
+// A Selector selects reviews. Several goroutines call it at the same time. An error is a
+// failure of the plugin, unless it is a *RefusalError.
 type Selector interface {
 	Matches(ctx context.Context, review *codec.Review, attributes Attributes) (bool, error)
 }
@@ -63,8 +64,8 @@ type Enforcement struct {
 // Action is the effect of a plugin's denial.
 type Action string
 
-// The actions. What the plugin did to the object before it denied is undone
-// where the request is allowed after all.
+// The actions. With warn and audit, the changes that the plugin made to the object
+// before it denied are undone.
 const (
 	ActionDeny  Action = "deny"
 	ActionWarn  Action = "warn"  // allowed, with the message as a warning
@@ -107,7 +108,7 @@ func (s *Settings) check() error {
 		refuse("reinvocationPolicy", p, "Never or IfNeeded")
 	}
 	if s.Timeout < 0 {
-		refuse("timeout", s.Timeout, "a positive duration, or 0 for that of the call")
+		refuse("timeout", s.Timeout, "a positive duration, or 0 for the time of the call")
 	}
 	for i, e := range s.Enforcement {
 		if !slices.Contains([]Action{ActionDeny, ActionWarn, ActionAudit}, e.Action) {

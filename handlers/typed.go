@@ -21,20 +21,18 @@ import (
 //			return handlers.Allowed()
 //		})}
 //
-// object is the review's object as plugins before made it, nil when there is none,
-// as for DELETE. old is the review's oldObject, nil when there is none, as for
-// CREATE. Both are copies, which admit may change and keep. What it changed of
-// object becomes edits to review.Object if its result allows the request: fields
-// that T does not know stay, and admit may edit review.Object beside that. What
-// it changed of old has no effect.
+// object is the review's object with the changes of earlier plugins, nil if there is none,
+// as for DELETE. old is the review's oldObject, nil if there is none, as for CREATE. Both
+// are copies that admit may change and keep. If admit allows the request, its changes of
+// object become edits of review.Object. Fields that T does not have are not changed.
+// admit may also edit review.Object directly. Changes of old have no effect.
 //
-// An object that T cannot hold is denied with code 400. One that takes more
-// memory than codec.MemoryMax to decode is denied as too large, with code 413, and
-// so is one with a quantity of over 10,000 digits, written or by its exponent.
-// admit is called in neither case.
+// An object that does not fit T is denied with code 400. An object that takes more than
+// codec.MemoryMax to decode, or that contains a quantity with over 10,000 digits (written
+// out or by its exponent), is denied with code 413. admit is not called then.
 //
-// Decoding a Pod and encoding it twice takes hundreds of times longer than
-// reading and editing review.Object. Use it where types save more work than that.
+// Decoding a Pod and encoding it twice takes hundreds of times longer than reading and
+// editing review.Object. Use AdmitTyped if a Go type saves more work than that.
 func AdmitTyped[T any](admit func(ctx context.Context, review *codec.Review, object, old *T) Result) func(context.Context, *codec.Review) Result {
 	return func(ctx context.Context, review *codec.Review) (result Result) {
 		object, old, refusal := decodeTyped[T](review)
@@ -56,8 +54,8 @@ func AdmitTyped[T any](admit func(ctx context.Context, review *codec.Review, obj
 	}
 }
 
-// ValidateTyped returns a Handler's Validate as AdmitTyped returns an Admit. What
-// validate changes has no effect.
+// ValidateTyped returns a Handler's Validate for a plugin that works on a Go type; see
+// AdmitTyped. Changes that validate makes have no effect.
 func ValidateTyped[T any](validate func(ctx context.Context, review *codec.Review, object, old *T) Result) func(context.Context, *codec.Review) Result {
 	return func(ctx context.Context, review *codec.Review) Result {
 		object, old, refusal := decodeTyped[T](review)

@@ -2,10 +2,10 @@
 // plugins of fastadmit: an admission.Handler, an admission.Defaulter and an
 // admission.Validator, unchanged.
 //
-// The plugin's rules are matched before anything is decoded. Everything else
-// that fastadmit does for a plugin is done for it too: deadlines, failure
-// policies, enforcement, metrics, minimal patches. What the webhook answers is
-// what it answers through controller-runtime's own server.
+// fastadmit matches the plugin's rules before it decodes anything. The plugin has
+// what all plugins have: deadlines, failure policies, enforcement, metrics and
+// minimal patches. The webhook gives the same answers as in controller-runtime's
+// own server.
 package controllerruntime
 
 import (
@@ -25,9 +25,9 @@ import (
 // and a Validator. For an admission.Handler, write
 // &admission.Webhook{Handler: h}.
 type Webhooks struct {
-	// Mutating is called by kube-apiserver's mutating phase.
+	// Mutating is called in the mutating phase.
 	Mutating *admission.Webhook
-	// Validating is called by kube-apiserver's validating phase.
+	// Validating is called in the validating phase.
 	Validating *admission.Webhook
 }
 

@@ -23,7 +23,7 @@ import (
 
 const pullAlways = "Always"
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "AlwaysPullImages",

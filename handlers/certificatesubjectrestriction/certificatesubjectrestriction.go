@@ -33,7 +33,7 @@ const masters = "system:masters"
 // (RFC 7468 section 7).
 const requestType = "CERTIFICATE REQUEST"
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "CertificateSubjectRestriction",

@@ -38,8 +38,9 @@ const (
 	accessMax = 8192
 )
 
-// Access asks the API server who may do what, and remembers the answers for a
-// while. It may be used by several goroutines.
+// Access checks permissions with SubjectAccessReviews and caches the answers, like
+// kube-apiserver those of an authorization webhook. Several goroutines may use it at the
+// same time.
 type Access struct {
 	reviews *Objects[*authorizationv1.SubjectAccessReview]
 	answers *cache.LRUExpireCache // statuses, by digest of the spec: users choose how long that is
@@ -58,8 +59,8 @@ func AccessIn(v *View) *Access {
 	return &Access{reviews: reviews, answers: cache.NewLRUExpireCache(accessMax), long: refused("long"), many: refused("many")}
 }
 
-// MayAsk reports whether one review may ask so many questions, and counts it if not:
-// it is to be denied then. The most that it may ask are returned too.
+// MayAsk reports whether one review may check so many permissions. most is the maximum.
+// If ok is false, the review must be denied; MayAsk has counted the refusal.
 func (a *Access) MayAsk(questions int) (most int, ok bool) {
 	if questions > questionsMax {
 		a.many.Inc()
@@ -80,7 +81,7 @@ func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []b
 	return text, refused, err
 }
 
-// ReviewUncached is Review, but it asks each time, and remembers nothing.
+// ReviewUncached is Review without the cache: it sends a request for each call.
 func (a *Access) ReviewUncached(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, err error) {
 	_, refused, err := a.encode(spec)
 	if err != nil {
@@ -96,10 +97,10 @@ func (a *Access) ReviewUncached(ctx context.Context, spec *authorizationv1.Subje
 	return answer.Status, nil
 }
 
-// Review returns the answer of a SubjectAccessReview: remembered, or from the API
-// server. Who asks for the same at the same time shares a request. Nothing of spec
-// is kept. A question of more than 1 MiB is not asked, and answered with no. Files
-// cannot say, which is an error.
+// Review returns the answer to a SubjectAccessReview from the cache or from the API
+// server. Concurrent equal calls share a request. Nothing in spec is retained. A spec of
+// more than 1 MiB is not sent; its answer is "not allowed". If the objects come from
+// files, Review returns an error.
 func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	text, refused, err := a.encode(spec)
 	if err != nil {

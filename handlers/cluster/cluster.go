@@ -14,29 +14,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say where what is known about the cluster comes from: Kubeconfig,
-// Dir, Embedded or Objects, and the cluster that the process runs in if none of
-// them is set.
+// Options select the source of the cluster's objects: Kubeconfig, Dir, Embedded or
+// Objects. If none of them is set, it is the cluster in which the process runs.
 type Options struct {
-	Kubeconfig string           // file that says how to reach the API server
+	Kubeconfig string           // kubeconfig file for the API server
 	Dir        string           // folder with .yaml, .yml and .json files, read once
 	Embedded   bool             // the objects of a new cluster, without a cluster; every namespace exists, with its default ServiceAccount
 	Objects    []runtime.Object // with their defaults, as an API server would return them
-	UserAgent  string           // how the API server's logs name this process; client-go's default if empty
+	UserAgent  string           // User-Agent of requests, shown in the API server's logs; if empty, client-go's default
 	Log        *slog.Logger     // may be nil
-	Metrics    *metrics.Set     // where series are made; may be nil
+	Metrics    *metrics.Set     // set for the metrics; may be nil
 
-	// Authorize answers a SubjectAccessReview where there is no API server; nil if
-	// nobody can.
+	// Authorize answers SubjectAccessReviews if there is no API server. If it is nil,
+	// they fail.
 	Authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview)
 
-	// Kinds are those that objects in files may have beside the ones of the function
-	// Kinds: what plugins define themselves.
+	// Kinds are additional kinds that files may contain: those that plugins define
+	// themselves. Files may always contain the kinds of the function Kinds.
 	Kinds []*Kind
 }
 
-// A State is what is known about the cluster. Its methods may be called by
-// several goroutines.
+// A State has the objects of the cluster, cached or from files. Several goroutines may
+// call its methods at the same time.
 type State struct {
 	options Options
 	kinds   []*Kind
@@ -51,9 +50,8 @@ type State struct {
 	stores  atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
 }
 
-// New returns a State of what is in the files, which it reads, or of a cluster,
-// with which it does not speak yet. The error says what is wrong with the
-// options or, all at once, with the files.
+// New returns a State. It reads files, but does not connect to an API server yet. The
+// error describes invalid options, or joins all errors in the files.
 func New(o Options) (*State, error) {
 	sources := 0
 	for _, given := range []bool{o.Kubeconfig != "", o.Dir != "", o.Embedded, o.Objects != nil} {
@@ -88,8 +86,8 @@ func New(o Options) (*State, error) {
 	return s, s.read()
 }
 
-// Kinds returns the kinds that there may be objects of: those of the function Kinds
-// and of Options.Kinds.
+// Kinds returns the kinds that the State can have objects of: those of the function
+// Kinds and of Options.Kinds.
 func (s *State) Kinds() []*Kind { return slices.Clone(s.kinds) }
 
 // add adds the store of a kind, if there is none.
@@ -126,9 +124,9 @@ func (s *State) find(kind *Kind) *store {
 	return nil
 }
 
-// Follow begins to follow the kinds that are to be watched, as far as they are
-// not followed yet, until ctx ends. It does not wait. What was known then is
-// still answered, and what the cache lacks is still asked for.
+// Follow starts the watches that the needs require and that do not run yet. It does not
+// wait for objects. The watches run until ctx ends. After that, the State still answers
+// from the cache, and sends requests for objects that are not cached.
 func (s *State) Follow(ctx context.Context, needs ...Need) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +152,9 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 	return nil
 }
 
-// Ready returns nil once each kind that is followed was listed: from then on
-// the State answers, whatever becomes of the API server. The error before that
-// says which kinds were not, and what was wrong last. The case of nil allocates
-// nothing.
+// Ready returns nil when the objects of all watched kinds have been listed. From then
+// on, the State answers even if the API server is down. Before, the error names the
+// kinds that are missing, each with its last error. Returning nil does not allocate.
 func (s *State) Ready() error { return ready(*s.stores.Load()) }
 
 func ready(stores []*store) error {
@@ -170,7 +167,7 @@ func ready(stores []*store) error {
 	return errors.Join(errs...)
 }
 
-// Wait waits for Ready to return nil. If ctx ends before, the error is that of
+// Wait waits until Ready returns nil. If ctx ends before, it returns the errors of
 // Ready and of ctx.
 func (s *State) Wait(ctx context.Context) error {
 	for _, store := range *s.stores.Load() {
@@ -186,7 +183,7 @@ func (s *State) Wait(ctx context.Context) error {
 	return nil
 }
 
-// View returns the State as far as the needs go, which are followed already.
+// View returns access to the State for these needs. Call Follow for them before.
 func (s *State) View(needs ...Need) *View {
 	v := &View{state: s, needs: needs}
 	for _, need := range needs {

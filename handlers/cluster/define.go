@@ -14,55 +14,55 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/protobuf"
 )
 
-// A Definition says what the objects of a kind are called in the API: Kubernetes'
-// own, or those of a CustomResourceDefinition or an aggregated API server.
+// A Definition has the names of a kind in the API. The kind can be one of Kubernetes, of
+// a CustomResourceDefinition or of an aggregated API server.
 type Definition struct {
 	Group    string // empty for the core group
-	Version  string // the served version that is asked for, such as "v1"
+	Version  string // the version to request, such as "v1"; the API server must serve it
 	Resource string // as in paths of the API: the plural in lower case, such as "configmaps"
 	Kind     string // as in the field "kind", such as "ConfigMap"
-	ListKind string // the kind of lists; if empty, Kind with "List" behind it
+	ListKind string // the kind of lists; if empty, Kind followed by "List"
 
-	// Namespaced says that each object is in a namespace.
+	// Namespaced is true if each object is in a namespace.
 	Namespaced bool
 
-	// Optional says that the API server need not have the resource: then there are
-	// no objects. Without it, a plugin that watches the kind is not ready until the
-	// API server has the resource. Either way the API server is asked again every
-	// ten seconds, and the objects are followed from when it has it.
+	// Optional is true if the API server may lack the resource; the kind then has no
+	// objects. Otherwise, a plugin that watches the kind is not ready until the API
+	// server has the resource. In both cases the package asks the API server again
+	// every ten seconds, and watches the objects as soon as it has the resource.
 	Optional bool
 
-	// NotStored says that the API server answers when an object is created, and
-	// stores none, as with a SubjectAccessReview.
+	// NotStored is true if the API server answers the creation of an object without
+	// storing it, such as a SubjectAccessReview.
 	NotStored bool
 }
 
-// A Type says how a kind is read into a Go type.
+// A Type describes how objects of a kind are decoded into a Go type.
 type Type[T Object] struct {
-	// List is an empty list of them, such as &corev1.NodeList{}. A type of one's own
-	// needs none. If it has the methods Reset and Unmarshal, as Kubernetes' own types
-	// do, objects are read from protobuf, which costs less than JSON. Unmarshal must
-	// read the name, namespace and resourceVersion, and the annotation
-	// k8s.io/initial-events-end, by which the watch knows that it has seen all.
+	// List is an empty list of the objects, such as &corev1.NodeList{}. It may be nil
+	// for your own types. If the type has the methods Reset and Unmarshal, as
+	// Kubernetes' types have, objects are decoded from protobuf, which costs less than
+	// JSON. Unmarshal must read name, namespace, resourceVersion and the annotation
+	// k8s.io/initial-events-end, which marks the end of the existing objects in a watch.
 	List runtime.Object
 
-	// Whole is the kind with all fields of the same objects, if the type has only some
+	// Whole is a kind of the same objects with all fields, if the type has only some
 	// of them. Fields in files that Whole does not have are errors.
 	Whole *Kind
 
-	// Keep returns an object with the fields that the cache keeps. The object that
-	// it is given may become part of it. It is called again on what it returned,
-	// and must return the same then. Without it, the cache keeps all but the
-	// managed fields and the annotation kubectl.kubernetes.io/last-applied-configuration.
+	// Keep returns an object with the fields that the cache keeps. It may change and
+	// return its argument. Called with its own result, it must return an equal object.
+	// If Keep is nil, the cache keeps all fields except the managed fields and the
+	// annotation kubectl.kubernetes.io/last-applied-configuration.
 	Keep func(T) T
 
-	// SetDefaults adds what the API server adds to an object that it is sent, so
-	// that files may hold objects as one would send them. Nil for nothing.
+	// SetDefaults sets the defaults that the API server sets in new objects. It is
+	// called for objects in files, so these need not contain defaults. It may be nil.
 	SetDefaults func(T)
 }
 
-// Define declares a kind whose objects are read into the Go type that T points to.
-// It is meant for a variable of the package: it panics if the definition is wrong.
+// Define defines a kind whose objects are decoded into the Go type that T points to. It
+// panics if the definition is invalid; call it to initialize a package variable.
 func Define[T Object](d Definition, t Type[T]) KindOf[T] {
 	k := newKind(d)
 	pointed := reflect.TypeFor[T]()
@@ -92,16 +92,17 @@ func Define[T Object](d Definition, t Type[T]) KindOf[T] {
 	return KindOf[T]{k}
 }
 
-// DefineJSON declares a kind whose objects are kept as JSON and read with codec. It
-// needs no Go type, so it is for ConfigMaps as well as for custom resources. Keep
-// names the fields that the cache keeps, with dots between the names of a path, as in
-// "spec.quota": the path goes through objects, and what is below it is kept whole.
-// apiVersion, kind and what tells which object it is (name, namespace, uid,
-// resourceVersion, creationTimestamp, deletionTimestamp) are always kept, labels and
-// annotations only if they are named. Without names, the cache keeps all but the
-// managed fields and the annotation kubectl.kubernetes.io/last-applied-configuration.
+// DefineJSON defines a kind whose objects are kept as JSON and read with package codec.
+// It needs no Go type, so it suits custom resources as well as ConfigMaps.
 //
-// It is meant for a variable of the package: it panics if the definition is wrong.
+// keep lists the fields that the cache keeps, as paths with dots, such as "spec.quota".
+// Everything below such a field is kept. The cache always keeps apiVersion, kind, name,
+// namespace, uid, resourceVersion, creationTimestamp and deletionTimestamp. It keeps
+// labels and annotations only if they are listed. Without a list, it keeps all fields
+// except the managed fields and the annotation
+// kubectl.kubernetes.io/last-applied-configuration.
+//
+// It panics if the definition is invalid; call it to initialize a package variable.
 func DefineJSON(d Definition, keep ...string) KindOf[*JSON] {
 	k := newKind(d)
 	k.object = new(JSON)

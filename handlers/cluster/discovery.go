@@ -35,17 +35,17 @@ const schemas = "schemas"
 // etcd stores no more, and few groups have more than ten.
 const schemaBytesMax = 32 << 20
 
-// Discovered is the need to ask which resources the API server serves.
+// Discovered is the need for Discovery.Resources.
 func Discovered() Need { return discovered.Called("get") }
 
-// DiscoveredSchemas is the need to ask for the schemas of what the API server serves.
+// DiscoveredSchemas is the need for Discovery.SchemaPaths and Discovery.Schema.
 func DiscoveredSchemas() Need {
 	need := Discovered()
 	need.SubResource = schemas
 	return need
 }
 
-// Discovery says which resources the API server serves, and what they look like.
+// Discovery looks up which resources the API server serves, and their schemas.
 type Discovery struct {
 	store  *store
 	plugin string
@@ -62,9 +62,10 @@ func DiscoveryIn(v *View) *Discovery {
 	panic("cluster state: discovery is asked for, but not declared as needed")
 }
 
-// Resources asks the API server for the resources of a group version, nil if it
-// does not serve that. Who asks for the same at the same time shares a request.
-// The list is shared and must not be changed. Files cannot say, which is an error.
+// Resources asks the API server for the resources of a group version. The result is
+// nil if the API server does not serve the group version. Concurrent equal calls share
+// a request. The list is shared and must not be changed. Without an API server,
+// Resources returns an error; see IsWithoutAPIServer.
 func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error) {
 	s := d.store
 	if s.client == nil {
@@ -98,9 +99,9 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 }
 
 // SchemaPaths asks the API server for the paths of its OpenAPI v3 documents, by group
-// version. A path changes when the document does. It is nil if the API server has no
-// such documents. Who asks at the same time shares a request. Files cannot say: see
-// IsWithoutAPIServer.
+// version. The path of a document changes when the document changes. The result is nil
+// if the API server has no such documents. Concurrent calls share a request. Without an
+// API server, SchemaPaths returns an error; see IsWithoutAPIServer.
 func (d *Discovery) SchemaPaths(ctx context.Context) (map[schema.GroupVersion]string, error) {
 	text, err := d.document(ctx, schemaURLs[0])
 	if apierrors.IsNotFound(err) {
@@ -128,9 +129,9 @@ func (d *Discovery) SchemaPaths(ctx context.Context) (map[schema.GroupVersion]st
 	return paths, nil
 }
 
-// Schema asks the API server for one of the documents that SchemaPaths names, and
-// returns its JSON. Who asks for the same at the same time shares a request, and the
-// text, which must not be changed.
+// Schema asks the API server for the document at one of the paths of SchemaPaths, and
+// returns its JSON. Concurrent equal calls share a request and the result, which must
+// not be changed.
 func (d *Discovery) Schema(ctx context.Context, path string) ([]byte, error) {
 	text, err := d.document(ctx, path)
 	if err != nil {
@@ -139,8 +140,8 @@ func (d *Discovery) Schema(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// IsWithoutAPIServer reports whether an error says that there is nobody to ask: the
-// cluster is files.
+// IsWithoutAPIServer reports whether err means that a request needs an API server, but
+// the objects of the cluster come from files.
 func IsWithoutAPIServer(err error) bool { return errors.Is(err, errNoAPIServer) }
 
 // document asks for an OpenAPI document.

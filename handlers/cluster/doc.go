@@ -1,59 +1,55 @@
-// Package cluster is what plugins and selectors may ask about the cluster: the
-// objects of the kinds that were declared, and no others.
+// Package cluster gives plugins and selectors access to objects of the cluster. A
+// plugin can read only the kinds that it has declared.
 //
-// # Where it comes from
+// # Sources
 //
-// Either from the API server, by list and watch as client-go's informers do it,
-// or from YAML and JSON files, or from what is built in, which is what a new
-// cluster has. Who asks sees no difference.
+// Objects come from the API server (list and watch, as with client-go's informers),
+// from YAML and JSON files, or from an embedded new cluster. Plugins see no difference.
 //
-// The cache of a cluster follows it. It is not ready before each kind was
-// listed once. From then on it answers, also when the API server is away, with
-// what was known last, and catches up when the API server is back. How old that
-// is, is in fastadmit_cluster_state_age_seconds: kube-apiserver sends a bookmark
-// a minute to whoever watches, so an age of several minutes says that nothing
-// comes any more. A watch that is silent for three minutes is begun anew.
+// The cache is ready when each watched kind has been listed once. From then on it
+// always answers. While the API server is down, it answers with the last known objects;
+// afterwards it catches up. The metric fastadmit_cluster_state_age_seconds shows the
+// time since the last event. kube-apiserver sends a bookmark to each watch every
+// minute, so an age of several minutes means that the watch has stopped working. A
+// watch without an event for three minutes is restarted.
 //
-// What the cache lacks may have been created just now. Where upstream asks the
-// API server then, so does this package, once for all who ask at the same time.
-// A failure of that is an error and never "not found".
+// An object that is not cached may have been created a moment ago. Plugins that ask the
+// API server in-tree do so here as well; concurrent reviews share the request. If the
+// request fails, the result is an error, never "not found".
 //
-// # What it holds
+// # The cache
 //
-// The fields that a Kind keeps. All else is dropped as it arrives. Objects belong to
-// the cache: they are shared and must not be changed, but may be kept.
+// The cache keeps the fields that the Kind names, and drops all others when an object
+// arrives. Objects are shared: they must not be changed, but may be kept.
 //
-// Define and DefineJSON make kinds, those of the built-in plugins and those of
-// others. Two definitions of one resource have a watch and a cache each, so that
-// what one plugin keeps means nothing to another. A second watch costs the API
-// server little, which serves it from memory; one cache for both would have to keep
-// what either of them asks for, and would not know when it may forget it.
+// Define and DefineJSON define kinds, for the built-in plugins and for yours. Each
+// definition has its own watch and cache, even of the same resource, so plugins do not
+// depend on the fields that other plugins keep. The API server serves a second watch
+// from memory, at little cost.
 //
-// An object of DefineJSON is its text, which never changes. Whoever reads it has an
-// Object of codec of his own: reading notes where things are, so one Object cannot
-// serve two goroutines.
+// An object of DefineJSON is an immutable text. Each reader needs its own codec.Object,
+// because reading stores positions in it.
 //
-// A resource that the API server does not have keeps plugins that watch it from
-// being ready, unless its Kind is Optional: then it has no objects. Both are asked
-// for again every ten seconds at most, and an Optional kind that goes away has no
-// objects from then on.
+// If the API server does not have a resource, plugins that watch it are not ready,
+// unless the Kind is Optional: it then has no objects. In both cases the package asks
+// again, at most every ten seconds. If the API server stops serving an Optional kind,
+// the kind has no objects from then on.
 //
-// # What it asks
+// # Permissions and discovery
 //
-// Who may do what (Access) and which resources there are (Discovery), of the API
-// server only. Answers about access are remembered as kube-apiserver remembers
-// those of an authorization webhook.
+// Access checks permissions, and Discovery looks up resources and their schemas. Both
+// need an API server. Access caches answers like kube-apiserver those of an
+// authorization webhook.
 //
-// # What it needs
+// # Needs
 //
-// A plugin declares its needs: the kinds that it has watched, and the requests
-// that it makes. It cannot do anything else, and Rules makes the RBAC rules of
-// them, which are cluster-wide.
+// A plugin declares its needs: the kinds that it watches, and the requests that it
+// sends. Other requests are refused. Rules derives the RBAC rules, which are
+// cluster-wide, from the needs.
 //
 // # Adding a kind
 //
-// A call of Define in kinds.go and its place in Kinds. The clients are client-go's
-// REST clients with a scheme for each kind. Its typed clients come with all of
-// Kubernetes' API: they double the size of the binary and the time that it takes
-// to start.
+// Call Define in kinds.go and add the kind to Kinds. The clients are client-go's REST
+// clients, with a scheme for each kind. client-go's typed clients link all of
+// Kubernetes' API, which doubles the size of the binary and its start time.
 package cluster

@@ -31,13 +31,13 @@ const (
 // dynamic stands for the kinds that are named at run time.
 var dynamic = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "Dynamic", resource: "dynamic", protobuf: true}
 
-// Dynamic is the need to watch kinds that are named at run time. The right to get,
-// list and watch them is not among Rules: whoever names them grants it.
+// Dynamic is the need to watch kinds that are named at run time. Rules does not contain
+// the permissions to get, list and watch them; the operator grants these.
 func Dynamic() Need { return dynamic.Called("get", "list") }
 
-// DynamicKinds watch kinds that are named at run time, at most 32 of them at a time.
-// All who watch the same kind share a cache. Methods may be called by several
-// goroutines.
+// DynamicKinds watches kinds that are named at run time, at most 32 at the same time.
+// Several watches of one kind share a cache. Several goroutines may call its methods at
+// the same time.
 type DynamicKinds struct {
 	state     *State
 	discovery *Discovery
@@ -69,9 +69,9 @@ func DynamicIn(v *View) *DynamicKinds {
 // errTooManyKinds is why a kind is not watched.
 var errTooManyKinds = fmt.Errorf("%d kinds are watched already, the maximum", dynamicKindsMax)
 
-// Watch watches a kind until Stop is called. Ctx bounds how long is waited for what
-// the API server says about the kind, not for its objects. The error is one for
-// meta.IsNoMatchError if the API server does not have the kind.
+// Watch watches a kind until Stop is called. It waits for discovery of the kind, but not
+// for its objects; ctx limits the wait. If the API server does not have the kind,
+// meta.IsNoMatchError is true for the error.
 func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind) (*DynamicKind, error) {
 	all := &d.state.dynamic
 	all.mu.Lock()
@@ -172,21 +172,21 @@ func (s *State) dynamicRefusals(reason string) *metrics.Counter {
 }
 
 // A DynamicKind has the objects of a kind that was named at run time, as JSON without
-// its managed fields and the annotation
+// managed fields and without the annotation
 // kubectl.kubernetes.io/last-applied-configuration.
 type DynamicKind struct {
 	store *store
 	stop  func()
 }
 
-// Stop ends watching the kind, unless somebody else watches it.
+// Stop ends this watch. The kind is watched on if there are other watches of it.
 func (k *DynamicKind) Stop() { k.stop() }
 
-// Kind returns the kind that it is.
+// Kind returns the watched kind.
 func (k *DynamicKind) Kind() *Kind { return k.store.kind }
 
-// Err says why the objects are not known, as far as they were not listed yet or are
-// more than are kept; nil if they are known.
+// Err returns nil if all objects are cached. Otherwise, it says why not: they have not
+// been listed yet, or exceed the limit.
 func (k *DynamicKind) Err() error {
 	switch {
 	case k.store.isFull():
@@ -197,21 +197,21 @@ func (k *DynamicKind) Err() error {
 	return nil
 }
 
-// IsFull reports whether there were more objects than are kept.
+// IsFull reports whether the objects exceed the limit, so that they are not cached.
 func (k *DynamicKind) IsFull() bool { return k.store.isFull() }
 
 // errFull is why the objects of a kind are not kept.
 var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, the limit for a kind of parameters", dynamicBytesMax)
 
-// Synced is closed once all objects are known.
+// Synced returns a channel that is closed when all objects are cached.
 func (k *DynamicKind) Synced() <-chan struct{} { return k.store.synced }
 
-// Subscribe is that of Objects.
+// Subscribe does the same as Objects.Subscribe.
 func (k *DynamicKind) Subscribe(changed func()) (unsubscribe func()) {
 	return k.store.subscribe(changed)
 }
 
-// Get returns an object; the namespace is empty for one that is in none.
+// Get returns an object from the cache. The namespace of cluster-scoped objects is empty.
 func (k *DynamicKind) Get(namespace, name string) (object *JSON, ok bool) {
 	found, ok := k.store.lookup(namespace, name)
 	if !ok {
@@ -249,8 +249,8 @@ func (s *store) sizeOf(object Object) int64 {
 	return 0
 }
 
-// Fault says what was wrong when the API server was asked for objects last; nil if
-// nothing was, or nobody knows yet.
+// Fault returns the error of the last list or watch. It is nil if that succeeded, or if
+// there was none yet.
 func (k *DynamicKind) Fault() error {
 	if fault := k.store.fault.Load(); fault != nil {
 		return *fault

@@ -29,12 +29,12 @@ const (
 	callerNamespace
 )
 
-// CallerKey is the key under which a context has the Requester whose request
-// is under review. A context without one belongs to nobody in particular.
+// CallerKey is the context key of the Requester whose request is reviewed. Requests
+// with contexts without a Requester count as those of one anonymous caller.
 type CallerKey struct{}
 
-// A Requester says who sent the request under review, and its namespace, which
-// may be empty. The strings may be views of the review.
+// A Requester returns the user who sent the reviewed request, and the namespace of the
+// request, which may be empty. The strings may be views of the review.
 type Requester interface {
 	Requester() (user, namespace string)
 }
@@ -74,9 +74,9 @@ func tenantOf(user string) string {
 	return user
 }
 
-// Detach returns a context without deadline for a request of the API server that
-// goes on when ctx has ended, on behalf of the same caller. Nothing of ctx or of
-// the review is kept.
+// Detach returns a context without a deadline, for a request to the API server that
+// continues after ctx ends. It counts for the same caller. It retains neither ctx nor
+// views of the review.
 func Detach(ctx context.Context) context.Context {
 	c := callerOf(asCaller(ctx, "", ""))
 	return context.WithValue(context.Background(), callerContextKey{}, c)

@@ -14,9 +14,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// JSON is an object that is kept as JSON. Its metadata are there to ask for, as of
-// every object of the API; what the kind does not keep is missing in them, too. It may
-// be used by several goroutines, and must not be changed.
+// JSON is an object that is kept as JSON. Its methods return the metadata, as those of
+// every object of the API, without the fields that the kind does not keep. Several
+// goroutines may use it at the same time. It must not be changed.
 type JSON struct {
 	objectMeta // of the text
 	text       []byte
@@ -24,7 +24,7 @@ type JSON struct {
 
 type objectMeta = metav1.Object
 
-// NewJSON returns the object that text is, of which it keeps a copy.
+// NewJSON returns the object in text. It keeps a copy of text.
 func NewJSON(text []byte) (*JSON, error) {
 	j := new(JSON)
 	if err := json.Unmarshal(text, j); err != nil {
@@ -33,14 +33,14 @@ func NewJSON(text []byte) (*JSON, error) {
 	return j, nil
 }
 
-// Value returns the object to read. Unlike what is read from a review, the Value and
-// the strings read from it may be kept: nothing uses their memory again. They are
-// the caller's own, and are not for two goroutines at once. Each call allocates what
-// reading needs; ask once and read from that.
+// Value returns the object for reading. In contrast to what is read from a review, the
+// Value and the strings read from it may be kept. Two goroutines must not use the same
+// Value at the same time. Each call of Value allocates memory for reading, so call it
+// once and read from the result.
 func (j *JSON) Value() codec.Value { return j.Read(new(codec.Object)) }
 
-// Read is Value in an Object that the caller brings, which allocates nothing once
-// that has grown to what reading needs. The Value is valid until into is reset.
+// Read is Value with the memory of into, an Object of the caller. It does not allocate if
+// into has grown large enough. The Value is valid until into is reset.
 func (j *JSON) Read(into *codec.Object) codec.Value {
 	into.Reset(j.text)
 	return into.Root()
@@ -67,7 +67,8 @@ func (j *JSON) MarshalJSON() ([]byte, error) {
 	return j.text, nil
 }
 
-// GetObjectKind implements runtime.Object. What kind it is, is in the text.
+// GetObjectKind implements runtime.Object. It returns an empty kind: the text contains
+// the kind.
 func (j *JSON) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object.
@@ -78,7 +79,7 @@ func (j *JSON) DeepCopyObject() runtime.Object {
 	return &JSON{objectMeta: j.objectMeta.(*metav1.ObjectMeta).DeepCopy(), text: j.text}
 }
 
-// SetResourceVersion implements metav1.Object, for files that stand for an API
+// SetResourceVersion implements metav1.Object. It is used if files replace the API
 // server.
 func (j *JSON) SetResourceVersion(version string) {
 	j.objectMeta.SetResourceVersion(version)

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Kind is a kind of objects that may be asked for. Define and DefineJSON make
-// them. Two plugins may define the same kind and keep different fields: each Kind
-// has a watch and a cache of its own, so neither sees what the other one keeps.
+// A Kind is a kind of objects that plugins can read. Define and DefineJSON create one.
+// Two plugins may define the same kind with different fields: each Kind has its own
+// watch and cache.
 type Kind struct {
 	version    schema.GroupVersion
 	name       string // as in the field "kind"
@@ -39,17 +39,17 @@ type Kind struct {
 // KindOf is the Kind of the objects of type T.
 type KindOf[T Object] struct{ *Kind }
 
-// GroupVersionKind returns what the kind is called in objects.
+// GroupVersionKind returns group, version and kind, as objects contain them.
 func (k *Kind) GroupVersionKind() schema.GroupVersionKind { return k.version.WithKind(k.name) }
 
 // String returns the resource and its group, as in "namespaces" or
 // "storageclasses.storage.k8s.io".
 func (k *Kind) String() string { return k.Resource().String() }
 
-// Resource returns what the kind is called in paths of the API.
+// Resource returns the group and the resource, as in paths of the API.
 func (k *Kind) Resource() schema.GroupResource { return k.GroupVersionResource().GroupResource() }
 
-// GroupVersionResource returns the same with the version that is asked for.
+// GroupVersionResource returns Resource with the version that is requested.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.version.WithResource(k.resource)
 }
@@ -57,14 +57,14 @@ func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 // IsNamespaced reports whether objects of the kind are in namespaces.
 func (k *Kind) IsNamespaced() bool { return k.namespaced }
 
-// Watched is the need to know all objects of the kind: they are followed, from
-// when the plugin is switched on.
+// Watched is the need to have all objects of the kind in the cache. They are watched
+// from the time when the plugin is enabled.
 func (k *Kind) Watched() Need {
 	return Need{Kind: k, Verbs: []string{"get", "list", "watch"}}
 }
 
-// Called is the need to make requests of the API server: get, list, create or
-// delete.
+// Called is the need to send requests to the API server, with the verbs get, list,
+// create or delete.
 func (k *Kind) Called(verbs ...string) Need { return Need{Kind: k, Verbs: verbs} }
 
 // CalledStatus is Called for the subresource status.
@@ -72,8 +72,8 @@ func (k *Kind) CalledStatus(verbs ...string) Need {
 	return Need{Kind: k, SubResource: "status", Verbs: verbs}
 }
 
-// A Need is what somebody does with the objects of a kind. The methods of Kind
-// make them.
+// A Need is a permission that a plugin needs for the objects of a kind. The methods of
+// Kind create Needs.
 type Need struct {
 	*Kind
 	SubResource string
@@ -84,21 +84,21 @@ type Need struct {
 	background bool
 }
 
-// InBackground returns the need as one for requests that no review causes. What
-// writes to the cluster otherwise must know who calls.
+// InBackground returns the need for requests that no review causes. A plugin that
+// writes because of reviews runs only if callers are authenticated; this does not apply
+// to needs in the background.
 func (n Need) InBackground() Need {
 	n.background = true
 	return n
 }
 
-// By returns the need as that of the plugin of this name, which messages about it
-// then name.
+// By returns the need with the name of the plugin that has it, for messages.
 func (n Need) By(plugin string) Need {
 	n.plugin = plugin
 	return n
 }
 
-// KindsOf returns the kinds that the needs are about, for Options.Kinds.
+// KindsOf returns the kinds of the needs, for Options.Kinds.
 func KindsOf(needs ...Need) []*Kind {
 	var kinds []*Kind
 	for _, need := range needs {
@@ -109,9 +109,8 @@ func KindsOf(needs ...Need) []*Kind {
 	return kinds
 }
 
-// Writes returns the verbs with which a review makes the plugin change objects that
-// are stored. Creating a review is none of them: that only asks the API server a
-// question.
+// Writes returns the verbs with which the plugin changes stored objects because of a
+// review. Creating a SubjectAccessReview is not one of them, because it stores nothing.
 func (n *Need) Writes() (verbs []string) {
 	if n.list == nil || n.background {
 		return nil
@@ -126,8 +125,8 @@ func (n *Need) Writes() (verbs []string) {
 
 func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(n.Verbs, "watch") }
 
-// Rules returns what the process must be allowed to do for these needs: the
-// rules of a ClusterRole, one for each resource, in the order given.
+// Rules returns the permissions that the process needs, as rules of a ClusterRole: one
+// for each resource, in the order of the needs.
 func Rules(needs ...Need) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, need := range needs {

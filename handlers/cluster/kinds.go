@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kinds returns the kinds that the built-in plugins ask for.
+// Kinds returns the kinds that the built-in plugins use.
 func Kinds() []*Kind {
 	return []*Kind{
 		CSIDrivers.Kind,
@@ -75,9 +75,9 @@ func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return trimmed
 }
 
-// Namespaces are known by all that expressions of policies may read in
-// namespaceObject (k8s.io/apiserver pkg/admission/plugin/cel CreateNamespaceObject),
-// but for kubectl's copy of the object.
+// Namespaces are the namespaces, with all fields that expressions of policies can read
+// in namespaceObject (k8s.io/apiserver pkg/admission/plugin/cel CreateNamespaceObject),
+// except kubectl's copy of the object.
 var Namespaces = Define(Definition{
 	Version: "v1", Resource: "namespaces", Kind: "Namespace",
 }, Type[*corev1.Namespace]{
@@ -104,8 +104,8 @@ func setDefaultsNamespace(n *corev1.Namespace) {
 	}
 }
 
-// StorageClasses are known by their annotations, the time of their creation and
-// whether their volumes can grow.
+// StorageClasses are the storage classes, with annotations, creation time and
+// allowVolumeExpansion.
 var StorageClasses = Define(Definition{
 	Group: storagev1.GroupName, Version: "v1", Resource: "storageclasses", Kind: "StorageClass",
 }, Type[*storagev1.StorageClass]{
@@ -115,7 +115,7 @@ var StorageClasses = Define(Definition{
 	},
 })
 
-// IngressClasses are known by their annotations and the time of their creation.
+// IngressClasses are the ingress classes, with annotations and creation time.
 var IngressClasses = Define(Definition{
 	Group: networkingv1.GroupName, Version: "v1", Resource: "ingressclasses", Kind: "IngressClass",
 }, Type[*networkingv1.IngressClass]{
@@ -125,7 +125,7 @@ var IngressClasses = Define(Definition{
 	},
 })
 
-// PriorityClasses are known whole, but for their descriptions.
+// PriorityClasses are the priority classes, with all fields except the description.
 var PriorityClasses = Define(Definition{
 	Group: schedulingv1.GroupName, Version: "v1", Resource: "priorityclasses", Kind: "PriorityClass",
 }, Type[*schedulingv1.PriorityClass]{
@@ -142,7 +142,7 @@ var PriorityClasses = Define(Definition{
 	},
 })
 
-// RuntimeClasses are known by their overhead and scheduling.
+// RuntimeClasses are the runtime classes, with overhead and scheduling.
 var RuntimeClasses = Define(Definition{
 	Group: nodev1.GroupName, Version: "v1", Resource: "runtimeclasses", Kind: "RuntimeClass",
 }, Type[*nodev1.RuntimeClass]{
@@ -152,7 +152,7 @@ var RuntimeClasses = Define(Definition{
 	},
 })
 
-// LimitRanges are known by their limits.
+// LimitRanges are the LimitRanges, with their limits.
 var LimitRanges = Define(Definition{
 	Version: "v1", Resource: "limitranges", Kind: "LimitRange", Namespaced: true,
 }, Type[*corev1.LimitRange]{
@@ -193,9 +193,9 @@ func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
 	}
 }
 
-// ResourceQuotas are known whole, but for who wrote which field: whoever writes
-// the status sends the metadata, too, and kube-apiserver takes all of it but the
-// managed fields as what is wanted (k8s.io/kubernetes
+// ResourceQuotas are the ResourceQuotas, with all fields except managedFields. A write
+// of the status must contain the complete metadata, because kube-apiserver stores the
+// metadata that it gets, except managedFields (k8s.io/kubernetes
 // pkg/registry/core/resourcequota/strategy.go).
 var ResourceQuotas = Define(Definition{
 	Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Namespaced: true,
@@ -207,7 +207,7 @@ var ResourceQuotas = Define(Definition{
 	},
 })
 
-// DeviceClasses are known by the extended resources that stand for them.
+// DeviceClasses are the device classes, with the name of their extended resource.
 var DeviceClasses = Define(Definition{
 	Group: resourcev1.GroupName, Version: "v1", Resource: "deviceclasses", Kind: "DeviceClass", Optional: true,
 }, Type[*resourcev1.DeviceClass]{
@@ -219,7 +219,7 @@ var DeviceClasses = Define(Definition{
 	},
 })
 
-// ResourceClaims are known by their owners.
+// ResourceClaims are the resource claims, with their owners.
 var ResourceClaims = Define(Definition{
 	Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims", Kind: "ResourceClaim", Namespaced: true,
 }, Type[*resourcev1.ResourceClaim]{
@@ -231,13 +231,13 @@ var ResourceClaims = Define(Definition{
 	},
 })
 
-// EnforceMountableSecretsAnnotation says whether pods may use only the secrets
-// that their service account names (k8s.io/kubernetes
-// plugin/pkg/admission/serviceaccount).
+// EnforceMountableSecretsAnnotation is the annotation of a service account whose pods
+// may use only the secrets that the account names, if its value is "true"
+// (k8s.io/kubernetes plugin/pkg/admission/serviceaccount).
 const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-// ServiceAccounts are known by the secrets that they name, the annotation
-// EnforceMountableSecretsAnnotation and whether they mount a token.
+// ServiceAccounts are the service accounts, with the names of their secrets, the
+// annotation EnforceMountableSecretsAnnotation and automountServiceAccountToken.
 var ServiceAccounts = Define(Definition{
 	Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true,
 }, Type[*corev1.ServiceAccount]{
@@ -254,8 +254,7 @@ var ServiceAccounts = Define(Definition{
 	},
 })
 
-// Nodes are known by their labels, the features that they declare, and how much CPU and
-// memory they have for pods.
+// Nodes are the nodes, with labels, declared features, and allocatable CPU and memory.
 var Nodes = Define(Definition{
 	Version: "v1", Resource: "nodes", Kind: "Node",
 }, Type[*corev1.Node]{
@@ -276,13 +275,14 @@ var Nodes = Define(Definition{
 	},
 })
 
-// Pods are for requests: a plugin that watches the many pods of a cluster defines a kind
-// of its own, with the fields that it reads.
+// Pods are the pods, with all fields. Use the kind only for requests (Called). A plugin
+// that watches pods must define its own kind, with only the fields that it reads,
+// because a cluster has many pods.
 var Pods = Define(Definition{
 	Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true,
 }, Type[*corev1.Pod]{List: &corev1.PodList{}})
 
-// PersistentVolumeClaims are known by the volume that they are bound to.
+// PersistentVolumeClaims are the claims, with the name of their volume.
 var PersistentVolumeClaims = Define(Definition{
 	Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
 }, Type[*corev1.PersistentVolumeClaim]{
@@ -294,8 +294,9 @@ var PersistentVolumeClaims = Define(Definition{
 	},
 })
 
-// PersistentVolumes are known by their CSI driver; those that a CSI driver mounts
-// in place of Kubernetes by all that the driver's own volume is made from.
+// PersistentVolumes are the volumes, with the name of their CSI driver. Volumes of an
+// in-tree type that a CSI driver mounts have the fields from which Kubernetes derives
+// the volume of the driver.
 var PersistentVolumes = Define(Definition{
 	Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume",
 }, Type[*corev1.PersistentVolume]{
@@ -303,7 +304,7 @@ var PersistentVolumes = Define(Definition{
 	Keep: trimVolume,
 })
 
-// CSIDrivers are known by the tokens that they ask for.
+// CSIDrivers are the CSI drivers, with their token requests.
 var CSIDrivers = Define(Definition{
 	Group: storagev1.GroupName, Version: "v1", Resource: "csidrivers", Kind: "CSIDriver",
 }, Type[*storagev1.CSIDriver]{
@@ -315,8 +316,8 @@ var CSIDrivers = Define(Definition{
 	},
 })
 
-// PodGroups are known by their owners and how they are scheduled. API servers have them
-// only where the feature gate GenericWorkload is on.
+// PodGroups are the pod groups, with their owners and scheduling policy. API servers
+// serve them only with the feature gate GenericWorkload.
 var PodGroups = Define(Definition{
 	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "podgroups", Kind: "PodGroup", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.PodGroup]{
@@ -329,8 +330,8 @@ var PodGroups = Define(Definition{
 	},
 })
 
-// Workloads are known by the names of their templates of pod groups. API servers have
-// them where they have PodGroups.
+// Workloads are the workloads, with the names of their pod group templates. API servers
+// that serve PodGroups also serve Workloads.
 var Workloads = Define(Definition{
 	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "workloads", Kind: "Workload", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.Workload]{
@@ -344,8 +345,8 @@ var Workloads = Define(Definition{
 	},
 })
 
-// SubjectAccessReviews ask whether somebody may do something. They are created,
-// and answered in their status.
+// SubjectAccessReviews ask the API server whether a user has a permission. A plugin
+// creates one; the answer is in the status of the returned object.
 var SubjectAccessReviews = Define(Definition{
 	Group: authorizationv1.GroupName, Version: "v1", Resource: "subjectaccessreviews", Kind: "SubjectAccessReview", NotStored: true,
 }, Type[*authorizationv1.SubjectAccessReview]{})

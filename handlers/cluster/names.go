@@ -13,14 +13,13 @@ import (
 // A nameError is client-go's refusal to ask the API server for a name.
 type nameError struct{ error }
 
-// IsInvalidName reports whether err is client-go's refusal to ask the API server
-// for a name that cannot be part of a path: "", ".", "..", or one with "/" or "%"
-// in it. The text is client-go's, which in-tree plugins show where they ask the API
-// server.
+// IsInvalidName reports whether err means that no request can be sent for a name because
+// it cannot be part of a path: "", ".", "..", or a name with "/" or "%". The text of the
+// error is client-go's, as in the messages of in-tree plugins.
 //
-// Whoever sent the request chose the name. So a plugin decides, as its in-tree
-// counterpart does, and does not fail: with failurePolicy Ignore, a failure would
-// let the request pass.
+// The user who sent the request chose the name. So the plugin must decide, as the in-tree
+// plugin does, and not fail: with failurePolicy Ignore, a failure would allow the
+// request.
 func IsInvalidName(err error) bool {
 	_, ok := errors.AsType[nameError](err)
 	return ok

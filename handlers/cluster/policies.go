@@ -1,7 +1,7 @@
 package cluster
 
-// PolicyGroup is the group of the custom resources for policies. Their spec is that
-// of the kinds with the same names in admissionregistration.k8s.io/v1.
+// PolicyGroup is the group of the custom resources for policies. They have the same spec
+// as the kinds with the same names in admissionregistration.k8s.io/v1.
 const PolicyGroup = "policies.fastadmit.io"
 
 // The kinds of policies and their bindings as custom resources.
@@ -12,8 +12,8 @@ var (
 	MutatingAdmissionPolicyBindings   = policyKind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
 )
 
-// PolicyReplicas are what replicas of fastadmit say of themselves: which policies they
-// enforce. They are cluster-scoped, as the policies are.
+// PolicyReplicas are the reports of the replicas of fastadmit on the policies that they
+// evaluate. Like policies, they are cluster-scoped.
 var PolicyReplicas = DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: "policyreplicas", Kind: "PolicyReplica", Optional: true}, "status")
 
 func policyKind(kind, resource string) KindOf[*JSON] {

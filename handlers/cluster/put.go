@@ -9,18 +9,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A Putter puts objects into a State that are not in the cluster or its files,
-// such as those that are about to be created. Who asks sees them in place of what
-// the cluster or the files have by the same name.
+// A Putter adds objects to a State that are not in the cluster or its files, such as
+// objects that are about to be created. They replace objects of the cluster or the files
+// with the same name.
 type Putter struct{ state *State }
 
-// NewPutter returns a Putter for the State. Of a cluster, only the kinds that are
-// followed already can be put.
+// NewPutter returns a Putter for the State. If the State watches a cluster, only objects
+// of kinds that it watches already can be put.
 func (s *State) NewPutter() *Putter { return &Putter{s} }
 
-// Put adds or replaces an object, which is JSON, as an API server would store it.
-// put is false for a kind that nobody asks for. Fields that the kind does not
-// have are left out, as kube-apiserver leaves them out.
+// Put adds or replaces an object, given as JSON, as an API server would store it. Fields
+// that the kind does not have are dropped, as kube-apiserver does. put is false if
+// nothing reads objects of the kind.
 func (p *Putter) Put(document []byte) (put bool, err error) {
 	gvk, err := json.DefaultMetaFactory.Interpret(document)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A View is a State as far as a plugin's needs go: what is not among them cannot
-// be asked for, so that what is declared is what is true.
+// A View gives a plugin access to the parts of a State that it has declared in its
+// needs. Other requests are refused, so the declared needs are always complete.
 type View struct {
 	state   *State
 	needs   []Need
@@ -21,17 +21,17 @@ type View struct {
 	plugin  string
 }
 
-// For returns v as that of the plugin of this name, which gets its share of the
-// requests of the API server.
+// For returns v for the plugin with this name. Each plugin gets its share of the
+// requests to the API server.
 func (v *View) For(plugin string) *View {
 	own := *v
 	own.plugin = plugin
 	return &own
 }
 
-// Ready returns nil once all that the needs have watched is known, without
-// allocating, whatever others wait for. A nil View, of a plugin without needs, is
-// ready.
+// Ready returns nil when all objects that the needs watch have been listed, whatever
+// other plugins wait for. Returning nil does not allocate. A nil View, of a plugin
+// without needs, is ready.
 func (v *View) Ready() error {
 	if v == nil {
 		return nil
@@ -39,25 +39,24 @@ func (v *View) Ready() error {
 	return ready(v.watched)
 }
 
-// Metrics returns the set that a plugin's own series are made in.
+// Metrics returns the set for the plugin's own metrics.
 func (v *View) Metrics() *metrics.Set { return v.state.options.Metrics }
 
-// Object is what every object of the API is: T of Objects is a pointer to it.
+// Object is the interface of all objects of the API. The type parameter T of Objects is a
+// pointer type that implements it.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Objects are the objects of a kind in a State. They are shared with everybody
-// who asks: they must not be changed, but may be kept. The namespace is empty
-// for objects that are in none.
+// Objects are the objects of a kind in a State. Callers share them: objects must not be
+// changed, but may be kept. The namespace of cluster-scoped objects is empty.
 //
-// Methods that ask the API server do so before ctx ends, and no longer than half
-// of a webhook's default timeout. Their errors have the API server's
-// metav1.Status where it sent one; apierrors.IsNotFound is true only if it said
-// so, or would have for a name that no object can have. IsInvalidName is true for
-// names that it cannot be asked for. Where there is no API server, the files stand
-// for it.
+// Requests to the API server end with ctx, and after half of a webhook's default timeout
+// at the latest. Their errors contain the metav1.Status of the API server, if it sent
+// one. apierrors.IsNotFound is true only if the API server said so, or would say so
+// because no object can have this name. IsInvalidName is true for names for which no
+// request can be sent. Without an API server, the files answer.
 type Objects[T Object] struct {
 	store   *store
 	needs   []Need // of this kind
@@ -65,8 +64,8 @@ type Objects[T Object] struct {
 	plugin  string
 }
 
-// In returns the objects of the kind. It panics if they are not among the needs
-// of the View, for then nobody follows them, and RBAC may not allow to.
+// In returns the objects of the kind. It panics if the kind is not among the needs of
+// the View, because its objects are not watched then, and RBAC may not allow it.
 func (k KindOf[T]) In(v *View) *Objects[T] {
 	if v == nil {
 		panic(fmt.Sprintf("cluster state: %s are asked for, but the plugin declares no Needs", k))
@@ -95,8 +94,8 @@ func (o *Objects[T]) must(verb, subResource string) {
 	}
 }
 
-// Cached returns an object if the cache has it. It allocates nothing. The names
-// are not kept.
+// Cached returns an object from the cache; ok is false if the cache does not have it. It
+// does not allocate. The names are not retained.
 func (o *Objects[T]) Cached(namespace, name string) (object T, ok bool) {
 	if !o.watched {
 		o.must("watch", "")
@@ -108,9 +107,9 @@ func (o *Objects[T]) Cached(namespace, name string) (object T, ok bool) {
 	return found.(T), true
 }
 
-// List returns the objects that the cache has in a namespace, or all of them if
-// it is empty, sorted by namespace and name. It allocates only if they changed
-// since it was called last. The caller must not change the slice.
+// List returns the cached objects of a namespace, or of all namespaces if it is empty,
+// sorted by namespace and name. It allocates only if objects changed since the last call.
+// The caller must not change the slice.
 func (o *Objects[T]) List(namespace string) []T {
 	if !o.watched {
 		o.must("watch", "")
@@ -147,8 +146,8 @@ func sorted[T Object](b *bucket) []T {
 	return objects
 }
 
-// Subscribe has changed called each time after the objects in the cache changed,
-// until the function that it returns is called. Changed must not block.
+// Subscribe calls changed each time after objects in the cache have changed, until the
+// returned function is called. changed must not block.
 func (o *Objects[T]) Subscribe(changed func()) (unsubscribe func()) {
 	if !o.watched {
 		o.must("watch", "")
@@ -156,12 +155,12 @@ func (o *Objects[T]) Subscribe(changed func()) (unsubscribe func()) {
 	return o.store.subscribe(changed)
 }
 
-// Synced is closed once the cache has all objects.
+// Synced returns a channel that is closed when the cache has all objects.
 func (o *Objects[T]) Synced() <-chan struct{} { return o.store.synced }
 
-// Get returns an object from the cache, or else from the API server, with the
-// fields that the cache would keep. Where the cache has it, it allocates
-// nothing.
+// Get returns an object from the cache or, if the cache does not have it, from the API
+// server, with the fields that the cache would keep. It does not allocate if the object
+// is cached.
 func (o *Objects[T]) Get(ctx context.Context, namespace, name string) (object T, err error) {
 	if found, ok := o.Cached(namespace, name); ok {
 		return found, nil
@@ -177,9 +176,8 @@ func (o *Objects[T]) Get(ctx context.Context, namespace, name string) (object T,
 	return trimmed.(T), nil
 }
 
-// GetLive returns an object with all its fields from the API server, whatever
-// the cache has. Who asks for the same at the same time shares a request. The names
-// are copied.
+// GetLive returns an object with all fields from the API server, without using the
+// cache. Concurrent equal calls share a request. The names are copied.
 func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (object T, err error) {
 	o.must("get", "")
 	found, err := o.store.getLive(asCaller(ctx, o.plugin, namespace), namespace, name)
@@ -189,9 +187,9 @@ func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (objec
 	return found.(T), nil
 }
 
-// ListLive returns the objects in a namespace, or all of them if it is empty,
-// with all their fields from the API server, whatever the cache has. Who asks
-// for the same at the same time shares a request.
+// ListLive returns the objects of a namespace, or of all namespaces if it is empty, with
+// all fields from the API server, without using the cache. Concurrent equal calls share
+// a request.
 func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error) {
 	o.must("list", "")
 	list, err := o.store.listLive(asCaller(ctx, o.plugin, namespace), namespace)
@@ -206,9 +204,9 @@ func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error
 	return objects, err
 }
 
-// Create creates an object and returns it as the API server does, which is how a
-// review, such as a SubjectAccessReview, is answered. Nothing of object is kept, so
-// its strings may be views of the request.
+// Create creates an object and returns the API server's version of it. For a
+// SubjectAccessReview, this contains the answer. Nothing in object is retained, so its
+// strings may be views of the request.
 func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error) {
 	o.must("create", "")
 	answer, err := o.store.create(asCaller(ctx, o.plugin, object.GetNamespace()), object)
@@ -218,10 +216,9 @@ func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error
 	return answer.(T), nil
 }
 
-// UpdateStatus replaces the status of an object and returns the object. Nothing of
-// object is kept, so its strings may be views of the request. The error
-// is one for apierrors.IsConflict if the object's resource version is not the
-// current one.
+// UpdateStatus replaces the status of an object and returns the new object. Nothing in
+// object is retained, so its strings may be views of the request. If the object's
+// resource version is not the current one, apierrors.IsConflict is true for the error.
 func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err error) {
 	o.must("update", "status")
 	answer, err := o.store.updateStatus(asCaller(ctx, o.plugin, object.GetNamespace()), object)

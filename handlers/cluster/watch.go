@@ -102,8 +102,8 @@ func (s *State) connect() error {
 	return nil
 }
 
-// RESTConfig says how to reach the API server: by the kubeconfig file, or, if
-// that is empty, from inside the cluster.
+// RESTConfig returns the client configuration of the kubeconfig file or, if the name is
+// empty, of the cluster in which the process runs.
 func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()

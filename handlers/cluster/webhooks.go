@@ -16,7 +16,7 @@ func webhookKind(kind, resource string) KindOf[*JSON] {
 	return DefineJSON(Definition{Group: WebhookGroup, Version: "v1", Resource: resource, Kind: kind})
 }
 
-// Services are known by their addresses and ports.
+// Services are the Services, with type, addresses and ports.
 var Services = Define(Definition{
 	Version: "v1", Resource: "services", Kind: "Service", Namespaced: true,
 }, Type[*corev1.Service]{

@@ -27,7 +27,7 @@ const (
 	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "DefaultStorageClass",

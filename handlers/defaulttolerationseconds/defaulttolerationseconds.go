@@ -42,7 +42,7 @@ func DefaultOptions() Options {
 	return Options{NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300}
 }
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin(options Options) handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "DefaultTolerationSeconds",

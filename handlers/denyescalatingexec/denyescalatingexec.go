@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/denyexec"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return denyexec.Plugin("DenyEscalatingExec", "denies exec and attach to pods that are privileged or share namespaces with their node", true)
 }

@@ -1,4 +1,4 @@
-// Command example is fastadmit with plugins and a version of one's own.
+// Command example is fastadmit with its own version and additional plugins.
 package main
 
 import (

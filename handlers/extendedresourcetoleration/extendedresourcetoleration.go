@@ -24,7 +24,7 @@ import (
 // special hardware names one or two kinds of it.
 const fewRequests = 8
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "ExtendedResourceToleration",

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// AccessChain returns a chain of one plugin in a cluster that has the objects and whose
-// API server answers SubjectAccessReviews by setting their status.
+// AccessChain returns a chain of one plugin in a cluster with these objects. answer sets
+// the status of each SubjectAccessReview that the plugin sends.
 func AccessChain(t testing.TB, plugin handlers.Plugin, answer func(r *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *handlers.Chain {
 	t.Helper()
 	chain, err := newChain(plugin, handlers.Enabled{}, cluster.Options{

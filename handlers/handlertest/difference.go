@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Difference returns how got differs from want, two JSON texts, as a unified diff
-// of YAML: lines with "-" are wanted and missing, lines with "+" are what came
-// instead. It is empty if both have the same value.
+// Difference compares two JSON texts and returns a unified diff of them as YAML. Lines
+// with "-" are only in want, lines with "+" only in got. It is empty if both have the
+// same value.
 func Difference(got, want []byte) string {
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: linesOf(want), FromFile: "want", B: linesOf(got), ToFile: "got", Context: 3,

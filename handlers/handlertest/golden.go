@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the plugins answer into the 
 
 // Case is a golden file: testdata/<name>.yaml.
 type Case struct {
-	// About says what the case shows.
+	// About describes what the case shows. Required.
 	About string `json:"about"`
 	// Config is the plugin's configuration file.
 	Config string `json:"config,omitempty"`
@@ -31,26 +31,29 @@ type Case struct {
 	Manifests []json.RawMessage `json:"manifests,omitempty"`
 	// Kubeconfig is the kubeconfig file that Config names.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Cluster are the objects that there are, as one would create them.
+	// Cluster are the objects in the cluster, in the form in which users create them,
+	// without defaults.
 	Cluster []json.RawMessage `json:"cluster,omitempty"`
-	// Error is part of the error with which the configuration is refused. There
-	// is no request then.
+	// Error is a part of the error that New returns for Config. Such a case has no
+	// request.
 	Error string `json:"error,omitempty"`
 	// Phase is "mutate" or "validate".
 	Phase string `json:"phase,omitempty"`
-	// Recording names a review of the corpus to take the request from.
+	// Recording is the name of a review of package corpus from which the request is
+	// taken.
 	Recording string `json:"recording,omitempty"`
 	// Request is an admission.k8s.io/v1 AdmissionRequest; with a Recording, it
 	// is a JSON merge patch (RFC 7386) for the recorded one.
 	Request json.RawMessage `json:"request,omitempty"`
-	// Failure is part of the error with which the plugin fails. There is no
-	// response then; a case without it fails if the plugin does.
+	// Failure is a part of the error with which the plugin fails. Such a case has no
+	// response. Without Failure, the case fails if the plugin fails.
 	Failure string `json:"failure,omitempty"`
-	// Response is the AdmissionResponse expected, as Answer returns it.
+	// Response is the expected AdmissionResponse, as Answer returns it.
 	Response json.RawMessage `json:"response,omitempty"`
 }
 
-// Run runs every golden file in testdata against the plugin.
+// Run runs each golden file in testdata as a test of the plugin. With the flag -update,
+// it writes the plugin's responses into the files.
 func Run(t *testing.T, plugin handlers.Plugin) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -62,9 +65,9 @@ func Run(t *testing.T, plugin handlers.Plugin) {
 	}
 }
 
-// Concurrently has the plugin answer each of the golden files in the folder in several
-// goroutines at once, as a server does. It is for the race detector; what the
-// plugin answers is not looked at, for a plugin may count requests.
+// Concurrently sends each golden file in the folder to the plugin in several goroutines at
+// the same time, as a server does. It is a test for the race detector: the answers are not
+// checked, because those of a plugin that counts requests depend on their order.
 func Concurrently(t *testing.T, plugin handlers.Plugin, folder string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))

@@ -1,6 +1,5 @@
-// Package handlertest tests plugins: with golden files, one for each case, with
-// reviews that a test puts together, and with every recorded review of a real
-// kube-apiserver.
+// Package handlertest tests plugins: with golden files, with reviews that a test builds,
+// and with the recorded reviews of a real kube-apiserver.
 package handlertest
 
 import (
@@ -22,9 +21,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// NewChain returns a chain of one plugin with that configuration, in a cluster
-// that has the objects. They are as an API server returns them, with their
-// defaults.
+// NewChain returns a chain of one plugin with this configuration, "" for none, in a
+// cluster with these objects. The objects must have their defaults, as an API server
+// returns them.
 func NewChain(plugin handlers.Plugin, config string, objects ...runtime.Object) (*handlers.Chain, error) {
 	return newChain(plugin, handlers.Enabled{Config: []byte(config)}, cluster.Options{Objects: append([]runtime.Object{}, objects...)})
 }
@@ -45,7 +44,7 @@ func newChain(plugin handlers.Plugin, enabled handlers.Enabled, known cluster.Op
 	return handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
 }
 
-// MustChain is NewChain for a configuration that must load.
+// MustChain is NewChain, but fails the test instead of returning an error.
 func MustChain(t testing.TB, plugin handlers.Plugin, config string, objects ...runtime.Object) *handlers.Chain {
 	t.Helper()
 	chain, err := NewChain(plugin, config, objects...)
@@ -55,15 +54,14 @@ func MustChain(t testing.TB, plugin handlers.Plugin, config string, objects ...r
 	return chain
 }
 
-// Body returns an AdmissionReview: of a resource such as "v1/pods" or
-// "apps/v1/deployments", with the object in JSON. The request is of the object
-// "name" in the namespace "namespace", whatever the object has.
+// Body returns an AdmissionReview for a resource, such as "v1/pods" or
+// "apps/v1/deployments", with an object in JSON. The request has the name "name" and the
+// namespace "namespace", whatever the object contains.
 func Body(operation codec.Operation, resource, object string) []byte {
 	return body(operation, resource, object, "null")
 }
 
-// UpdateBody returns a review as Body does, of an update of oldObject to
-// object.
+// UpdateBody returns a review as Body does, for an update of oldObject to object.
 func UpdateBody(resource, object, oldObject string) []byte {
 	return body(codec.Update, resource, object, oldObject)
 }
@@ -76,8 +74,8 @@ func body(operation codec.Operation, resource, object, oldObject string) []byte 
 		codec.APIVersionV1, kind.Group, kind.Version, path.Base(resource), operation, object, oldObject)
 }
 
-// Respond does with a body what the server does, and appends the response to
-// dst. Of a plugin that fails, which the outcome says, there is no answer in it.
+// Respond reviews a body as the server does, and appends the response to dst. If the
+// plugin fails, the outcome says so, and the response has no decision.
 func Respond(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body, dst []byte) ([]byte, handlers.Outcome) {
 	review := codec.Acquire()
 	defer review.Release()
@@ -108,7 +106,7 @@ func answered(t testing.TB, chain *handlers.Chain, phase handlers.Phase, review 
 	return readable(t, chain, review.AppendResponse(nil))
 }
 
-// CheckOutcome checks how the review of a body ends.
+// CheckOutcome checks that the review of a body has the outcome want.
 func CheckOutcome(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body []byte) {
 	t.Helper()
 	if response, got := Respond(t, chain, phase, body, nil); got != want {
@@ -116,9 +114,9 @@ func CheckOutcome(t testing.TB, chain *handlers.Chain, phase handlers.Phase, wan
 	}
 }
 
-// Answer returns the AdmissionResponse to a review, the patch decoded, less the
-// uid and what the chain says about whose decision it is. The test fails if the
-// plugin does.
+// Answer returns the AdmissionResponse to a review, with the patch decoded, without the
+// uid and without the plugin's name that the chain adds. The test fails if the plugin
+// fails.
 func Answer(t testing.TB, chain *handlers.Chain, phase handlers.Phase, body []byte) json.RawMessage {
 	t.Helper()
 	review := codec.Acquire()

@@ -12,9 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// LiveHandler makes the plugin's handler in a cluster whose cache is empty for
-// ever, and whose API server is what answers: for tests of what is asked of the
-// API server. Answers are JSON.
+// LiveHandler creates the plugin's handler in a cluster whose cache stays empty. All
+// requests go to apiServer, which must answer with JSON. Use it to test the requests
+// that the plugin sends.
 func LiveHandler(t testing.TB, plugin handlers.Plugin, apiServer http.HandlerFunc) handlers.Handler {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func LiveHandler(t testing.TB, plugin handlers.Plugin, apiServer http.HandlerFun
 	return handler
 }
 
-// Failure answers as an API server that fails: a metav1.Status with that code
+// Failure writes the answer of an API server that fails: a metav1.Status with this code
 // and reason.
 func Failure(w http.ResponseWriter, code int, reason string) {
 	w.WriteHeader(code)

@@ -16,10 +16,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// LiveChain returns a chain of one plugin whose cache has these namespaces, and
-// never hears of a change. What it asks the API server for beside them, live
-// answers, in a goroutine for each request: with an object of the API, with a
-// *metav1.Status and its code, or with nil for nothing that anybody understands.
+// LiveChain returns a chain of one plugin whose cache has these namespaces and never
+// changes. live answers all other requests to the API server, each in its own goroutine.
+// It returns an object of the API, a *metav1.Status, which is sent with its code, or nil
+// for code 502 with a text that is not JSON, as a proxy might answer.
 func LiveChain(t testing.TB, plugin handlers.Plugin, live func(r *http.Request) any, cached ...corev1.Namespace) *handlers.Chain {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,9 +7,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// NoAllocations checks that the server allocates nothing from a body to its
-// response, and how the review ends. The test is skipped under the race detector
-// and the build tag poison, which allocate.
+// NoAllocations checks that the server does not allocate between a body and its
+// response, and that the review has the outcome want. The test is skipped with the race
+// detector and with the build tag poison, because both allocate.
 func NoAllocations(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body []byte) {
 	t.Helper()
 	if allocates {
@@ -22,7 +22,8 @@ func NoAllocations(t testing.TB, chain *handlers.Chain, phase handlers.Phase, wa
 	}
 }
 
-// Benchmark measures what the server does from a body to its response.
+// Benchmark measures the time and memory between a body and its response, and checks the
+// outcome.
 func Benchmark(b *testing.B, chain *handlers.Chain, phase handlers.Phase, want handlers.Outcome, body []byte) {
 	var dst []byte
 	b.ReportAllocs()
@@ -41,8 +42,8 @@ func mustEnd(t testing.TB, chain *handlers.Chain, phase handlers.Phase, want han
 	return dst
 }
 
-// LiveHeap returns how many bytes of the heap are in use after a garbage collection, and
-// after a second one, because pools keep what they have for one.
+// LiveHeap returns the number of bytes in use on the heap after two garbage collections.
+// Pools release their memory only in the second one.
 func LiveHeap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()

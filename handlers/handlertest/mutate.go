@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// CheckAdmit checks what a created object becomes, for a resource as Body has
-// it, and that it stays that when it is admitted again.
+// CheckAdmit checks that the creation of object is changed to want, and that a second call
+// does not change it further. The resource is as for Body.
 func CheckAdmit(t testing.TB, chain *handlers.Chain, resource, object, want string) {
 	t.Helper()
 	if got, _ := admit(t, chain, Body(codec.Create, resource, object)); !EqualJSON(t, got, []byte(want)) {
@@ -23,9 +23,8 @@ func CheckAdmit(t testing.TB, chain *handlers.Chain, resource, object, want stri
 	checkStays(t, chain, Body(codec.Create, resource, want))
 }
 
-// CheckPodsCreateUpdate checks that a plugin with the rule PodsCreateUpdate
-// changes the object, a pod that it has something to change in, when it is
-// created and updated, and that it gets nothing else.
+// CheckPodsCreateUpdate checks a plugin for the creation and update of pods: it must
+// change object, a pod, in both operations, and must get no other requests.
 func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 	t.Helper()
 	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
@@ -40,25 +39,25 @@ func CheckPodsCreateUpdate(t testing.TB, chain *handlers.Chain, object string) {
 	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
 }
 
-// Mutates is MutatesChain for a plugin with that configuration, empty for none, in a
-// cluster that has no objects.
+// Mutates is MutatesChain for a plugin with this configuration, "" for none, in a cluster
+// without objects.
 func Mutates(t *testing.T, plugin handlers.Plugin, config string, change func(body []byte) []byte, places ...string) {
 	t.Helper()
 	MutatesChain(t, MustChain(t, plugin, config), change, places...)
 }
 
-// MutatesChain runs a mutating plugin on every recorded review, each changed
-// first if change is not nil: what kube-apiserver's own plugins did to it may
-// have to be undone. It checks that the patch applies with kube-apiserver's own
-// library and gives the object that the plugin made, that mutating the result
-// again changes nothing, and that every operation touches one of the places. It
-// fails if the plugin changed nothing at all.
+// MutatesChain runs a mutating plugin on every recorded review. It checks that the patch
+// can be applied with kube-apiserver's library and results in the object that the plugin
+// made, that a second call with the result changes nothing, and that each operation of
+// the patch changes one of the places. It fails if the plugin changes no review at all.
+// If change is not nil, it is applied to each body first, for example to undo changes of
+// kube-apiserver's own plugins.
 //
-// Places are JSON Pointers (RFC 6901) with the wildcards of path.Match: "*" stands
-// for any token or part of one, "?" for any character of one, and neither for a "/".
-// So "/spec/containers/*/image" is the image of every container, and nothing
-// below or above it: a plugin that may add the whole of /spec/tolerations and
-// also append to it needs "/spec/tolerations" and "/spec/tolerations/*".
+// Places are JSON Pointers (RFC 6901) with the wildcards of path.Match: "*" matches any
+// token or part of a token, "?" any character of a token; neither matches "/". So
+// "/spec/containers/*/image" matches the image of each container, and nothing above or
+// below it. A plugin that may add /spec/tolerations and also append to it needs
+// "/spec/tolerations" and "/spec/tolerations/*".
 func MutatesChain(t *testing.T, chain *handlers.Chain, change func(body []byte) []byte, places ...string) {
 	t.Helper()
 	patched := 0

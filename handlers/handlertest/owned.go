@@ -13,10 +13,10 @@ import (
 // does: text that no request has, because it is not UTF-8.
 const overwritten = "\xdb"
 
-// CheckOwned fails the test if what keep returns has strings or bytes that are
-// views of the review that keep was given. It releases the review and overwrites
-// its body before it looks at all that can be reached, unexported fields included.
-// Under the tag poison it also finds views of strings that had escapes.
+// CheckOwned fails the test if the result of keep contains strings or bytes that are
+// views of the review. It releases the review and overwrites its body, and then checks
+// everything that is reachable from the result, including unexported fields. With the
+// build tag poison it also finds views of strings with escapes.
 func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) {
 	t.Helper()
 	review := codec.Acquire()

@@ -35,7 +35,7 @@ const (
 
 var errRejected = errors.New("one or more images rejected by webhook backend")
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	rule := handlers.CreateUpdate("pods")
 	rule.Resources = append(rule.Resources, "pods/"+ephemeralContainers)

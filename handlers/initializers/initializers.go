@@ -37,7 +37,7 @@ const (
 	mirrorKey = "kubernetes.io/config.mirror"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	everything := handlers.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}

@@ -42,7 +42,7 @@ const (
 	elementsMax = 1024
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:           "InitialResources",

@@ -20,7 +20,7 @@ import (
 
 const labelHostname = "kubernetes.io/hostname"
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "LimitPodHardAntiAffinityTopology",

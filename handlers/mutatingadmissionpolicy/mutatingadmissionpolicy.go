@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "MutatingAdmissionPolicy",

@@ -34,7 +34,7 @@ var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.
 
 var errImmortal = errors.New("this namespace may not be deleted")
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "NamespaceLifecycle",

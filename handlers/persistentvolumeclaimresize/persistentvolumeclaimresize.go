@@ -31,7 +31,7 @@ var (
 		"the storageclass that provisions the pvc must support resize")
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "PersistentVolumeClaimResize",

@@ -84,7 +84,7 @@ var providers = []*provider{
 	{"vsphere", "vsphereVolume", "volumePath", "volumePath", "vSphere Volume", false, false},
 }
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:           "PersistentVolumeLabel",

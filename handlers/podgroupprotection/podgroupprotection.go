@@ -17,7 +17,7 @@ import (
 // finalizer: k8s.io/kubernetes pkg/apis/scheduling PodGroupProtectionFinalizer.
 const finalizer = "scheduling.k8s.io/podgroup-protection"
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "PodGroupProtection",

@@ -45,7 +45,7 @@ type Config struct {
 	StaticManifestsDir string `json:"staticManifestsDir"`
 }
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "PodPreset",

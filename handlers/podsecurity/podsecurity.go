@@ -34,7 +34,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	writes := func(group string, resources ...string) handlers.Rule {
 		return handlers.Rule{

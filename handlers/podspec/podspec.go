@@ -1,5 +1,5 @@
-// Package podspec reads PodSpecs: their containers, images and the secrets that they
-// name, and denies Pods as in-tree plugins do that know nothing but pods.
+// Package podspec reads PodSpecs: containers, images and names of secrets. It also
+// creates the denials of in-tree plugins that handle only pods.
 package podspec
 
 import (
@@ -17,14 +17,14 @@ import (
 // VisitContainersWithPath).
 var ContainerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
-// Container is a container of a Pod and where it is.
+// Container is a container of a Pod, with the list that contains it and its index.
 type Container struct {
 	codec.Value
 	List  string
 	Index int
 }
 
-// Path is where the container is, as Kubernetes' messages show it.
+// Path returns the path of the container in the Pod, as in Kubernetes' messages.
 func (c Container) Path() *field.Path {
 	return field.NewPath("spec", c.List).Index(c.Index)
 }
@@ -44,9 +44,8 @@ func yieldContainers(spec codec.Value, yield func(Container) bool) {
 	}
 }
 
-// Forbidden is handlers.Forbidden as those in-tree plugins have it that know nothing
-// but pods: it names the Pod by the name that the object has, not by that of
-// the request and not by generateName.
+// Forbidden is handlers.Forbidden for in-tree plugins that handle only pods: the message
+// contains metadata.name of the object, not the name of the request or generateName.
 func Forbidden(review *codec.Review, err error) error {
 	return apierrors.NewForbidden(
 		schema.GroupResource{Resource: "pods"}, review.Object.Get("metadata", "name").String(), err)

@@ -35,7 +35,7 @@ const (
 	intervalMax        = 200 * time.Millisecond
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "ServiceAccount",

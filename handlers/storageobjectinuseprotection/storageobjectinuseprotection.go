@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "StorageObjectInUseProtection",

@@ -20,7 +20,7 @@ import (
 // taint is the taint to add, as JSON.
 var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        "TaintNodesByCondition",

@@ -24,7 +24,7 @@ import (
 
 const name = "ValidatingAdmissionWebhook"
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for the table of package plugins.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:        name,

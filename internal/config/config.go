@@ -38,17 +38,18 @@ const (
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// EnableAdmissionPlugins are the plugins to run. The flag of this name overrides it.
+	// EnableAdmissionPlugins are the plugins to run. The flag --enable-admission-plugins overrides this list.
 	EnableAdmissionPlugins []string `json:"enableAdmissionPlugins,omitempty"`
-	// Server has the settings of the server's flags. A flag overrides its field. Changes take effect with the next
+	// Server has the same settings as the flags of serve. A flag overrides its field. Changes take effect at the next
 	// start.
 	Server Server `json:"server,omitzero"`
-	// Plugins say how plugins are run. An entry does not enable its plugin.
+	// Plugins has settings for single plugins. An entry does not enable its plugin.
 	Plugins []Plugin `json:"plugins,omitempty"`
-	// Registration says how "fastadmit manifests" registers the plugins.
+	// Registration has settings of the webhook configurations that "fastadmit manifests" prints and that fastadmit
+	// registers itself.
 	Registration registration.Options `json:"registration,omitzero"`
-	// ImageReview has rules about images, for API servers that ask at /imagereview. Without it, there is no such
-	// endpoint.
+	// ImageReview has the rules for images, for API servers that send ImageReviews to /imagereview. Without it, this
+	// endpoint does not exist.
 	ImageReview *imagereview.Policy `json:"imageReview,omitempty"`
 }
 
@@ -87,30 +88,33 @@ type Server struct {
 	AllowUnauthenticatedWrites *bool `json:"allowUnauthenticatedWrites,omitempty"`
 }
 
-// Plugin says how a plugin is run: what a webhook configuration says for a
-// webhook, for one plugin.
+// Plugin has the settings of one plugin. They correspond to the fields of a
+// webhook in a webhook configuration.
 type Plugin struct {
 	// Name is the plugin's name, as "fastadmit plugins" prints it.
 	Name           string `json:"name"`
 	match.Criteria `json:",inline"`
-	// MatchConditions are CEL expressions that must all be true for the plugin to get
-	// a review that rules and selectors select.
+	// MatchConditions are CEL expressions. The plugin gets only the reviews that rules and
+	// selectors select and for which all expressions are true.
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
-	// FailurePolicy is Fail or Ignore.
+	// FailurePolicy decides what happens if the plugin fails or takes too long. Fail, the
+	// default, fails the request. Ignore continues without the plugin.
 	FailurePolicy admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
-	// Timeout is how long the plugin may take, at most 30s; without it, as long
-	// as the call may.
+	// Timeout is how long the plugin may take, at most 30s. Without it, the plugin
+	// may take as long as the call.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// ReinvocationPolicy is Never or IfNeeded.
+	// ReinvocationPolicy decides whether the plugin runs again after a later plugin
+	// has changed the object: Never, the default, or IfNeeded.
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
-	// Enforcement says what a denial means: the first that matches decides.
-	// Where none does, it is a denial.
+	// Enforcement decides what happens if the plugin denies a request. The first entry
+	// whose selectors match decides. If none matches, the request is denied.
 	Enforcement []Enforcement `json:"enforcement,omitempty"`
 }
 
-// Enforcement says what a plugin's denial means for the reviews it selects.
+// Enforcement is the effect of a plugin's denials for the requests that it selects.
 type Enforcement struct {
-	// Action is deny, warn (the user sees the message as a warning) or audit (the message is written to the audit log).
+	// Action is deny, warn (the request is allowed, and the user gets the message as a warning) or audit (the request is
+	// allowed, and the message is written to the audit log).
 	Action handlers.Action `json:"action"`
 	// NamespaceSelector selects requests by the labels of their namespace. Without it, all match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
@@ -118,62 +122,64 @@ type Enforcement struct {
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
-// timeoutMax is what timeoutSeconds of a webhook can be at most.
+// timeoutMax is the maximum of timeoutSeconds in a webhook configuration.
 const timeoutMax = 30 * time.Second
 
-// Source says what to read.
+// Source names the files to read, and has what is needed to check them.
 type Source struct {
-	File          string // of fastadmit's own configuration, "" for none
+	File          string // fastadmit's own configuration, "" for none
 	AdmissionFile string // an AdmissionConfiguration, "" for none
 	// Known are the names of all plugins.
 	Known []string
-	// NotHere says of other names that plugins once had why there is no such plugin.
+	// NotHere has the names of Kubernetes' plugins that fastadmit does not have, each
+	// with the reason.
 	NotHere map[string]string
-	// Namespaces is asked by selectors, from the first review on.
+	// Namespaces looks up labels for selectors, from the first review on.
 	Namespaces match.Namespaces
-	// Compile compiles the match conditions at a path of a plugin with that failure
-	// policy, which were validated.
+	// Compile compiles the match conditions of a plugin with this failure policy. The
+	// conditions are valid; the path is their place in the file.
 	Compile func([]admissionregistrationv1.MatchCondition, admissionregistrationv1.FailurePolicyType, *field.Path) (Conditions, field.ErrorList)
 	// ReadFile reads the files; files.Read if it is nil.
 	ReadFile func(name string) ([]byte, error)
 }
 
-// Conditions are match conditions that were compiled.
+// Conditions are compiled match conditions.
 type Conditions interface {
 	handlers.Selector
-	// UsesAuthorizer reports whether the API server is asked about rights.
+	// UsesAuthorizer reports whether an expression checks permissions, for which the
+	// API server is asked.
 	UsesAuthorizer() bool
 }
 
-// Loaded is what was read.
+// Loaded is the result of Read.
 type Loaded struct {
 	Configuration
-	// Settings and Configs are the plugins' settings and own configuration
-	// files, by their names.
+	// Settings are the settings of the plugins, and Configs their own configuration
+	// files, by the name of the plugin.
 	Settings map[string]handlers.Settings
 	Configs  map[string][]byte
-	// Manifests are the files of the folders that configuration files of plugins
-	// name, by plugin.
+	// Manifests are, by plugin, the files of the folder that the plugin's
+	// configuration file names.
 	Manifests map[string][]handlers.File
-	// Kubeconfigs are the kubeconfig files that configuration files of plugins name, by
-	// plugin, with the contents of the files that they name.
+	// Kubeconfigs are, by plugin, the kubeconfig file that the plugin's configuration
+	// file names. It contains the files that it refers to.
 	Kubeconfigs map[string][]byte
-	// NeedsNamespaces says that there are selectors of namespaces.
+	// NeedsNamespaces is true if there are namespaceSelectors.
 	NeedsNamespaces bool
-	// NeedsAccess says that there are match conditions that ask about rights.
+	// NeedsAccess is true if match conditions check permissions.
 	NeedsAccess bool
-	// Files are all files that were read, also those that could not be, and Folders
-	// those whose files are Manifests.
+	// Files are the names of all files that were read or could not be read. Folders
+	// are the folders of Manifests.
 	Files, Folders []string
-	// Digest identifies what was read: that of all files with the same contents, in
-	// the same order.
+	// Digest identifies the content: equal files, read in the same order, have the
+	// same Digest.
 	Digest string
 
 	places map[string]place // of Configs
 }
 
-// Read reads all files. The error joins everything that is wrong with any of
-// them; what was loaded then is not to be used, but for Files.
+// Read reads all files. The error joins all errors in all files. If there is one,
+// only the Files of the result may be used.
 func Read(source Source) (*Loaded, error) {
 	if source.ReadFile == nil {
 		source.ReadFile = files.Read

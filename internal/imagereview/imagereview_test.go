@@ -225,7 +225,7 @@ func TestValidate(t *testing.T) {
 	f("{name: a, allowedRepositories: ['']}", "allowedRepositories[0]: Invalid value: \"\": got nothing")
 	f("{name: a, allowedRepositories: [nginx]}", "as in docker.io/library/nginx")
 	f("{name: a, allowedRepositories: [library/nginx]}", "want it to begin with a registry")
-	f("{name: a, allowedRepositories: ['docker.io/library/nginx:1']}", "want a repository without a tag and digest")
+	f("{name: a, allowedRepositories: ['docker.io/library/nginx:1']}", "want a repository without a tag or digest")
 	f("{name: a, refusedRepositories: ['docker.io/Nginx']}", "refusedRepositories[0]: Invalid value: \"docker.io/Nginx\": invalid reference format")
 	f("{name: a, refusedRepositories: [index.docker.io]}", "want docker.io")
 	f("{name: a, refusedRepositories: ['*']}", "want it to begin with a registry")

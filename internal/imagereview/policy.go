@@ -16,38 +16,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Policy is what the configuration says about images. An image may run if every rule
-// for its namespace lets it.
+// Policy has the rules for images. An image may run if every rule for its namespace
+// allows it.
 type Policy struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Rule says which images may run in some namespaces. Tags and repositories are those
-// that a container runtime would pull: nginx is docker.io/library/nginx:latest.
+// Rule defines which images may run in some namespaces. Names of images are completed
+// as a container runtime does before a pull: nginx is docker.io/library/nginx:latest.
 type Rule struct {
-	// Name is shown with a refusal.
+	// Name is the name of the rule. It is shown with a refusal.
 	Name string `json:"name"`
-	// Namespaces are those that the rule is for, all if there are none, and
-	// ExcludedNamespaces those of them that it is not for. "*" stands for any
-	// characters, as in Go's path.Match.
-	Namespaces         []string `json:"namespaces,omitempty"`
+	// Namespaces are the namespaces to which the rule applies. Without any, it applies to
+	// all. "*" stands for any characters, as in Go's path.Match.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// ExcludedNamespaces are namespaces to which the rule does not apply, with the same
+	// patterns.
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
-	// AllowedRepositories are the only ones that images may be of, if there are any. Each
-	// is a registry or a repository, and stands for all repositories below it. A
-	// registry may begin with "*.", for all registries below a domain.
+	// AllowedRepositories are the repositories from which images may come. Without any,
+	// all are allowed. An entry is a registry or a repository, and includes all
+	// repositories below it. A registry that begins with "*." includes all registries
+	// below a domain.
 	AllowedRepositories []string `json:"allowedRepositories,omitempty"`
-	// RefusedRepositories are those that no image may be of, written alike.
+	// RefusedRepositories are repositories from which no image may come, in the form of
+	// AllowedRepositories.
 	RefusedRepositories []string `json:"refusedRepositories,omitempty"`
-	// RequireDigest refuses images that are not named by their digest.
+	// RequireDigest refuses images without a digest.
 	RequireDigest bool `json:"requireDigest,omitempty"`
-	// RefusedTags are those that no image may have unless it has a digest, which then
-	// decides what runs. "*" stands for any characters.
+	// RefusedTags are tags that no image may have, unless it also has a digest, which
+	// then selects the image. "*" stands for any characters.
 	RefusedTags []string `json:"refusedTags,omitempty"`
-	// Message is shown with a refusal, such as what to do.
+	// Message is appended to a refusal, for example to say what to do.
 	Message string `json:"message,omitempty"`
 }
 
-// Validate says what is wrong with the policy, which may be nil.
+// Validate returns all errors in the policy, which may be nil.
 func (p *Policy) Validate(at *field.Path) error {
 	if p == nil {
 		return nil
@@ -55,14 +58,14 @@ func (p *Policy) Validate(at *field.Path) error {
 	at = at.Child("rules")
 	var errs field.ErrorList
 	if len(p.Rules) == 0 {
-		errs = append(errs, field.Required(at, "want rules, for without one every image may run"))
+		errs = append(errs, field.Required(at, "want at least one rule; without rules, every image may run"))
 	}
 	known := make(map[string]bool)
 	for i := range p.Rules {
 		r, at := &p.Rules[i], at.Index(i)
 		switch {
 		case r.Name == "":
-			errs = append(errs, field.Required(at.Child("name"), "the name is shown with a refusal"))
+			errs = append(errs, field.Required(at.Child("name"), "want a name; refusals show it"))
 		case known[r.Name]:
 			errs = append(errs, field.Duplicate(at.Child("name"), r.Name))
 		}
@@ -74,7 +77,7 @@ func (p *Policy) Validate(at *field.Path) error {
 
 func (r *Rule) validate(at *field.Path) (errs field.ErrorList) {
 	if !r.RequireDigest && len(r.AllowedRepositories)+len(r.RefusedRepositories)+len(r.RefusedTags) == 0 {
-		errs = append(errs, field.Required(at, "want one of allowedRepositories, refusedRepositories, requireDigest and refusedTags, for the rule refuses nothing"))
+		errs = append(errs, field.Required(at, "want one of allowedRepositories, refusedRepositories, requireDigest and refusedTags; otherwise the rule refuses nothing"))
 	}
 	check := func(name string, list []string, check func(string) error) {
 		for i, text := range list {
@@ -113,7 +116,7 @@ func checkRepository(text string) error {
 	case !strings.ContainsAny(registry, ".:") && registry != "localhost":
 		return fmt.Errorf("want it to begin with a registry, as in docker.io/library/%s", text)
 	case registry == "index.docker.io":
-		return errors.New("want docker.io, which is what images of it are called")
+		return errors.New("want docker.io, the name of this registry in image names")
 	}
 	if !hasRepository {
 		repository = "a"
@@ -123,7 +126,7 @@ func checkRepository(text string) error {
 	case err != nil:
 		return err
 	case !reference.IsNameOnly(named):
-		return errors.New("want a repository without a tag and digest")
+		return errors.New("want a repository without a tag or digest")
 	}
 	return nil
 }

@@ -19,44 +19,44 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// Criteria select reviews, with the fields of a webhook and their meaning
-// (k8s.io/api/admissionregistration/v1 ValidatingWebhook). The zero Criteria
-// select all.
+// Criteria select reviews. The fields are those of a webhook, with the same
+// meaning (k8s.io/api/admissionregistration/v1 ValidatingWebhook). The zero
+// Criteria select all reviews.
 type Criteria struct {
-	// Rules say for which operations on which resources. One of them must match;
-	// without any, every review does. An empty list that is not nil is an error,
-	// for a webhook with such a list is never called.
+	// Rules select requests by operation and resource; one of them must match.
+	// Without rules, the plugin gets all requests that it handles. An empty list
+	// is an error, because a webhook with an empty list is never called.
 	Rules []admissionregistrationv1.RuleWithOperations `json:"rules,omitempty"`
-	// NamespaceSelector looks at the labels of the request's namespace, or of the
-	// Namespace that the request creates or updates. Requests for other
-	// cluster-scoped objects match. Nil selects all.
+	// NamespaceSelector selects requests by the labels of their namespace, or of
+	// the Namespace that they create or update. Requests for other cluster-scoped
+	// objects always match. Without a selector, all requests match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ObjectSelector looks at the labels of object and oldObject, one of which
-	// must match. Nil selects all.
+	// ObjectSelector selects requests by the labels of object and oldObject; one
+	// of them must match. Without a selector, all requests match.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
-// Namespaces knows the labels of the cluster's namespaces.
+// Namespaces looks up the labels of the cluster's namespaces.
 type Namespaces interface {
-	// Labels returns the labels of a namespace, nil if it has none. The caller
-	// does not change them. A namespace that is not known yet is fetched before
-	// ctx ends. If there is none of that name, the error is the API server's,
-	// for which errors.IsNotFound of package k8s.io/apimachinery/pkg/api/errors
-	// is true, or one for cluster.IsInvalidName. The name is never empty; it must not be retained, use
-	// strings.Clone to keep it.
+	// Labels returns the labels of a namespace, nil if it has none. The caller must
+	// not change them. A namespace that is not cached is fetched before ctx ends. If
+	// it does not exist, errors.IsNotFound of k8s.io/apimachinery/pkg/api/errors is
+	// true for the error; if the name is invalid, cluster.IsInvalidName is. The name
+	// is never empty. It must not be retained; use strings.Clone to keep it.
 	Labels(ctx context.Context, name string) (labels.Set, error)
 }
 
-// Matcher are Criteria made ready. It may be used by many goroutines at once.
+// Matcher is the compiled form of Criteria. Several goroutines may use it at the
+// same time.
 type Matcher struct {
 	rules             []handlers.Rule
 	namespaceSelector labels.Selector
 	objectSelector    labels.Selector
 }
 
-// New makes the criteria ready, which stand at path in their configuration, and
-// keeps their lists. It refuses what kube-apiserver refuses in a new webhook
-// configuration; the error joins all of it, each with its path.
+// New compiles the criteria and keeps their lists. It refuses what kube-apiserver
+// refuses in a new webhook configuration. The error joins all errors, with paths
+// that start with path, the place of the criteria in their configuration.
 func New(c *Criteria, path *field.Path) (*Matcher, error) {
 	if err := validate(c, path).ToAggregate(); err != nil {
 		return nil, err

@@ -91,38 +91,38 @@ request when it has the answer to the last one. Exits with 1 if an answer was wr
 
 func (b *benchOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Float64Var(&b.rate, "rate", 0, "requests per second of an open loop; 0 for a closed loop; with --sweep, the first one tried")
-	flags.StringVar(&b.arrivals, "arrivals", string(bench.Constant), "how requests of an open loop follow each other: constant, poisson")
-	flags.IntVar(&b.burst, "burst", 1, "how many requests of an open loop are due at once")
-	flags.IntVar(&b.inFlight, "in-flight", 0, "requests in flight: in a closed loop at all times (1 if 0), in an open loop at most (if 0, 1000 for apiserver connections, else 64)")
-	flags.DurationVar(&b.warmUp, "warm-up", time.Second, "how long the load runs before it is measured")
-	flags.DurationVar(&b.duration, "duration", 10*time.Second, "how long is measured, in each round and at each rate of a sweep; 0 for until --count")
-	flags.Int64Var(&b.count, "count", 0, "how many requests are measured; 0 for until --duration")
+	flags.Float64Var(&b.rate, "rate", 0, "requests per second (open loop); 0 for a closed loop; with --sweep, the first rate to try")
+	flags.StringVar(&b.arrivals, "arrivals", string(bench.Constant), "distribution of the requests of an open loop: constant, poisson")
+	flags.IntVar(&b.burst, "burst", 1, "number of requests that an open loop sends at once; the rate stays the same")
+	flags.IntVar(&b.inFlight, "in-flight", 0, "requests in flight: the number in a closed loop (1 if 0), the maximum in an open loop (if 0, 1000 with apiserver connections, else 64)")
+	flags.DurationVar(&b.warmUp, "warm-up", time.Second, "duration of the load before the measurement starts")
+	flags.DurationVar(&b.duration, "duration", 10*time.Second, "duration of the measurement, in each round and at each rate of a sweep; 0 to measure --count requests")
+	flags.Int64Var(&b.count, "count", 0, "number of requests to measure; 0 to measure for --duration; if both are set, the first to be reached ends the measurement")
 	flags.StringVar(&b.connections, "connections", string(bench.APIServer),
-		"apiserver (any number, 25 kept, headers in a record of their own), keepalive (all kept, one write), oneshot (one for each request)")
-	flags.DurationVar(&b.timeout, "timeout", 10*time.Second, "how long an answer may take, at most 30s")
+		"connections: apiserver (any number, 25 kept when idle, headers in their own TLS record), keepalive (all kept, one write for each request), oneshot (a new one for each request)")
+	flags.DurationVar(&b.timeout, "timeout", 10*time.Second, "maximum time for an answer, at most 30s")
 
 	flags.BoolVar(&b.sweep, "sweep", false, "find the highest rate whose p99 latency is under --sweep-p99")
-	flags.DurationVar(&b.sweepP99, "sweep-p99", 10*time.Millisecond, "bound of the p99 latency of a sweep")
+	flags.DurationVar(&b.sweepP99, "sweep-p99", 10*time.Millisecond, "maximum p99 latency of a sweep")
 
-	flags.StringVar(&b.recordings, "recordings", "", "directory with AdmissionReviews to send, *.json; *.allowed.json and "+
-		"*.denied.json say what is expected; recordings of a real kube-apiserver if empty")
-	flags.StringVar(&b.reviewVersion, "review-version", "v1", "which of the bundled recordings are sent: v1, v1beta1")
-	flags.StringToStringVar(&b.weights, "weights", nil, "what is sent how often: pods:create=8,pods/status:update=1,configmaps=1")
-	flags.StringSliceVar(&b.sizes, "sizes", nil, "synthetic Pods instead of recordings, by size of the review: 1KB,100KB,1MB:update")
-	flags.Uint64Var(&b.seed, "seed", 1, "makes order, arrivals, uids and names repeatable")
+	flags.StringVar(&b.recordings, "recordings", "", "folder with AdmissionReviews to send, *.json; files named *.allowed.json and "+
+		"*.denied.json expect this decision; if empty, bundled recordings of a real kube-apiserver")
+	flags.StringVar(&b.reviewVersion, "review-version", "v1", "version of the bundled recordings: v1, v1beta1")
+	flags.StringToStringVar(&b.weights, "weights", nil, "how often each kind of recording is sent, as in pods:create=8,pods/status:update=1,configmaps=1")
+	flags.StringSliceVar(&b.sizes, "sizes", nil, "send synthetic Pods with reviews of these sizes instead of recordings, as in 1KB,100KB,1MB:update")
+	flags.Uint64Var(&b.seed, "seed", 1, "seed for the order, arrival times, uids and names")
 
-	flags.StringVar(&b.expect, "expect", string(bench.Same), "what answers must decide: same (as the first to the recording), allowed, denied, any")
-	flags.IntVar(&b.patchSample, "patch-sample", 100, "one in how many patches is applied to its object")
+	flags.StringVar(&b.expect, "expect", string(bench.Same), "expected decision: same (as in the first answer to the recording), allowed, denied, any")
+	flags.IntVar(&b.patchSample, "patch-sample", 100, "check one in this many patches by applying it to its object")
 
 	b.target.addFlags(cmd, "")
-	flags.StringVar(&b.pprofDir, "pprof-dir", "", "directory for profiles of the server, taken while it is measured")
-	flags.StringVar(&b.against.url, "against", "", "URL of a second webhook to compare with, in turns")
-	flags.IntVar(&b.rounds, "rounds", 0, "how often each webhook is measured; 1 if 0, with --against 3")
+	flags.StringVar(&b.pprofDir, "pprof-dir", "", "folder for profiles of the server during the measurement")
+	flags.StringVar(&b.against.url, "against", "", "URL of a second webhook; the two are measured in turns and compared")
+	flags.IntVar(&b.rounds, "rounds", 0, "number of measurements of each webhook; 0 for 1, or 3 with --against")
 	b.against.addFlags(cmd, "against-")
 
-	flags.StringVarP(&b.output, "output", "o", "text", "what is printed: text, json")
-	flags.StringVar(&b.htmlFile, "html", "", "file to write a page with pictures to")
+	flags.StringVarP(&b.output, "output", "o", "text", "format: text, json")
+	flags.StringVar(&b.htmlFile, "html", "", "file for an HTML page with charts")
 }
 
 func (t *benchTarget) addFlags(cmd *cobra.Command, prefix string) {
@@ -131,15 +131,15 @@ func (t *benchTarget) addFlags(cmd *cobra.Command, prefix string) {
 	if prefix != "" {
 		which = "the second webhook"
 	}
-	flags.StringVar(&t.name, prefix+"name", "", "what reports call "+which+"; its URL if empty")
-	flags.StringVar(&t.metricsURL, prefix+"metrics-url", "", "where "+which+" has its /metrics, for processor time, memory, GC and allocations")
-	flags.StringVar(&t.pprofURL, prefix+"pprof-url", "", "where "+which+" has net/http/pprof; /debug/pprof beside the metrics if empty")
-	flags.IntVar(&t.pid, prefix+"pid", 0, "process id of "+which+" on this machine, for processor time and memory")
-	flags.StringVar(&t.caFile, prefix+"certificate-authority", "", "file with the certificates that "+which+" is verified with, PEM; the system's if empty")
+	flags.StringVar(&t.name, prefix+"name", "", "name of "+which+" in reports; if empty, its URL")
+	flags.StringVar(&t.metricsURL, prefix+"metrics-url", "", "URL of /metrics of "+which+", for processor time, memory, GC and allocations")
+	flags.StringVar(&t.pprofURL, prefix+"pprof-url", "", "URL of net/http/pprof of "+which+"; if empty, /debug/pprof next to the metrics")
+	flags.IntVar(&t.pid, prefix+"pid", 0, "process ID of "+which+" on this machine, for processor time and memory")
+	flags.StringVar(&t.caFile, prefix+"certificate-authority", "", "file with the CA certificates that verify "+which+", PEM; if empty, those of the system")
 	flags.BoolVar(&t.insecure, prefix+"insecure-skip-tls-verify", false, "do not verify the certificate of "+which)
-	flags.StringVar(&t.serverName, prefix+"tls-server-name", "", "name to ask "+which+" for and to verify, as <service>.<namespace>.svc")
+	flags.StringVar(&t.serverName, prefix+"tls-server-name", "", "server name for TLS, which the certificate of "+which+" must have, as in <service>.<namespace>.svc")
 	flags.StringVar(&t.certFile, prefix+"client-certificate", "", "file with a client certificate for "+which+", PEM")
-	flags.StringVar(&t.keyFile, prefix+"client-key", "", "file with the key of --"+prefix+"client-certificate, PEM")
+	flags.StringVar(&t.keyFile, prefix+"client-key", "", "file with the private key of --"+prefix+"client-certificate, PEM")
 	flags.StringVar(&t.token, prefix+"token-file", "", "file with a bearer token for "+which)
 }
 

@@ -191,8 +191,8 @@ func (r *registrationFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.serviceName, "service-name", registration.DefaultServiceName, "service through which kube-apiserver calls serve")
 	flags.Int32Var(&r.servicePort, "service-port", registration.DefaultServicePort, "port of the service")
 	flags.StringVar(&r.url, "url", "", "URL at which kube-apiserver calls serve, instead of a service")
-	flags.StringVar(&r.caBundleFile, "ca-bundle-file", "", "file with the certificates that the serving certificate is checked with, PEM")
-	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "timeout of kube-apiserver for an answer, 1 to 30 seconds")
+	flags.StringVar(&r.caBundleFile, "ca-bundle-file", "", "file with the CA certificates that verify the serving certificate, PEM")
+	flags.Int32Var(&r.timeoutSeconds, "timeout-seconds", registration.DefaultTimeoutSeconds, "seconds that kube-apiserver waits for an answer, 1 to 30")
 	flags.StringVar(&r.pathTokenFile, "path-token-file", "", "file with the path tokens of serve, one on each line; the first becomes part of the paths")
 	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver loads from files; needs --url")
 }

@@ -43,13 +43,13 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	s.flags = flags
 	s.cluster.kinds = s.options.kinds()
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
-		"the admission plugins to run, comma-separated; the order does not matter")
+		"admission plugins to run, comma-separated; the order does not matter")
 	flags.StringSliceVar(&s.disable, "disable-admission-plugins", nil,
 		"admission plugins not to run; plugins that are not enabled do not run either")
 	flags.StringVar(&s.admissionFile, "admission-control-config-file", "",
 		"file with the plugins' configuration, an apiserver.config.k8s.io/v1 AdmissionConfiguration")
 	flags.StringVar(&s.configFile, "config", "",
-		"file with how plugins are run, and what else the flags can say, a "+config.APIVersion+" "+config.Kind)
+		"fastadmit's configuration file: settings of plugins, of the registration and of the server, a "+config.APIVersion+" "+config.Kind)
 	flags.StringVar(&s.cluster.kubeconfig, "kubeconfig", "",
 		"kubeconfig file for the API server, for plugins and namespaceSelectors that need it; if empty, the cluster of the pod")
 	flags.StringVar(&s.cluster.dir, "cluster-state-dir", "",

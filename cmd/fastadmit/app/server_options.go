@@ -48,13 +48,13 @@ func (o *serverOptions) addFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.requestBytesMax, "max-request-bytes-inflight", bytesInFlightMax,
 		"maximum memory, in bytes, for the bodies of requests in flight, each rounded up to a power of two; further requests get 429")
 	flags.Int64Var(&o.reviewMemoryMax, "max-review-memory-bytes", 0,
-		"maximum memory, in bytes, for reviews of more than 64 KiB and smaller ones that need much, besides their bodies; others get 429;\n"+
+		"maximum memory, in bytes, for large reviews (more than 64 KiB, or with many elements), in addition to their bodies; further ones get 429;\n"+
 			"0 for three eighths of the container's memory limit")
 	flags.DurationVar(&o.connectionAgeMax, "max-connection-age", connectionAgeMax,
 		"age at which a connection is closed after an answer, so that calls spread over replicas; 0 for never")
 	flags.Int64Var(&o.connectionsMax, "max-connections", 0,
-		"maximum of open connections; a new one replaces one without an answered review, then an idle one; 0 for as many as\n"+
-			"there are file descriptors and memory for")
+		"maximum of open connections; then a new one replaces one without an answered review, or else an idle one; 0 for as many as\n"+
+			"file descriptors and memory allow")
 	flags.Int64Var(&o.connectionsAtOneMax, "max-connections-per-address", 0,
 		"maximum of open connections from one address that have had no review answered; 0 for a quarter of --max-connections")
 	flags.StringVar(&o.callers.caFile, "client-ca-file", "",

@@ -1,8 +1,8 @@
 // Package creator is the admission plugin NamespaceCreator, an example.
 //
-// It notes on every new namespace who made it, in an annotation that nobody
-// changes afterwards. In a cluster where many may make namespaces, one wants
-// to know whom to ask.
+// It writes the name of the user who creates a namespace into an annotation of
+// the namespace, and denies changes of this annotation. Use it in clusters where
+// many users create namespaces, to know whom to ask about one.
 package creator
 
 import (
@@ -20,15 +20,15 @@ import (
 
 // Config is the plugin's configuration file.
 type Config struct {
-	// Annotation is the key of the annotation, example.com/creator if empty.
+	// Annotation is the key of the annotation. The default is example.com/creator.
 	Annotation string `json:"annotation"`
 }
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for app.WithPlugin.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "NamespaceCreator",
-		Summary:   "notes on every new namespace who made it",
+		Summary:   "records who created a namespace, in an annotation",
 		Rules:     []handlers.Rule{handlers.CreateUpdate("namespaces")},
 		Mutates:   true,
 		Validates: true,
@@ -50,8 +50,8 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
-// admit overwrites what the request says: nobody makes a namespace in the name
-// of somebody else.
+// admit overwrites an annotation in the request, so that nobody can create a
+// namespace in the name of another user.
 func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
 	if review.Operation() == codec.Create {
 		review.Object.SetString(review.Username(), "metadata", "annotations", p.annotation)
@@ -59,7 +59,7 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	return handlers.Allowed()
 }
 
-// validate sees the object as it will be stored, whatever other webhooks did.
+// validate sees the object as it will be stored, with the changes of all webhooks.
 func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
 	want := review.Username()
 	if review.Operation() == codec.Update {

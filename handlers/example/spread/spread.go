@@ -1,8 +1,8 @@
 // Package spread is the admission plugin SpreadReplicas, an example.
 //
-// It spreads the replicas of a Deployment over zones, unless the Deployment says
-// itself how to spread them. One wants it where the loss of a zone must not be
-// the loss of a service.
+// It spreads the replicas of a Deployment over zones, unless the Deployment has
+// its own topologySpreadConstraints. Use it if services must survive the loss of a
+// zone.
 package spread
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for app.WithPlugin.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:    "SpreadReplicas",

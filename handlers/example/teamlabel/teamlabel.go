@@ -1,9 +1,9 @@
 // Package teamlabel is the admission plugin TeamLabel, an example that reads the
 // cluster.
 //
-// Every pod must say which team it belongs to, in the label "team". A ConfigMap "team"
-// in its namespace says so for those that do not. Of each team there is a custom
-// resource, whose cost center all containers get as an environment variable.
+// Every pod must have a label "team" with the name of a Team, a custom resource. A pod
+// without the label gets the default from the ConfigMap "team" of its namespace. All
+// containers get the cost center of the Team as an environment variable.
 package teamlabel
 
 import (
@@ -17,16 +17,16 @@ import (
 
 var (
 	configMaps = cluster.DefineJSON(cluster.Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
-		"data.default") // of other ConfigMaps nothing is kept but their names
+		"data.default") // the only field that is cached, besides names and other metadata
 	teams = cluster.DefineJSON(cluster.Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team"},
 		"spec.costCenter")
 )
 
-// Plugin is the plugin's line in the table.
+// Plugin returns the plugin, for app.WithPlugin.
 func Plugin() handlers.Plugin {
 	return handlers.Plugin{
 		Name:      "TeamLabel",
-		Summary:   "wants pods to have the label of a team, and gives containers its cost center",
+		Summary:   "requires pods to have the label of a team, and sets its cost center in their containers",
 		Rules:     []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:   true,
 		Validates: true,
@@ -50,7 +50,7 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	}
 	team, ok := p.teams.Cached("", name)
 	if !ok {
-		return handlers.Allowed() // for validate to deny
+		return handlers.Allowed() // validate denies the pod
 	}
 	center := codec.AppendString(nil, team.Value().Get("spec", "costCenter").String())
 	env := fmt.Sprintf(`{"name":"COST_CENTER","value":%s}`, center)

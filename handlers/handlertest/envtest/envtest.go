@@ -1,11 +1,11 @@
-// Package envtest gives tests of plugins a real kube-apiserver that calls them: what
-// sigs.k8s.io/controller-runtime/pkg/envtest is for controllers.
+// Package envtest starts a real kube-apiserver that calls your plugins, for tests. It is
+// for plugins what sigs.k8s.io/controller-runtime/pkg/envtest is for controllers.
 //
 // It starts etcd and kube-apiserver with that package, serves the plugins from the
-// process of the test, so that a debugger and the race detector see them, and
-// registers them as "fastadmit manifests" says. The binaries are found as there: in
-// the folder KUBEBUILDER_ASSETS, or by TEST_ASSET_KUBE_APISERVER and
-// TEST_ASSET_ETCD, or in /usr/local/kubebuilder/bin. "setup-envtest use -p env" gets
+// process of the test, so that debuggers and the race detector see them, and registers
+// them with the configurations of "fastadmit manifests". It finds the binaries as that
+// package does: in the folder KUBEBUILDER_ASSETS, with TEST_ASSET_KUBE_APISERVER and
+// TEST_ASSET_ETCD, or in /usr/local/kubebuilder/bin. "setup-envtest use -p env" downloads
 // them.
 package envtest
 
@@ -21,17 +21,16 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// Options are what a cluster has. The zero Options are a cluster without plugins.
+// Options configure a Cluster. The zero Options are a cluster without plugins.
 type Options struct {
-	// Plugins are enabled. They run in this order, behind fastadmit's own.
+	// Plugins are your plugins to enable. They run in this order, after fastadmit's own.
 	Plugins []handlers.Plugin
 	// Enabled are names of fastadmit's own plugins to enable too.
 	Enabled []string
-	// Config is fastadmit's configuration file (--config), in YAML. Plugins find
-	// their own configuration in it.
+	// Config is the content of fastadmit's configuration file (--config), in YAML.
 	Config string
-	// Environment is where etcd and kube-apiserver are configured: flags, CRDs,
-	// paths of binaries. Nil for the defaults.
+	// Environment configures etcd and kube-apiserver: flags, CustomResourceDefinitions
+	// and paths of binaries. Nil for the defaults.
 	Environment *envtest.Environment
 }
 
@@ -43,16 +42,16 @@ type Cluster struct {
 	Config *rest.Config
 	// Client is a client with Config.
 	Client kubernetes.Interface
-	// Environment is what was started.
+	// Environment is the started environment.
 	Environment *envtest.Environment
 }
 
-// Start starts a cluster with plugins, which ends with the test. When it returns,
-// kube-apiserver calls the plugins for all that their rules select, but not for
-// requests in the namespace kube-system (see "fastadmit manifests").
+// Start starts a cluster with plugins and stops it at the end of the test. When it
+// returns, kube-apiserver calls the plugins for all requests that their rules select,
+// except in the namespaces that "fastadmit manifests" excludes, such as kube-system.
 //
-// The test fails if anything cannot be started. A Start takes some seconds: share
-// one among the subtests of a test.
+// The test fails if the cluster cannot be started. Starting takes some seconds, so share
+// a Cluster between subtests.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{Environment: o.Environment}
