@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -76,33 +77,55 @@ func newStore(kind *Kind, log *slog.Logger) *store {
 	}
 }
 
+// A gathered is an object that Transformer has trimmed.
+type gathered struct{ Object }
+
 // Transformer has the reflector trim objects while it gathers them
 // (cache.TransformingStore).
 func (s *store) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
-		trimmed, err := s.kind.trim(object.(runtime.Object))
+		trimmed, err := s.trim(object)
 		if err != nil {
 			return nil, err
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.gathered += s.sizeOf(trimmed.(Object))
-		return trimmed, s.checkBytes(s.gathered)
+		s.gathered += s.sizeOf(trimmed)
+		return gathered{trimmed}, s.checkBytes(s.gathered)
 	}
+}
+
+// trim returns an object with the fields that are kept: the one that the store has if that
+// is equal. So a second list of the same objects, such as after a restart of the API
+// server, takes little memory.
+func (s *store) trim(object any) (Object, error) {
+	if trimmed, ok := object.(gathered); ok {
+		return trimmed.Object, nil
+	}
+	kept, err := s.kind.trim(object.(runtime.Object))
+	if err != nil {
+		return nil, err
+	}
+	trimmed := kept.(Object)
+	before, ok := s.lookup(trimmed.GetNamespace(), trimmed.GetName())
+	if ok && before.GetResourceVersion() == trimmed.GetResourceVersion() && reflect.DeepEqual(before, trimmed) {
+		return before, nil
+	}
+	return trimmed, nil
 }
 
 // Add implements cache.ReflectorStore: the reflector adds what may be there
 // already.
 func (s *store) Add(object any) error {
-	trimmed, err := s.kind.trim(object.(runtime.Object))
+	trimmed, err := s.trim(object)
 	if err != nil {
 		return err
 	}
 	defer s.changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, stays := s.pinned[cache.MetaObjectToName(trimmed.(Object))]; !stays {
-		s.put(trimmed.(Object))
+	if _, stays := s.pinned[cache.MetaObjectToName(trimmed)]; !stays {
+		s.put(trimmed)
 	}
 	return s.checkBytes(s.bytes)
 }
@@ -158,12 +181,12 @@ func (s *store) Delete(got any) error {
 func (s *store) Replace(objects []any, _ string) error {
 	trimmed := make([]Object, 0, len(objects))
 	for _, object := range objects {
-		object, err := s.kind.trim(object.(runtime.Object))
+		object, err := s.trim(object)
 		if err != nil {
 			s.failed(err)
 			return err
 		}
-		trimmed = append(trimmed, object.(Object))
+		trimmed = append(trimmed, object)
 	}
 	s.mu.Lock()
 	s.buckets, s.count, s.bytes, s.gathered = make(map[string]*bucket), 0, 0, 0

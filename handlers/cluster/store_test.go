@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -49,5 +51,53 @@ func TestListIsCurrent(t *testing.T) {
 	f("delete the last", s.Delete(object("a", "4", "")), "", "")
 	if s.size() != 0 {
 		t.Errorf("got %d objects, want none", s.size())
+	}
+}
+
+// TestSecondList lists objects again: those that did not change stay as they are, and none is
+// trimmed twice.
+func TestSecondList(t *testing.T) {
+	trimmed, kind := 0, *configMap.Kind
+	kind.trim = func(object runtime.Object) (runtime.Object, error) {
+		trimmed++
+		return configMap.trim(object)
+	}
+	s := newStore(&kind, slog.New(slog.DiscardHandler))
+	list := func(gather bool, uids ...types.UID) (kept []Object) {
+		t.Helper()
+		objects := make([]any, len(uids))
+		for i, uid := range uids {
+			objects[i] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: strconv.Itoa(i), UID: uid, ResourceVersion: "7", Labels: map[string]string{"not": "kept"},
+			}}
+			if gather {
+				var err error
+				if objects[i], err = s.Transformer()(objects[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := s.Replace(objects, ""); err != nil {
+			t.Fatal(err)
+		}
+		for i, uid := range uids {
+			object, _ := s.lookup("a", strconv.Itoa(i))
+			if object == nil || object.GetUID() != uid || object.GetLabels() != nil {
+				t.Fatalf("got %v, want one trimmed with the UID %s", object, uid)
+			}
+			kept = append(kept, object)
+		}
+		return kept
+	}
+	for _, gather := range []bool{false, true} {
+		first := list(gather, "x", "y")
+		trimmed = 0
+		second := list(gather, "x", "z") // etcd was restored: other objects have the same version
+		if second[0] != first[0] || second[1] == first[1] {
+			t.Errorf("gathered %t: got the same object %t and %t, want true and false", gather, second[0] == first[0], second[1] == first[1])
+		}
+		if trimmed != 2 {
+			t.Errorf("gathered %t: got %d calls of Keep for 2 objects", gather, trimmed)
+		}
 	}
 }

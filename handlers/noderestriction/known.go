@@ -1,6 +1,7 @@
 package noderestriction
 
 import (
+	"maps"
 	"slices"
 	"unique"
 
@@ -8,6 +9,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	csitranslation "k8s.io/csi-translation-lib"
 
@@ -18,9 +20,8 @@ import (
 // A knownPod is what is known of a Pod. A cluster has many, and a Pod of k8s.io/api takes
 // 1.1 KB even when it is empty.
 type knownPod struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              knownPodSpec `json:"spec"`
+	knownMeta `json:"metadata"`
+	Spec      knownPodSpec `json:"spec"`
 }
 
 type knownPodSpec struct {
@@ -35,9 +36,7 @@ var knownPods = cluster.Define(cluster.Definition{
 
 func keepPod(p *knownPod) *knownPod {
 	kept := &knownPod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: p.Name, Namespace: shared(p.Namespace), UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
-		},
+		knownMeta: knownMeta{Name: p.Name, Namespace: shared(p.Namespace), UID: p.UID, ResourceVersion: p.ResourceVersion},
 		Spec: knownPodSpec{
 			NodeName: shared(p.Spec.NodeName), ServiceAccountName: shared(p.Spec.ServiceAccountName), Volumes: keptVolumes(p.Spec.Volumes),
 		},
@@ -51,10 +50,13 @@ func keepPod(p *knownPod) *knownPod {
 // shared returns the text that all have who have the same text.
 func shared(text string) string { return unique.Make(text).Value() }
 
+// GetObjectKind implements runtime.Object. The kind is not kept.
+func (p *knownPod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
 // DeepCopyObject implements runtime.Object. Nobody changes volumes.
 func (p *knownPod) DeepCopyObject() runtime.Object {
 	c := *p
-	c.ObjectMeta = *p.DeepCopy()
+	c.Annotations = maps.Clone(p.Annotations)
 	return &c
 }
 
@@ -103,9 +105,6 @@ func (p *knownPod) unmarshalMeta(wire []byte) error {
 			p.UID = types.UID(field)
 		case 6:
 			p.ResourceVersion = string(field)
-		case 9:
-			p.DeletionTimestamp = new(metav1.Time)
-			return p.DeletionTimestamp.Unmarshal(field)
 		case 12:
 			return p.unmarshalAnnotation(field)
 		}

@@ -150,7 +150,8 @@ func TestKnownPod(t *testing.T) {
 		if got := fromWire.Annotations[metav1.InitialEventsAnnotationKey]; (got == "true") != (i%3 == 0) {
 			t.Errorf("got the annotation %q of the bookmark behind all that there is", got)
 		}
-		want := keepPod(&knownPod{ObjectMeta: again.ObjectMeta, Spec: knownPodSpec{
+		meta := knownMeta{Name: again.Name, Namespace: again.Namespace, UID: again.UID, ResourceVersion: again.ResourceVersion, Annotations: again.Annotations}
+		want := keepPod(&knownPod{knownMeta: meta, Spec: knownPodSpec{
 			NodeName: again.Spec.NodeName, ServiceAccountName: again.Spec.ServiceAccountName, Volumes: again.Spec.Volumes,
 		}})
 		mirrors += len(want.Annotations)
