@@ -29,7 +29,9 @@ const (
 	// dataKiBMax bounds the memory of a run: a mutant may allocate without an end.
 	dataKiBMax = 3 << 20
 
-	// firstTests is how long the quickest tests of a mutant take that run first.
+	// firstTests is the processor time of the quickest tests of a mutant, which run
+	// first. Those that run next may take twice as much, and so on: a process begins
+	// in some milliseconds, and runs its tests in the order of the files.
 	firstTests = 500 * time.Millisecond
 )
 
@@ -48,6 +50,7 @@ type killer struct {
 type test struct {
 	name    string
 	takes   time.Duration
+	cpu     time.Duration // processor time, which another load does not change
 	reaches map[int]bool // the points
 }
 
@@ -113,10 +116,10 @@ func (k *killer) explore(scratch string, workers int, only string) error {
 			return
 		}
 		if k.quick == 0 || cpu <= k.quick {
-			k.tests = append(k.tests, test{name, takes, reaches})
+			k.tests = append(k.tests, test{name, takes, cpu, reaches})
 		}
 	})
-	slices.SortFunc(k.tests, func(a, b test) int { return cmp.Compare(a.takes, b.takes) })
+	slices.SortFunc(k.tests, func(a, b test) int { return cmp.Compare(a.cpu, b.cpu) })
 	return nil
 }
 
@@ -163,29 +166,30 @@ func readReached(file string) (map[int]bool, error) {
 // whether one reaches it. The quickest tests run first.
 func (k *killer) kills(m *mutant) (killed, late, reached bool) {
 	var names []string
-	var takes time.Duration
+	var takes, cpu time.Duration
 	flush := func() bool {
 		if len(names) == 0 {
 			return false
 		}
 		output, _, passed := k.run(m.id, names, max(timeoutFactor*takes, timeoutMin))
-		names, takes = nil, 0
+		names, takes, cpu = nil, 0, 0
 		late = bytes.Contains(output, []byte("panic: test timed out"))
 		return !passed
 	}
-	first := true
+	most := firstTests
 	for _, t := range k.tests {
 		if !t.reaches[m.point] {
 			continue
 		}
 		reached = true
-		if len(names) > 0 && (first && takes+t.takes > firstTests || strings.Contains(t.name, "/")) {
-			if first = false; flush() {
+		if len(names) > 0 && (cpu+t.cpu > most || strings.Contains(t.name, "/")) {
+			if most *= 2; flush() {
 				return true, late, true
 			}
 		}
 		names = append(names, t.name)
 		takes += t.takes
+		cpu += t.cpu
 	}
 	killed = flush()
 	return killed, late, reached

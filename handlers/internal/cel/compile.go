@@ -111,6 +111,9 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		}
 		return invalid("must evaluate to one of %v but got %v", returns, ast.OutputType())
 	}
+	if _, err = cel.AstToCheckedExpr(ast); err != nil { // as for a JSONPatch with a field that there is not
+		return internal("unexpected compilation error: %v", err)
+	}
 	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral); err != nil {
 		return internal("program instantiation failed: %v", err)
 	}

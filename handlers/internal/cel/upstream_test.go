@@ -178,6 +178,7 @@ func shown(value ref.Val) string {
 // expressionsOf are expressions that are evaluated one after the other.
 type expressionsOf struct {
 	variables, conditions []named
+	patches               bool // whether the types of patches are declared
 }
 
 func (p *expressionsOf) theirs(t testing.TB, budget int64) func(a *asked) evaluatedAs {
@@ -186,7 +187,7 @@ func (p *expressionsOf) theirs(t testing.TB, budget int64) func(a *asked) evalua
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
+	all := plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true, HasPatchTypes: p.patches}
 	for _, v := range p.variables {
 		compiler.CompileAndStoreVariable(v, all, environment.StoredExpressions)
 	}
@@ -212,7 +213,7 @@ func (p *expressionsOf) theirs(t testing.TB, budget int64) func(a *asked) evalua
 func (p *expressionsOf) ours(t testing.TB, budget int64) func(a *asked) evaluatedAs {
 	t.Helper()
 	compiler := NewCompiler(len(p.variables) > 0)
-	all := Declarations{Params: true, Authorizer: true}
+	all := Declarations{Params: true, Authorizer: true, PatchTypes: p.patches}
 	for _, v := range p.variables {
 		compiler.AddVariable(v.name, v.text, all)
 	}

@@ -116,8 +116,12 @@ func compareValues(t testing.TB, text []byte, expression string) bool {
 // reviewOf returns the review of an object.
 func reviewOf(t testing.TB, object []byte) *codec.Review {
 	t.Helper()
+	return reviewOfBody(t, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":%s,"oldObject":%[1]s}}`, object))
+}
+
+func reviewOfBody(t testing.TB, body []byte) *codec.Review {
+	t.Helper()
 	review := new(codec.Review)
-	body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":%s,"oldObject":%[1]s}}`, object)
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
