@@ -121,7 +121,7 @@ func TestClosuresKnown(t *testing.T) {
 		}
 		e := c.Begin(in, 0)
 		want, wantCost, _, wantErr := e.interpret(x)
-		got, cost, ok, err := e.runClosure(x)
+		got, cost, ok, err := c.Begin(in, 0).runClosure(x) // which evaluates variables anew
 		if wantErr != nil || err != nil || !ok || cost != wantCost || shown(got) != shown(want) {
 			t.Errorf("%s: got %v, cost %d, %v, %v, want %v, cost %d, %v", text, got, cost, ok, err, want, wantCost, wantErr)
 			continue

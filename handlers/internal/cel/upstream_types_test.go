@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
@@ -109,12 +110,12 @@ func TestUpstreamTypes(t *testing.T) {
 
 // TestMatchesUpstream has both sides decide on match conditions.
 func TestMatchesUpstream(t *testing.T) {
-	a := newAsked(t, review("UPDATE", `{"kind":"X","one":1,"list":[1,2]}`, "null"))
+	a := newAsked(t, review("UPDATE", fmt.Sprintf(`{"kind":"X","one":1,"long":%q}`, strings.Repeat("a", 9000)), "null"))
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	long := "lists.range(900000).all(i, i >= 0)"
+	long := "!object.long.contains(string(object.long) + 'b')" // of a third of the budget
 	for _, conditions := range [][]string{
 		{}, {"true"}, {"false"}, {"object.nope"}, {"true", "false"}, {"false", "true"}, {"true", "true"}, {"object.nope", "false"}, {"false", "object.nope"}, {"true", "object.nope"}, {"object.nope", "true"}, {"object.nope", "object.none"},
-		{"1 +"}, {"1 +", "false"}, {"1"}, {"namespaceObject == null"}, {"namespaceObject.metadata.name == 'a'"}, {long}, {long, long}, {"object.one == 1", long, "false"}, {"authorizer.group('').resource('pods').check('get').allowed()"},
+		{"1 +"}, {"1 +", "false"}, {"1"}, {"namespaceObject == null"}, {"namespaceObject.metadata.name == 'a'"}, {long}, {long, long}, {long, long, long}, {long, long, long, long, "false"}, {"object.one == 1", long, "false"}, {"authorizer.group('').resource('pods').check('get').allowed()"},
 	} {
 		for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
 			d := Declarations{Authorizer: true}

@@ -1,0 +1,141 @@
+package cel
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"google.golang.org/protobuf/types/known/structpb"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// TestValueMethods has the methods of values over bytes, and of the variables request and
+// variables, return what those of cel-go's values do.
+func TestValueMethods(t *testing.T) {
+	in := NewInput(t.Context(), reviewOf(t, []byte(sample)))
+	content := native(in.object.v).(map[string]any)
+	pairs := [][2]ref.Val{
+		{&in.object, types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)},
+		{ValueOf(in.object.v.Get("list")), types.NewDynamicList(types.DefaultTypeAdapter, content["list"])},
+		{ValueOf(in.object.v.Get("none")), types.NewDynamicList(types.DefaultTypeAdapter, []any{})},
+		{ValueOf(in.object.v.Get("bare")), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})},
+		{&in.request, types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+			"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue, "dryRun": types.False, "options": types.NullValue, "operation": types.String("UPDATE"),
+			"kind": emptyMap, "resource": emptyMap, "requestKind": emptyMap, "requestResource": emptyMap, "userInfo": emptyMap,
+		})},
+	}
+	others := []ref.Val{types.True, types.Int(1), types.String("a"), types.NullValue, types.NewErr("other"), types.NewDynamicList(types.DefaultTypeAdapter, []any{int64(1)}), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"a": 1})}
+	keys := len(others)
+	for _, pair := range pairs {
+		others = append(others, pair[0], pair[1])
+	}
+	for i, pair := range pairs {
+		got, want := methods(pair[0], others[:keys], others), methods(pair[1], others[:keys], others)
+		for name := range got {
+			if got[name] != want[name] {
+				t.Errorf("%d: %s: got %s, want %s", i, name, got[name], want[name])
+			}
+		}
+		if len(got) < len(want)-1 { // request has no IsZeroValue
+			t.Errorf("%d: got %d results, want those of %d methods", i, len(got), len(want))
+		}
+	}
+	for i, pair := range pairs[:4] { // what asks for a value of this package gets it
+		if got, err := pair[0].ConvertToNative(reflect.TypeFor[traits.Iterable]()); got != pair[0] || err != nil {
+			t.Errorf("%d: got %v, %v, want the value", i, got, err)
+		}
+	}
+}
+
+// methods calls the methods of a value, and notes what they return.
+func methods(v ref.Val, keys, others []ref.Val) map[string]string {
+	all := map[string]string{"Type": v.Type().TypeName(), "Value": fmt.Sprint(flatten(v.Value()))}
+	note := func(name string, result ref.Val) {
+		if result == nil {
+			all[name] = "nil"
+		} else if err, ok := result.(*types.Err); ok {
+			all[name] = err.Error()
+		} else {
+			all[name] = fmt.Sprint(plain(result))
+		}
+	}
+	for _, to := range []ref.Type{types.MapType, types.ListType, types.TypeType, types.StringType, types.IntType} {
+		note("ConvertToType "+to.TypeName(), v.ConvertToType(to))
+	}
+	for _, to := range []reflect.Type{reflect.TypeFor[map[string]any](), reflect.TypeFor[[]any](), reflect.TypeFor[string](), reflect.TypeFor[*structpb.Value](), reflect.TypeFor[[]int64]()} {
+		native, err := v.ConvertToNative(to)
+		if all["ConvertToNative "+to.String()] = fmt.Sprint(err != nil); err == nil && to.Kind() != reflect.Pointer {
+			all["ConvertToNative "+to.String()] += fmt.Sprint(flatten(native))
+		}
+	}
+	for i, other := range others {
+		note(fmt.Sprint("Equal ", i), v.Equal(other))
+		if container, ok := v.(traits.Container); ok {
+			note(fmt.Sprint("Contains ", i), container.Contains(other))
+		}
+	}
+	for i, other := range keys {
+		if indexer, ok := v.(traits.Indexer); ok {
+			note(fmt.Sprint("Get ", i), indexer.Get(other))
+		}
+	}
+	note("Size", v.(traits.Sizer).Size())
+	if z, ok := v.(traits.Zeroer); ok {
+		all["IsZeroValue"] = fmt.Sprint(z.IsZeroValue())
+	}
+	it := v.(traits.Iterable).Iterator()
+	note("iterator to string", it.ConvertToType(types.StringType))
+	note("iterator equals", it.Equal(it))
+	_, err := it.ConvertToNative(reflect.TypeFor[string]())
+	all["iterator"] = fmt.Sprint(it.Type(), it.Value(), err)
+	elements := make(map[string]int)
+	for it.HasNext() == types.True && it.HasNext() == types.True {
+		elements[shown(it.Next())]++
+	}
+	all["elements"] = fmt.Sprint(elements, it.Next())
+	return all
+}
+
+// TestTypeChecker checks expressions against types, as of a kind and its parameters.
+func TestTypeChecker(t *testing.T) {
+	object := apiservercel.NewObjectType("Thing", map[string]*apiservercel.DeclField{
+		"count": apiservercel.NewDeclField("count", apiservercel.IntType, true, nil, nil), "name": apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil),
+	})
+	given := apiservercel.NewObjectType("Given", map[string]*apiservercel.DeclField{"most": apiservercel.NewDeclField("most", apiservercel.IntType, true, nil, nil)})
+	for _, test := range []struct {
+		object, params *apiservercel.DeclType
+		hasParams      bool
+		expression     string
+		wrong          string // "" for nothing
+	}{
+		{object, given, true, "object.count > params.most && oldObject.name == object.name", ""},
+		{object, given, true, "object.nope", "undefined field 'nope'"},
+		{object, given, true, "oldObject.nope", "undefined field 'nope'"},
+		{object, given, true, "params.nope", "undefined field 'nope'"},
+		{object, nil, true, "params.nope == object.count", ""},
+		{object, nil, false, "params.nope == object.count", "undeclared reference to 'params'"},
+		{nil, given, true, "object.nope == params.most", ""},
+		{nil, nil, false, "object.nope == oldObject.nope", ""},
+		{object, given, true, "object.name + 1 == ''", "found no matching overload for '_+_'"},
+		{nil, nil, false, "request.name == namespaceObject.metadata.name && authorizer.group('').resource('pods').check('get').allowed()", ""},
+		{nil, nil, false, "request.nope", "undefined field 'nope'"}, {nil, nil, false, "namespaceObject.nope", "undefined field 'nope'"},
+		{object, nil, false, "variables.count + 1 == 2", ""}, {object, nil, false, "variables.count + 'a' == ''", "found no matching overload for '_+_'"},
+		{object, nil, false, "variables.broken + 'a' == ''", ""}, {object, nil, false, "variables.nope", "undefined field 'nope'"},
+		{nil, nil, false, "[?object.x]", "cannot compile the expression: "},
+	} {
+		c, err := NewTypeChecker(test.object, test.params, test.hasParams)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.AddVariable("count", "object.count")
+		c.AddVariable("broken", "1 +")
+		got := c.Check(test.expression)
+		if (got != nil) != (test.wrong != "") || got != nil && !strings.Contains(got.Error(), test.wrong) {
+			t.Errorf("%s: got %v, want %q", test.expression, got, test.wrong)
+		}
+	}
+}
