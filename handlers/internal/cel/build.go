@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 )
 
 // A builder makes the closure of a checked expression. Its methods return nil for
@@ -50,8 +51,8 @@ func (b *builder) expr(e ast.Expr) closure {
 }
 
 // constant returns what the interpreter evaluates once, when it plans an expression,
-// and does not count: literals, lists, maps and conversions of such. It returns nil for
-// anything else.
+// and does not count: literals, lists, maps and conversions of such, and looking into an
+// empty list. It returns nil for anything else.
 func (b *builder) constant(e ast.Expr) ref.Val {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -64,6 +65,9 @@ func (b *builder) constant(e ast.Expr) ref.Val {
 		return b.constantMap(e.AsMap())
 	case ast.CallKind:
 		c := e.AsCall()
+		if list := b.constantList(e, c); list != nil && list.Size() == types.IntZero {
+			return types.False
+		}
 		if !overloads.IsTypeConversionFunction(c.FunctionName()) {
 			return nil
 		}
@@ -72,6 +76,16 @@ func (b *builder) constant(e ast.Expr) ref.Val {
 		}
 	}
 	return nil
+}
+
+// constantList returns the list that the operator in looks into, nil if that is not
+// constant or may be a map, and for other calls.
+func (b *builder) constantList(e ast.Expr, c ast.CallExpr) traits.Lister {
+	if b.overload(e) != overloads.InList {
+		return nil
+	}
+	list, _ := b.constant(c.Args()[1]).(traits.Lister)
+	return list
 }
 
 // constants returns nil if one of them is none.

@@ -186,12 +186,9 @@ func order(x, y *value) (order int, known bool) {
 
 // in costs 1 for what may be an object or an array, and as much as a list is long
 // that was checked to be one. Looking into a list of literals costs nothing: the
-// interpreter makes a set of it, and if it is empty, does not ask what is looked for.
+// interpreter makes a set of it; an empty one is a constant.
 func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
-	if len(c.Args()) != 2 {
-		return nil
-	}
-	if list, ok := b.constant(c.Args()[1]).(traits.Lister); ok && b.overload(e) == overloads.InList {
+	if list := b.constantList(e, c); list != nil {
 		return b.inConstant(c.Args()[0], list)
 	}
 	args := b.args(c, 2)
@@ -253,9 +250,6 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 
 // inConstant is in for a list of strings.
 func (b *builder) inConstant(x ast.Expr, list traits.Lister) closure {
-	if list.Size() == types.IntZero {
-		return func(*frame) value { return boolValue(false) }
-	}
 	arg := b.expr(x)
 	if arg == nil {
 		return nil

@@ -69,7 +69,7 @@ func newStep(name string) step { return step{name: name, key: types.String(name)
 // selection returns the path that goes one step further than that of an operand.
 func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
 	p := b.operand(operand)
-	if p == nil || p.tests || tests && p.isOptional() {
+	if p == nil || tests && p.isOptional() {
 		return nil
 	}
 	p.steps, p.tests = append(p.steps, s), tests

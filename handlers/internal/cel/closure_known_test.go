@@ -44,7 +44,7 @@ var known = []string{
 	"object.list == object.list", "object.list == [1]", "object.map == {'a': 1}", "object.text == object.text", "object.text == 'a'",
 	"object.int < 2", "object.int < 1", "object.int <= 1", "object.int <= 0", "object.int > 1", "object.int > 0", "object.int >= 1", "object.int >= 2", "object.text < 'b'", "object.text > object.empty",
 	"string(object.text) < 'b'", "string(object.text) <= string(object.text)", "string(object.text) > 'b'", "string(object.text) >= 'b'", "'aa' < string(object.text)", "object.float < 2.0", "object.float >= object.int", "1.5 < dyn(2)",
-	"object.text in ['a', 'b']", "object.kind in ['a', 'X']", "object.int in ['a']", "object.map in ['a']", "object.text in []", "object.int in [object.int]", "'a' in object.map", "'z' in object.map",
+	"object.text in ['a', 'b']", "object.kind in ['a', 'X']", "object.int in ['a']", "object.map in ['a']", "object.text in []", "object.text in [] ? 1 : object.int", "string(object.text in [])", "(object.nope in []) == object.no", "object.int in [object.int]", "'a' in object.map", "'z' in object.map",
 	"1 in object.map", "'x' in object.list", "'y' in object.list", "1 in object.list", "2 in object.list", "null in object.list", "object.list[4] in object.list", "object.list[5] in object.list", "object.bare in object.list",
 	"'a' in object.strings.map(s, s)", "[3] in object.list", "object.strings.exists(s, s in object.strings)", "object.strings.all(s, s in ['a', 'b', 'c'])", "object.int in object.list.map(i, i)", "'z' in object.text.split('b')",
 	"object.int + 1", "object.int - 1", "object.int * 3", "6 / object.int", "7 % object.int", "-object.int", "-object.float", "object.text + 'a'", "string(object.text) + 'a'", "object.strings + object.strings",
@@ -102,38 +102,44 @@ func TestClosuresKnown(t *testing.T) {
 	in.Cluster = someCluster{a, namespace}
 	in.Params = types.NewStringInterfaceMap(types.DefaultTypeAdapter, params)
 	for _, text := range known {
-		ast, issues := env.Compile(text)
-		if issues != nil {
-			t.Errorf("%s: %v", text, issues)
-			continue
+		compareKnown(t, c, in, env, text)
+		compareKnown(t, c, in, env, "["+text+"]") // costs something after the expression
+	}
+}
+
+func compareKnown(t *testing.T, c *Compiler, in *Input, env *celgo.Env, text string) {
+	t.Helper()
+	ast, issues := env.Compile(text)
+	if issues != nil {
+		t.Errorf("%s: %v", text, issues)
+		return
+	}
+	program := func(limit uint64) celgo.Program {
+		p, err := env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral, celgo.CostLimit(limit))
+		if err != nil {
+			t.Fatal(err)
 		}
-		program := func(limit uint64) celgo.Program {
-			p, err := env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral, celgo.CostLimit(limit))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}
-		x := &Expression{Text: text, program: program(celconfig.PerCallLimit), closure: c.build(env, ast)}
-		if x.closure == nil {
-			t.Errorf("%s: got no closure", text)
-			continue
-		}
-		e := c.Begin(in, 0)
-		want, wantCost, _, wantErr := e.interpret(x)
-		got, cost, ok, err := c.Begin(in, 0).runClosure(x) // which evaluates variables anew
-		if wantErr != nil || err != nil || !ok || cost != wantCost || shown(got) != shown(want) {
-			t.Errorf("%s: got %v, cost %d, %v, %v, want %v, cost %d, %v", text, got, cost, ok, err, want, wantCost, wantErr)
-			continue
-		}
-		for limit := range min(uint64(cost), 40) {
-			_, wantCost, _, wantErr := e.interpret(&Expression{program: program(limit)})
-			f := &frame{Evaluation: e, cost: celconfig.PerCallLimit - limit}
-			v := x.closure(f)
-			if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); wantErr == nil || !f.stopped || got != wantCost {
-				t.Errorf("%s with a limit of %d: got %d, kind %d, stopped %v, want %d, %v", text, limit, got, v.kind, f.stopped, wantCost, wantErr)
-				break
-			}
+		return p
+	}
+	x := &Expression{Text: text, program: program(celconfig.PerCallLimit), closure: c.build(env, ast)}
+	if x.closure == nil {
+		t.Errorf("%s: got no closure", text)
+		return
+	}
+	e := c.Begin(in, 0)
+	want, wantCost, _, wantErr := e.interpret(x)
+	got, cost, ok, err := c.Begin(in, 0).runClosure(x) // which evaluates variables anew
+	if wantErr != nil || err != nil || !ok || cost != wantCost || shown(got) != shown(want) {
+		t.Errorf("%s: got %v, cost %d, %v, %v, want %v, cost %d, %v", text, got, cost, ok, err, want, wantCost, wantErr)
+		return
+	}
+	for limit := range min(uint64(cost), 40) {
+		_, wantCost, _, wantErr := e.interpret(&Expression{program: program(limit)})
+		f := &frame{Evaluation: e, cost: celconfig.PerCallLimit - limit}
+		v := x.closure(f)
+		if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); wantErr == nil || !f.stopped || got != wantCost {
+			t.Errorf("%s with a limit of %d: got %d, kind %d, stopped %v, want %d, %v", text, limit, got, v.kind, f.stopped, wantCost, wantErr)
+			return
 		}
 	}
 }

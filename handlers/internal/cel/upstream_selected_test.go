@@ -85,7 +85,7 @@ func TestUpstreamSelected(t *testing.T) {
 	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},"deep":{"a":[{"b":1},{"b":"2"}]}}`
 	reviews := []*asked{newAsked(t, review("UPDATE", object, old)), newAsked(t, review("UPDATE", object, object))}
 	values := 0
-	for c := range slices.Chunk(p.conditions, 16) {
+	for c := range slices.Chunk(p.conditions, 100) {
 		values += (&expressionsOf{variables: p.variables, conditions: c}).compareWithUpstream(t, 1e12, reviews...)
 	}
 	if values < len(p.conditions)/2 {
