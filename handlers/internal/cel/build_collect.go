@@ -17,50 +17,35 @@ type collection struct {
 	slot  int
 }
 
-// collect is a macro that goes over all elements.
+// collect is a macro that goes over all elements: its step adds a list of one element to
+// a list, or one to the count of exists_one.
 func (b *builder) collect(c ast.ComprehensionExpr) closure {
 	m := collection{over: b.expr(c.IterRange()), slot: len(b.slots)}
 	step := c.LoopStep()
 	if isCall(step, operators.Conditional) {
 		args := step.AsCall().Args()
-		if !isIdent(args[2], c.AccuVar()) {
-			return nil
-		}
 		if m.picks = b.within(c, args[0]); m.picks == nil {
 			return nil
 		}
 		step = args[1]
 	}
-	if m.over == nil || !isCall(step, operators.Add) || !isIdent(step.AsCall().Args()[0], c.AccuVar()) {
+	if m.over == nil {
 		return nil
 	}
-	switch added := step.AsCall().Args()[1]; {
-	case added.Kind() == ast.ListKind && isEmptyList(c.AccuInit()) && isIdent(c.Result(), c.AccuVar()):
-		list := added.AsList()
-		if len(list.Elements()) != 1 || len(list.OptionalIndices()) > 0 || b.constant(added) != nil {
-			return nil // a list of a constant is made once
-		}
-		if m.makes = b.within(c, list.Elements()[0]); m.makes == nil {
-			return nil
-		}
-		return m.list
-	case isInt(c.AccuInit(), 0) && isInt(added, 1) && isEqualToOne(c.Result(), c.AccuVar()) && m.picks != nil:
+	added := step.AsCall().Args()[1]
+	if added.Kind() != ast.ListKind {
 		return m.isOne
 	}
-	return nil
+	if b.constant(added) != nil {
+		return nil // a list of a constant is made once
+	}
+	if m.makes = b.within(c, added.AsList().Elements()[0]); m.makes == nil {
+		return nil
+	}
+	return m.list
 }
 
 func isTrue(e ast.Expr) bool { return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.True }
-
-func isInt(e ast.Expr, n types.Int) bool { return e.Kind() == ast.LiteralKind && e.AsLiteral() == n }
-
-func isEmptyList(e ast.Expr) bool {
-	return e.Kind() == ast.ListKind && len(e.AsList().Elements()) == 0
-}
-
-func isEqualToOne(e ast.Expr, variable string) bool {
-	return isCall(e, operators.Equals) && isIdent(e.AsCall().Args()[0], variable) && isInt(e.AsCall().Args()[1], 1)
-}
 
 // each calls do for each element that m is for. It reports false if it gave up.
 func (m *collection) each(f *frame, do func() bool) bool {
