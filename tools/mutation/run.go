@@ -51,7 +51,7 @@ type test struct {
 	name    string
 	takes   time.Duration
 	cpu     time.Duration // processor time, which another load does not change
-	reaches map[int]bool // the points
+	reaches map[int]bool  // the points
 }
 
 // build makes a test binary in a module.

@@ -74,18 +74,15 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// implementation returns that of the overload, or else of the name.
+// implementation returns that of the overload, or else of the name, which is the last one.
 func (b *builder) implementation(fn *function) (found *functions.Overload) {
 	bindings, err := b.functions[fn.name].Bindings()
 	if err != nil {
 		return nil
 	}
-	for _, o := range bindings {
-		if fn.overload != "" && o.Operator == fn.overload {
-			return o
-		}
-		if o.Operator == fn.name {
-			found = o
+	for _, found = range bindings {
+		if found.Operator == fn.overload {
+			break
 		}
 	}
 	return found

@@ -122,7 +122,7 @@ func (f *frame) equal(x, y *value) (same, known bool) {
 			return f.object.in.equal(x.json, y.json, depthMax), true
 		}
 	}
-	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText && y.kind != kindOther || y.kind == kindText && x.kind != kindOther {
+	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText || y.kind == kindText {
 		return false, true
 	}
 	v, known := types.Equal(f.box(x), f.box(y)).(types.Bool)

@@ -30,7 +30,7 @@ var known = []string{
 	"object.?map.orValue(1)", "object.?map.?a.orValue(5)", "object.?map.?z.orValue(5)", "object.?z.?y.orValue(object.int)", "object.map.?z.orValue(object.map)",
 	"object.map[?'a'].orValue(5)", "object.map[?'z'].orValue(5)", "object.list[?0].orValue(5)", "object.list[?9].orValue(5)", "object.list[?-1].orValue(5)",
 	"object.?map.a.orValue(1)", "object.?z.a.orValue(1)", "object.?map.a.hasValue()", "object.?z.a.hasValue()", "object.?nil.hasValue()", "object.?map.?z.hasValue()",
-	"object.?items[0].?name.hasValue()", "(object.strings + ['z'])[?7].hasValue()", "(object.strings + ['z'])[?-1].hasValue()", "(object.strings + ['z'])[?0].orValue('')",
+	"object.?items[0].?name.hasValue()", "(object.strings + ['z'])[?7].hasValue()", "(object.strings + ['z'])[?4].hasValue()", "(object.strings + ['z'])[?-1].hasValue()", "(object.strings + ['z'])[?0].orValue('')",
 	"object.?nil.?z.hasValue()", "object.?text.?z.hasValue()", "object.?int.?z.orValue(3)",
 	// The request and variables.
 	"request", "request.name", "request.namespace", "request.operation == 'UPDATE'", "request.kind.kind", "request.dryRun", "request.userInfo.username", "request.?subResource.orValue('')",

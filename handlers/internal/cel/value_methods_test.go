@@ -89,11 +89,11 @@ func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 	}
 	it := v.(traits.Iterable).Iterator()
 	note("iterator to string", it.ConvertToType(types.StringType))
-	note("iterator equals", it.Equal(it))
+	note("iterator equals", it.Equal(types.True))
 	_, err := it.ConvertToNative(reflect.TypeFor[string]())
 	all["iterator"] = fmt.Sprint(it.Type(), it.Value(), err)
 	elements := make(map[string]int)
-	for it.HasNext() == types.True && it.HasNext() == types.True {
+	for has := it.HasNext(); has == types.True && it.HasNext() == has; has = it.HasNext() { // asked twice
 		elements[shown(it.Next())]++
 	}
 	all["elements"] = fmt.Sprint(elements, it.Next())
