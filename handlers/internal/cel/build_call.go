@@ -156,9 +156,9 @@ func (fn *function) closure(args []closure) closure {
 	}
 }
 
-// of2 is a call of a function that may be nil, with two values.
+// of2 is a call of a function with two values.
 func (fn *function) of2(f *frame, x, y *value) value {
-	if fn == nil || x.kind == gaveUp || y.kind == gaveUp {
+	if x.kind == gaveUp || y.kind == gaveUp {
 		return value{}
 	}
 	return fn.apply(f, []ref.Val{f.box(x), f.box(y)})
@@ -258,7 +258,7 @@ func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
 func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
 	args := b.args(c, 2)
-	if fn == nil || args == nil {
+	if args == nil {
 		return nil
 	}
 	first, second := args[0], args[1]

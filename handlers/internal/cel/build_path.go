@@ -241,7 +241,7 @@ func (s *step) of(f *frame, v *value) (next value, found bool) {
 			return value{}, false
 		}
 		return unboxed(l.Get(types.Int(key.bits))), true
-	case v.kind == kindOther || v.kind == kindArray:
+	case v.kind == kindArray:
 		return value{}, true
 	}
 	return value{}, false

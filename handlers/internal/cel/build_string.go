@@ -16,7 +16,7 @@ import (
 func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
 	args := b.args(c, 1)
-	if fn == nil || args == nil {
+	if args == nil {
 		return nil
 	}
 	arg := args[0]

@@ -81,6 +81,10 @@ func TestCallsUpstream(t *testing.T) {
 		add("(object.empty + '%%s%%s').format(dyn(%s))", value)
 	}
 	add("(object.empty + '%%.20f').format([1.5])")
+	add("'%%s'.format([{dyn(double('NaN')): 1}])")
+	add("[sets.contains(object.ones, object.few), sets.intersects(object.ones, object.few)]")
+	add("sets.contains(object.ones, object.few)") // costs just less than an expression may
+	add("sets.contains(object.ones + [1], object.few)")
 	for _, other := range [...]string{"[dyn('a')]", "[dyn('a'), 1]", "[dyn('a'), 1, 2]", "[dyn('a'), 2]", "[object.bools.t]", "[]"} {
 		add("[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x == %[1]s)]", other)
 	}
@@ -89,8 +93,8 @@ func TestCallsUpstream(t *testing.T) {
 		add("isQuantity('%s')", text)
 		add("quantity(object.empty + '%s').isGreaterThan(quantity('1'))", text)
 	}
-	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false}}`,
-		strings.Repeat("aé", 3000), strings.Repeat("a aé-\naab\n\n", 400), strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50))
+	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false},"ones":[1%s],"few":[1%s]}`,
+		strings.Repeat("aé", 3000), strings.Repeat("a aé-\naab\n\n", 400), strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50), strings.Repeat(",1", 1500), strings.Repeat(",1", 665))
 	asked, values := newAsked(t, review("CREATE", object, "null")), 0
 	for c := range slices.Chunk(p.conditions, 100) {
 		values += (&expressionsOf{conditions: c}).compareWithUpstream(t, 1e12, asked)
