@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer, ready func(net.Addr)
 	}
 	slog.Info("serving", "address", listener.Addr().String(), "providers", c.providers, "tls", c.certFile != "")
 	if c.tokenFile == "" && c.clientCA == "" {
-		slog.Warn("everybody who can connect may ask: there is no --bearer-token-file and no --client-ca-file")
+		slog.Warn("callers are not authenticated: set --bearer-token-file or --client-ca-file")
 	}
 	if ready != nil {
 		ready(listener.Addr())
@@ -118,18 +118,18 @@ func parse(args []string, out io.Writer) (*program, error) {
 	flags := flag.NewFlagSet("volumelabels", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen at")
-	flags.StringVar(&c.providers, "providers", "", "clouds to ask: aws, gce, or aws,gce")
+	flags.StringVar(&c.providers, "providers", "", "clouds to query: aws, gce, or aws,gce")
 	flags.StringVar(&c.gce.project, "gce-project", "", "project of the disks (default: that of the machine)")
 	flags.StringVar(&c.gce.region, "gce-region", "", "region of the disks (default: that of the machine)")
-	flags.StringVar(&c.gceZones, "gce-zones", "", "zones in which disks are looked for, with commas between (default: all of the region)")
+	flags.StringVar(&c.gceZones, "gce-zones", "", "zones of the disks, comma-separated (default: all of the region)")
 	flags.StringVar(&c.gce.endpoint, "gce-endpoint", "", "`URL` of the Compute Engine API, for Private Service Connect (default: the usual one)")
-	flags.Int64Var(&c.limits.inFlight, "max-requests-inflight", 64, "requests at once; more are answered with code 503")
-	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "how long a cloud may take for one disk, retries included")
-	flags.DurationVar(&c.limits.age, "cache-ttl", time.Minute, "how long the labels of a disk are remembered; 0 for not at all")
-	flags.StringVar(&c.certFile, "tls-cert-file", "", "certificate of the server; without it, HTTP is served")
-	flags.StringVar(&c.keyFile, "tls-private-key-file", "", "key of the certificate")
-	flags.StringVar(&c.clientCA, "client-ca-file", "", "clients with a certificate of these authorities may ask")
-	flags.StringVar(&c.tokenFile, "bearer-token-file", "", "clients with the token in this file may ask")
+	flags.Int64Var(&c.limits.inFlight, "max-requests-inflight", 64, "maximum of requests in flight; further ones get code 503")
+	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "maximum time of the requests to a cloud for one disk, including retries")
+	flags.DurationVar(&c.limits.age, "cache-ttl", time.Minute, "how long the labels of a disk are cached; 0 for no cache")
+	flags.StringVar(&c.certFile, "tls-cert-file", "", "certificate of the server; without it, the server uses plain HTTP")
+	flags.StringVar(&c.keyFile, "tls-private-key-file", "", "private key of --tls-cert-file")
+	flags.StringVar(&c.clientCA, "client-ca-file", "", "CA certificates of client certificates that are accepted")
+	flags.StringVar(&c.tokenFile, "bearer-token-file", "", "file with the bearer token that is accepted")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}

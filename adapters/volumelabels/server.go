@@ -143,7 +143,7 @@ func (s *server) labels(d disk) (map[string]string, error) {
 	c := s.clouds[d.provider]
 	switch {
 	case c == nil:
-		return nil, fmt.Errorf("%w: got provider %q, of which nobody is asked here", errUnknown, d.provider)
+		return nil, fmt.Errorf("%w: got provider %q, want one of --providers", errUnknown, d.provider)
 	case d.id == "" || len(d.id) > nameMax || len(d.zone) > nameMax:
 		return nil, errUnknown
 	}

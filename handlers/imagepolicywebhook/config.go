@@ -44,7 +44,7 @@ type imagePolicy struct {
 func (c *imagePolicy) normalize() (errs field.ErrorList) {
 	at := field.NewPath("imagePolicy")
 	if c.KubeConfigFile == "" {
-		errs = append(errs, field.Required(at.Child("kubeConfigFile"), "the kubeconfig file that says how to reach the backend"))
+		errs = append(errs, field.Required(at.Child("kubeConfigFile"), "want the kubeconfig file for the backend"))
 	}
 	f := func(name string, value *time.Duration, scale, least, most, standard time.Duration) {
 		switch *value {

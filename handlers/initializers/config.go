@@ -91,7 +91,7 @@ func load(setup handlers.Setup) ([]initializer, error) {
 // scheduling gate can have the name, and that no name is there twice.
 func (c *configuration) validate(known map[string]bool) (errs field.ErrorList) {
 	if c.Name == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "configurations are in the order of their names"))
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "want a name, by which configurations are sorted"))
 	}
 	for i := range c.Initializers {
 		one, at := &c.Initializers[i], field.NewPath("initializers").Index(i)

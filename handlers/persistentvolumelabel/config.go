@@ -106,7 +106,7 @@ func newLabelers(config []byte) (labeler, error) {
 func (s *sources) load(c *configuration) field.ErrorList {
 	errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
 	if len(c.Volumes) == 0 && c.Endpoint == nil {
-		errs = append(errs, field.Required(field.NewPath("volumes"), "or an endpoint: who knows the labels of volumes"))
+		errs = append(errs, field.Required(field.NewPath("volumes"), "want volumes or an endpoint, which have the labels of volumes"))
 	}
 	for i := range c.Volumes {
 		v, at := &c.Volumes[i], field.NewPath("volumes").Index(i)

@@ -215,7 +215,7 @@ func TestConfigurationErrors(t *testing.T) {
 			t.Errorf("%s\ngot error %v\nwant one with %s", config, err, want)
 		}
 	}
-	f(head, "volumes: Required value: or an endpoint: who knows the labels of volumes")
+	f(head, "volumes: Required value: want volumes or an endpoint, which have the labels of volumes")
 	f("volumes: []", `apiVersion: Unsupported value: ""`)
 	f(head+"volumes: [{provider: aliyun, id: '', labels: {}}]", `volumes[0].provider: Unsupported value: "aliyun": supported values: "aws", "gce", "azure", "vsphere"`)
 	f(head+"volumes: [{provider: aws, id: ''}]", `volumes[0].id: Invalid value: ""`)

@@ -85,7 +85,7 @@ func (p *PodPreset) check() error {
 	case p.Name == "":
 		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "name"), ""))
 	case p.Namespace == "":
-		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "namespace"), "presets are for the pods of a namespace"))
+		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "namespace"), "want the namespace to whose pods the preset applies"))
 	case s.Env == nil && s.EnvFrom == nil && s.Volumes == nil && s.VolumeMounts == nil: // as there
 		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("spec").Child("volumes", "env", "envFrom", "volumeMounts"), "must specify at least one"))
 	}

@@ -96,7 +96,7 @@ func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
 	case policy.Name == "":
 		err = field.Required(field.NewPath("metadata", "name"), "")
 	case p.files[policy.Name] != nil:
-		err = errors.New("there is another one of that name")
+		err = errors.New("another policy has the same name")
 	}
 	if err != nil {
 		return []error{fmt.Errorf("PodSecurityPolicy %q: %w", policy.Name, err)}

@@ -590,7 +590,7 @@ func TestSecretOfOthers(t *testing.T) {
 		s.create("secrets", theirs)
 		r := s.start(s.options())
 		s.settle(time.Minute)
-		const want = `not keeping Secret certs: it is that of cert-manager's Certificate "web": `
+		const want = `cannot manage Secret certs: it belongs to cert-manager's Certificate "web"; `
 		if err := r.ready(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}

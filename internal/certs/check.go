@@ -53,7 +53,7 @@ func (m *Manager) Ready(ctx context.Context, address string) error {
 func (m *Manager) ready(ctx context.Context, address string) error {
 	v := m.view.Load()
 	if v == nil || m.served.Load() == nil {
-		err := "the API server was not heard yet"
+		err := "the API server has not answered yet"
 		if fault := m.fault.Load(); fault != nil {
 			err = *fault
 		}

@@ -56,7 +56,7 @@ func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namesp
 func (m *Manager) Registered() error {
 	switch missing := m.missing.Load(); {
 	case missing == nil:
-		return errors.New("the API server was not asked yet")
+		return errors.New("the API server has not been asked yet")
 	case *missing != "":
 		return errors.New(*missing)
 	}

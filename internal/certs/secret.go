@@ -29,7 +29,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 			return err
 		}
 		if name, theirs := secret.Annotations[certManager]; theirs {
-			return fmt.Errorf("not keeping Secret %s: it is that of cert-manager's Certificate %q: serve it from files, or name another Secret", m.o.SecretName, name)
+			return fmt.Errorf("cannot manage Secret %s: it belongs to cert-manager's Certificate %q; serve the certificate from files, or name another Secret", m.o.SecretName, name)
 		}
 		now := time.Now()
 		s, wrong := parseState(secret.Data, m.o.Hosts, now)
@@ -68,7 +68,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 		m.wrote(c, wrong)
 		m.known, m.tokens.all = c.state, tokens
 	}
-	return fmt.Errorf("cannot write Secret %s: others changed it %d times meanwhile", m.o.SecretName, attemptsMax)
+	return fmt.Errorf("cannot write Secret %s: another writer changed it during each of %d attempts", m.o.SecretName, attemptsMax)
 }
 
 // wrote logs and counts a change, which is a repair if something was wrong.

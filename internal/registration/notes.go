@@ -21,7 +21,7 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 			"namespace, so that fastadmit does not keep its own pods from starting")
 	}
 	if o.PathToken != "" {
-		note("the paths have a path token in them: whoever may read the webhook configurations can call fastadmit")
+		note("the paths contain a path token: whoever may read the webhook configurations can call fastadmit")
 	}
 	if len(o.ClientConfig.CABundle) == 0 {
 		note("without a caBundle, kube-apiserver trusts the certificate authorities of its own machine only")
@@ -41,7 +41,7 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 		}
 	}
 	if len(o.MatchConditions) > 0 {
-		note("kube-apiserver compiles the expressions of matchConditions when it gets them; they were not tried here")
+		note("kube-apiserver compiles the expressions of matchConditions when it gets them; this command does not check them")
 	}
 	if o.Static {
 		note("kube-apiserver reads mutating and validating configurations from different folders, named by staticManifestsDir " +

@@ -96,7 +96,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	case codec.Update:
 		if old == nil && len(r.Old) > 0 {
 			result.Decision, result.Kind, result.Namespace = report.Broken, t.Kind, t.namespace
-			result.Message = "there is no such object among those of --old, which an UPDATE needs"
+			result.Message = "--old has no such object, which an UPDATE needs"
 			return
 		}
 		if old == nil {

@@ -131,7 +131,7 @@ func TestClientCertificates(t *testing.T) {
 	f(200, `"uid"`, theirs.sign("other", client, time.Hour))
 	write(t, ca, "nonsense")
 	until(t, "a change was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "callers ok: a change was refused, what was before is in use: cannot load the credentials of callers: "+ca+": got no certificate")
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+ca+": got no certificate")
 	})
 	f(200, `"uid"`, theirs.sign("other", client, time.Hour))
 
@@ -232,7 +232,7 @@ func TestCertificateReload(t *testing.T) {
 	})
 	write(t, keyFile, "nonsense")
 	until(t, "a change was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "certificate ok: a change was refused, what was before is in use: cannot load the serving certificate")
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "certificate ok: a change was refused, the previous version stays in use: cannot load the serving certificate")
 	})
 	if got := served(); got != "second" {
 		t.Errorf("got %q after a broken change", got)

@@ -143,7 +143,7 @@ func TestOthersRegister(t *testing.T) {
 	}
 
 	until(t, "it says that one is missing, and is ready", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[-]registration failed, which does not count, for webhooks are registered when their Service has pods that are ready: "+
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[-]registration failed without affecting readiness, because webhooks are registered when their Service has pods that are ready: "+
 			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
 	})
 

@@ -181,7 +181,7 @@ func (s *server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 	s.metrics.noMemory.Inc()
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
-		fmt.Sprintf("no memory for a review that may take %d bytes: others may take %d, want at most %d in all, %d of them for small ones alone",
+		fmt.Sprintf("no memory for a review that may need %d bytes: other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
 			s.memory.needs(body), s.memory.reserved(), s.memory.large.max+s.memory.small.max, s.memory.small.max))
 }
 

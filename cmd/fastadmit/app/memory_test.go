@@ -206,7 +206,7 @@ func TestReviewMemoryRefuses(t *testing.T) {
 	for range 2 {
 		response, body := x.send(request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
-			!strings.Contains(string(body), "no memory for a review that may take 937500 bytes: others may take 937500, want at most 1000000 in all, 62500 of them for small ones alone") {
+			!strings.Contains(string(body), "no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of which 62500 are only for small reviews") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
 	}

@@ -74,7 +74,7 @@ func health(checks []check) http.HandlerFunc {
 			sign, state := '+', "ok"
 			switch {
 			case !ok && c.informs != "":
-				sign, state = '-', "failed, which does not count, for "+c.informs
+				sign, state = '-', "failed without affecting readiness, because "+c.informs
 			case !ok:
 				code, result = http.StatusServiceUnavailable, "failed"
 				sign, state = '-', "failed"

@@ -47,7 +47,7 @@ func TestHealthInforms(t *testing.T) {
 			t.Errorf("%s: got %d %q, want %d %q", path, response.Code, got, code, want)
 		}
 	}
-	const informed = "[-]fails failed, which does not count, for it is so: a\n    b\n"
+	const informed = "[-]fails failed without affecting readiness, because it is so: a\n    b\n"
 	f("/readyz", 200, "ok\n", works, informs)
 	f("/readyz?verbose", 200, "[+]works ok\n"+informed+"ok\n", works, informs)
 	f("/readyz", 503, informed+"[-]fails failed: a\n    b\nfailed\n", informs, fails)

@@ -70,7 +70,7 @@ func TestPathTokens(t *testing.T) {
 	f(200, "/"+second+"/validate", denied)
 	f(401, "/"+first+"/validate", unknown)
 	write(t, file, first+"\n"+second+"-\n")
-	reloaded("refused", "callers ok: a change was refused, what was before is in use: cannot load the credentials of callers: "+file+": line 2: got a path token whose character 27 is no")
+	reloaded("refused", "callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+file+": line 2: got a path token whose character 27 is no")
 	f(200, "/"+second+"/validate", denied)
 	for _, text := range []string{s.log.String(), s.get(t, "/metrics", 200), s.get(t, "/readyz?verbose", 200)} {
 		for _, token := range all {

@@ -176,7 +176,7 @@ func (r *reloader) checks() []check {
 	for _, p := range r.parts {
 		checks = append(checks, check{name: p.name, ask: func() (bool, string) {
 			if refused := p.refused.Load(); refused != nil {
-				return true, "a change was refused, what was before is in use: " + *refused
+				return true, "a change was refused, the previous version stays in use: " + *refused
 			}
 			return true, ""
 		}})

@@ -93,7 +93,7 @@ func TestReload(t *testing.T) {
 	before := s.get(t, "/metrics", 200)
 	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
 	until(t, "a change was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, what was before is in use: "+file+":4: bogus: unknown field")
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: "+file+":4: bogus: unknown field")
 	})
 	if code, body := x.answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
 		t.Errorf("after a bad change: got %d %s, want what was before", code, body)

@@ -148,7 +148,7 @@ func TestReviewOld(t *testing.T) {
 	stdin := service("same", "192.0.2.1") + service("more", "192.0.2.2") + service("new", "192.0.2.1")
 	reviewed(t, stdin, 1, []string{"UPDATE Service default/same: allowed", "UPDATE Service default/more: denied", ": Service default/new: denied"}, nil,
 		"-", plugin, "--old="+old)
-	reviewed(t, stdin, 2, []string{"Service default/new: broken: there is no such object among those of --old"}, nil, "-", plugin, "--old="+old, "--operation=UPDATE")
+	reviewed(t, stdin, 2, []string{"Service default/new: broken: --old has no such object"}, nil, "-", plugin, "--old="+old, "--operation=UPDATE")
 	reviewed(t, stdin, 2, []string{"missing: broken: stat"}, nil, "-", plugin, "--old="+filepath.Join(dir, "missing"))
 }
 

@@ -22,7 +22,7 @@ func (o *serverOptions) checkWrites(chain *handlers.Chain) error {
 	if len(writers) == 0 {
 		return nil
 	}
-	return fmt.Errorf(`got plugins that write to the cluster when they are called, and nothing that says who may call: %s. Want one of these:
+	return fmt.Errorf(`got plugins that write to the cluster when they are called, but callers are not authenticated: %s. Set one of these:
   --client-ca-file, --token-auth-file or --basic-auth-file, if you can configure kube-apiserver to present a credential to webhooks
   --path-token-file, and the path token in the paths of the webhook configurations, as fastadmit manifests --path-token-file writes it
   --cert-secret-name without --webhook-configurations and --managed-path-token=false: fastadmit makes a path token and registers itself with it

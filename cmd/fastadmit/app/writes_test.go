@@ -34,7 +34,7 @@ func TestUnauthenticatedWrites(t *testing.T) {
 			}
 		}
 	}
-	refused := []string{"nothing that says who may call: ", "--client-ca-file", "--token-auth-file", "--basic-auth-file", "--path-token-file", "--cert-secret-name", "--allow-unauthenticated-writes"}
+	refused := []string{"callers are not authenticated: ", "--client-ca-file", "--token-auth-file", "--basic-auth-file", "--path-token-file", "--cert-secret-name", "--allow-unauthenticated-writes"}
 	f(append(refused, "NamespaceAutoProvision (create namespaces). "), "--enable-admission-plugins=NamespaceAutoProvision,NodeRestriction")
 	f(append(refused, "ResourceQuota (update resourcequotas/status). "), "--enable-admission-plugins=ResourceQuota")
 	f(append(refused, "NamespaceAutoProvision (create namespaces), ResourceQuota (update resourcequotas/status). "),
@@ -60,7 +60,7 @@ func TestUnauthenticatedWritesReload(t *testing.T) {
 	s := serve(t, nil, "--config="+config, "--cluster-state-dir="+filepath.Dir(writeTestFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
 	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceAutoProvision]\n")
 	until(t, "the change is refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, what was before is in use: got plugins that write to the cluster")
+		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: got plugins that write to the cluster")
 	})
 	s.open(t).answers(false)
 	if got := s.get(t, "/metrics", 200); strings.Contains(got, "NamespaceAutoProvision") {

@@ -36,8 +36,8 @@ type Dispatch struct {
 	body   body // of the review as it is, nil before the first call
 }
 
-var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself without end; " +
-	"let its clientConfig name another server")
+var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself endlessly; " +
+	"set another server in its clientConfig")
 
 // Begin begins the dispatch of a review. It is nil if there is nothing to call about the
 // review: then the result is that of the plugin.
