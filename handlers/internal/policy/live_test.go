@@ -40,6 +40,8 @@ type apiServer struct {
 	written  map[string]int    // how often
 	watching int               // requests that watch ConfigMaps
 	listing  chan struct{}     // closed when ConfigMaps may be listed
+	events   chan string       // of policies, for who watches them
+	put      http.HandlerFunc  // answers writes; nil for noteStatus
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +52,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	items, known := a.lists[r.URL.Path]
 	switch {
+	case r.Method == http.MethodPut && a.put != nil:
+		a.put(w, r)
 	case r.Method == http.MethodPut:
 		a.noteStatus(w, r)
 	case r.URL.Query().Get("sendInitialEvents") != "":
@@ -57,7 +61,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
 		a.watches(r, 1)
-		<-r.Context().Done()
+		a.watch(w, r)
 		a.watches(r, -1)
 	case r.URL.Path == "/api/v1":
 		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` +
@@ -77,6 +81,23 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		version, kind := "", "" // of the first item
 		_, _ = fmt.Sscanf(items, `{"apiVersion":%q,"kind":%q,`, &version, &kind)
 		_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind+"List", version, items)
+	}
+}
+
+// watch sends events until the request ends.
+func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	events := a.events
+	if r.URL.Path != policiesPath {
+		events = nil
+	}
+	for {
+		select {
+		case event := <-events:
+			_, _ = fmt.Fprintln(w, event)
+			w.(http.Flusher).Flush()
+		case <-r.Context().Done():
+			return
+		}
 	}
 }
 
@@ -269,8 +290,8 @@ func TestLive(t *testing.T) {
 	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'"+checked)
 	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server"+checked)
 	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
-	if again := source.resources.writeStatus(ctx); again != settlePause {
-		t.Errorf("while parameters are not listed: the status is written again after %v, want %v", again, settlePause)
+	if source.resources.writeStatus(ctx) {
+		t.Error("while parameters are not listed: all is settled, want the status to be written once more")
 	}
 	brief, end := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer end()
@@ -286,8 +307,8 @@ func TestLive(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
 		}
 	}
-	if again := source.resources.writeStatus(ctx); again != 0 {
-		t.Errorf("once they are: the status is written again after %v", again)
+	if !source.resources.writeStatus(ctx) {
+		t.Error("once they are: not all is settled")
 	}
 	const own = "{[CREATE UPDATE] [policies.fastadmit.io] [*] [validatingadmissionpolicies validatingadmissionpolicybindings] Cluster}"
 	if got, want := fmt.Sprint(source.Handler().Rules()), "["+own+strings.Repeat(" {[CREATE] [] [v1] [pods] }", 4)+"]"; got != want {

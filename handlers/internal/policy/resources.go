@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -104,27 +103,21 @@ func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
 		}
 	}
 	bell := make(chan struct{}, 1)
-	ring := func() {
-		select {
-		case bell <- struct{}{}:
-		default: // it rings already
-		}
-	}
-	defer r.policies.Subscribe(ring)()
-	defer r.bindings.Subscribe(ring)()
-	defer r.replicas.objects.Subscribe(ring)()
+	changed := func() { ring(bell) }
+	defer r.policies.Subscribe(changed)()
+	defer r.bindings.Subscribe(changed)()
+	defer r.replicas.objects.Subscribe(changed)()
 	defer func() { r.params.use(context.Background(), nil) }()
-	changed := make(chan struct{}, 1)
-	var reporting sync.WaitGroup
-	defer reporting.Wait()
-	reporting.Go(func() { r.replicas.run(ctx, changed) })
+	reported, written := make(chan struct{}, 1), make(chan struct{}, 1)
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { r.replicas.run(ctx, reported) })
+	background.Go(func() { r.keepStatus(ctx, written, bell) })
 	for {
 		refresh()
-		select {
-		case changed <- struct{}{}:
-		default: // it is not looked at yet
-		}
-		wait := time.NewTimer(cmp.Or(r.writeStatus(ctx), retryPause))
+		ring(reported)
+		ring(written)
+		wait := time.NewTimer(retryPause)
 		select {
 		case <-bell:
 			sleep(ctx, refreshPause)
@@ -135,6 +128,14 @@ func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// ring has the receiver of a channel of length 1 run once more.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default: // it rings already
 	}
 }
 

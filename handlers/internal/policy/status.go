@@ -2,10 +2,12 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,34 +29,78 @@ const (
 	// typesTimeout bounds checking the types of one policy: for each kind the API
 	// server is asked for its resources and its schema, and an environment is made.
 	typesTimeout = 30 * time.Second
+	// unansweredMax is after how many policies in a row for which the API server did not
+	// answer no more statuses are written until the next change, or until retryPause has
+	// passed. So one policy does not keep the others waiting, and it takes some 15 seconds to
+	// find out that the API server does not answer, instead of 5 for each of hundreds.
+	unansweredMax = 3
 )
 
-// writeStatus writes the status of policies of which it says something else. It returns
-// when it wants to be called again, 0 for no time of its own.
-func (r *resources[P, B, E]) writeStatus(ctx context.Context) (again time.Duration) {
-	all := r.replicas.read(time.Now())
-	for _, name := range r.names() {
-		r.checkTypes(ctx, name)
-		change, due, settled := r.due(name, all)
-		if !settled {
-			again = settlePause
-		}
-		if due && change.Write(ctx, r.policies) == nil { // otherwise it is tried again after the next change, or after a while
-			r.wrote(name, change)
+// keepStatus writes the status of policies after each change, until ctx ends. Where
+// parameters were not listed yet, it rings the bell after a while. It is not part of the loop
+// that compiles policies, because changes of policies take effect also while the API server
+// does not answer writes.
+func (r *resources[P, B, E]) keepStatus(ctx context.Context, changed <-chan struct{}, bell chan<- struct{}) {
+	var settles <-chan time.Time
+	for {
+		select {
+		case <-changed:
+			if settles = nil; !r.writeStatus(ctx) {
+				settles = time.After(settlePause)
+			}
+		case <-settles:
+			settles = nil
+			ring(bell)
+		case <-ctx.Done():
+			return
 		}
 	}
-	return again
+}
+
+// writeStatus writes the status of policies of which it says something else. It reports
+// whether parameters of all of them were listed. What it could not write is due again at the
+// next change, or after retryPause.
+func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
+	settled = true
+	all := r.replicas.read(time.Now())
+	unanswered := 0 // in a row
+	for _, name := range r.names() {
+		typesErr := r.checkTypes(ctx, name)
+		change, due, listed := r.due(name, all)
+		settled = settled && listed
+		var writeErr error
+		if due {
+			if writeErr = change.Write(ctx, r.policies); writeErr == nil {
+				r.wrote(name, change)
+			}
+		}
+		if isUnanswered(typesErr) || isUnanswered(writeErr) {
+			unanswered++
+		} else if due {
+			unanswered = 0
+		}
+		if unanswered == unansweredMax || ctx.Err() != nil {
+			return settled
+		}
+	}
+	return settled
+}
+
+// isUnanswered reports whether an error is not an answer of the API server.
+func isUnanswered(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return err != nil && !answered
 }
 
 // checkTypes checks the types of a policy that compiles, once for each generation: whoever
 // comes second finds what the first one wrote. When the API server does not answer, that is
-// tried again later.
-func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) {
+// tried again later: that is the error.
+func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error {
 	r.mu.Lock()
 	c := r.compiled[name]
 	if r.kind.checkTypes == nil || c == nil || c.typesChecked || c.err != nil || c.policy.compileErr != nil {
 		r.mu.Unlock()
-		return
+		return nil
 	}
 	object := c.object
 	r.mu.Unlock()
@@ -65,19 +111,20 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) {
 	if checked == nil {
 		document := r.kind.newPolicy()
 		if decodeStored(object, document) != nil {
-			return // it was read before
+			return nil // it was read before
 		}
 		checking, cancel := context.WithTimeout(ctx, typesTimeout)
 		defer cancel()
 		warnings, err := r.kind.checkTypes(checking, &typeChecker{r.schemas, r.discovery, make(map[schema.GroupVersion]meta.RESTMapper)}, document)
 		if err != nil {
-			return
+			return err
 		}
 		checked = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.typeChecking, c.typesChecked = checked, true
+	return nil
 }
 
 // wrote notes that a status is written.
