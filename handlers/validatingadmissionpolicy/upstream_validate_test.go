@@ -26,7 +26,7 @@ func validate(t *testing.T, spec string) (got answered) {
 		policy:   fmt.Sprintf(`{%s,%s}`, constraints, spec),
 		bindings: map[string]string{"b": `"validationActions":["Warn"]`, "c": denying},
 	}
-	r := ask(t, policy.chain(t), `{"uid":"1","operation":"CREATE","name":"name","resource":{"group":"","version":"v1","resource":"pods"},"object":{"metadata":{"name":"name"}}}`)
+	r := ask(t, policy.chain(t), `{"uid":"1","operation":"CREATE","name":"name","resource":{"group":"","version":"v1","resource":"pods"},"object":{"metadata":{"name":"name","labels":null}}}`)
 	for _, warning := range r.Warnings {
 		_, message, _ := strings.Cut(warning, "with binding 'b': ")
 		got.violations = append(got.violations, message)
@@ -105,6 +105,18 @@ func TestValidateUpstream(t *testing.T) {
 	conditions := func(texts ...string) string { return expressionsOf("matchConditions", texts...) + "," }
 	f(conditions("false")+all("false"), 0)
 	f(conditions(fails)+all("false"), 422, failsSaying)
+}
+
+// TestDifferences pins errors of expressions that are other ones in-tree: the README lists them.
+func TestDifferences(t *testing.T) {
+	f := func(expression, want string) {
+		t.Helper()
+		if got := validate(t, expressionsOf("validations", expression)); got.denied != want || got.code != 422 {
+			t.Errorf("%s\ngot  %d %q\nwant 422 %q", expression, got.code, got.denied, want)
+		}
+	}
+	// In-tree, the Go type of null is <nil>.
+	f("object[object.metadata.labels] == 1", "expression 'object[object.metadata.labels] == 1' resulted in error: invalid qualifier type: types.Null")
 }
 
 // TestMessagesUpstream has the cases of validator_test.go for messageExpressions.

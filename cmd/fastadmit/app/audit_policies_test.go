@@ -1,0 +1,104 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+)
+
+// auditedCluster serves a cluster of the namespace shop and Deployments of these
+// numbers of replicas in it. Its kubeconfig is the file kubeconfig.
+func auditedCluster(t *testing.T, replicas ...int) {
+	t.Helper()
+	var items []string
+	for _, n := range replicas {
+		items = append(items, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web%d","namespace":"shop"},"spec":{"replicas":%[1]d}}`, n))
+	}
+	documents := map[string]string{
+		"/api":          `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":         `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}],"preferredVersion":{"version":"v1"}}]}`,
+		"/api/v1":       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["list"]}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments","kind":"Deployment","namespaced":true,"verbs":["list"]}]}`,
+		"/api/v1/namespaces": `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` +
+			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","resourceVersion":"1"}}]}`,
+		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(items, ",") + `]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, ok := documents[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		switch query := r.URL.Query(); {
+		case r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "selfsubjectaccessreviews"):
+			t.Errorf("%s %s: an audit writes nothing", r.Method, r.URL)
+		case query.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+		case query.Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case !ok:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		default:
+			fmt.Fprint(w, document)
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`, server.URL)
+	if err := os.WriteFile("kubeconfig", []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAuditPolicies reviews the objects of a cluster with policies in files: with their
+// parameters, without bindings, and with faults.
+func TestAuditPolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	auditedCluster(t, 2, 5)
+	f := func(code int, want string, args ...string) {
+		t.Helper()
+		out, errs, got := execute("", append([]string{"audit", "--kubeconfig=kubeconfig"}, args...)...)
+		if got != code || !strings.Contains(errs+out, want) {
+			t.Errorf("%q: got exit code %d and\n%s%s\nwant %d and %q", args, got, errs, out, code, want)
+		}
+	}
+	const limit = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '3'}\n"
+	write(t, "policy.yaml", limitReplicas+limit)
+	f(1, "Deployment shop/web5: denied by ValidatingAdmissionPolicy", "--policies=policy.yaml")
+	f(1, "denied request: at most 3 replicas", "--policies=policy.yaml")
+	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml")
+	f(0, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--exit-zero")
+	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--operation=UPDATE")
+	f(1, `<failure type="ValidatingAdmissionPolicy" message="denied by ValidatingAdmissionPolicy (422 Invalid): deployments.apps &#34;web5&#34; is forbidden`, "--policies=policy.yaml", "-o", "junit")
+	// Parameters come from the files alone.
+	write(t, "policy.yaml", limitReplicas)
+	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "--policies=policy.yaml")
+	f(1, "3 objects: 1 allowed, 2 denied", "--policies=policy.yaml")
+
+	const unbound = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: few.example.com}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  validations:
+  - expression: object.spec.replicas < 5
+    message: fewer than 5 replicas
+`
+	write(t, "policy.yaml", unbound)
+	f(0, `policy.yaml:1: ValidatingAdmissionPolicy "few.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`, "--policies=policy.yaml")
+	f(1, "denied request: fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies")
+	f(0, "warning", "--policies=policy.yaml", "--bind-policies=Warn")
+	f(1, "fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies=Warn", "--warnings-as-errors")
+
+	write(t, "policy.yaml", strings.Replace(unbound, "replicas < 5", "replicas <", 1))
+	f(2, `policy.yaml:9: ValidatingAdmissionPolicy "few.example.com": spec.validations[0].expression: Invalid value: "object.spec.replicas <": compilation failed`,
+		"--policies=policy.yaml")
+	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
+}
