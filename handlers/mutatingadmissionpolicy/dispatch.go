@@ -113,7 +113,10 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 // pass evaluates the invocations whose match conditions hold and that wanted wants.
 // It reports whether a mutation was evaluated, also one that changed nothing.
 func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *handlers.Result) {
-	for i := range d.invocations {
+	for i := range d.invocations { // one for each parameter, of which users may write any number
+		if err := d.Ctx.Err(); err != nil {
+			return false, new(handlers.Errored(err))
+		}
 		invocation := &d.invocations[i]
 		p, before := invocation.policy, d.Input.Spent
 		d.SetParam(invocation.param)

@@ -53,7 +53,10 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	}
 	before := d.Input.Spent
 	defer func() { p.CountCost(d.Input.Spent - before) }()
-	for _, param := range params {
+	for _, param := range params { // users may write any number of them
+		if err := d.Ctx.Err(); err != nil {
+			return new(handlers.Errored(err))
+		}
 		d.SetParam(param)
 		o := p.Evaluator.validate(d.Input)
 		for i := range o.decisions {

@@ -22,7 +22,7 @@ func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.Valid
 	}
 	a.lists = map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`, policiesPath: strings.Join(all, ","),
-		policiesPath[:len(policiesPath)-len("policies")] + "policybindings": binding("b", "p0", 1),
+		policiesPath[:len(policiesPath)-len("policies")] + "policybindings": binding("b", "p0", 2),
 	}
 	source, err := NewSource(ValidatingKind, handlers.Setup{Config: []byte(customConfig), Cluster: a.follow()},
 		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })

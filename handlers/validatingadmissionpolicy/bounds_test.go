@@ -1,0 +1,49 @@
+package validatingadmissionpolicy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers"
+)
+
+// endsAfter is a context that ends when it was looked at so often.
+type endsAfter struct {
+	context.Context
+	left int
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestManyParameters ends between two parameters: a user may write any number of them, and
+// each is evaluated for each binding.
+func TestManyParameters(t *testing.T) {
+	const many, looks = 1000, 100
+	var objects []handlers.ParamObject
+	for i := range many {
+		objects = append(objects, paramOf("default", fmt.Sprint("param", i), "a", "b"))
+	}
+	policy := documents{
+		policy:   `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything + `,"validations":[{"expression":"params.metadata.name == ''"}]}`,
+		bindings: map[string]string{"b": `"validationActions":["Warn"],"paramRef":{"selector":{},"parameterNotFoundAction":"Deny"}`},
+		params:   []handlers.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
+	}
+	chain := policy.chain(t)
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + requestIn("default") + `}`)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := &endsAfter{t.Context(), looks}
+	outcome, err := chain.Review(ctx, review, handlers.Validate)
+	if evaluated := len(review.Response.Warnings()); err == nil || evaluated > looks {
+		t.Errorf("got %v, %v, and %d violations of %d, want it to end", outcome, err, evaluated, many)
+	}
+}
