@@ -1,16 +1,15 @@
-// Package intree measures what a ValidatingAdmissionPolicy costs when kube-apiserver
-// creates Pods: in-tree, in fastadmit, and in a webhook of controller-runtime. The
-// environment variable FASTADMIT_COST is the number of Pods in each round; without it
-// the test is skipped.
+// Package intree measures what it costs kube-apiserver and webhooks when Pods are
+// created: with a policy evaluated in-tree, in fastadmit, and in a webhook of
+// controller-runtime, and with webhooks registered in several ways. The environment
+// variable FASTADMIT_COST is the number of Pods in each round; without it the test is
+// skipped. FASTADMIT_COST_WRITE has the table written into bench/README.md.
 package intree
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,28 +26,18 @@ import (
 )
 
 const (
-	manifest = "../../bench/compare/policies/policy.yaml"
 	rounds   = 5
 	inFlight = 4
-
-	webhookName = "pods.fastadmit.example.com"
 )
 
 // A stand is an API server, and what may be switched on in it.
 type stand struct {
 	*cluster.APIServer
-	policy  *admissionregistrationv1.ValidatingAdmissionPolicy
-	binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	pod     *corev1.Pod // for which the policy holds
-	bad     *corev1.Pod
-}
-
-// A setting is who evaluates the policy.
-type setting struct {
-	name    string
-	bind    bool               // kube-apiserver
-	webhook *cluster.Fastadmit // or this program, which may be another's; nil for none
-	hook    *admissionregistrationv1.ValidatingWebhookConfiguration
+	validating *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	mutating   *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	pod        *corev1.Pod // that is measured
+	bad        *corev1.Pod // for which the policy that validates does not hold
+	probe      *corev1.Pod // which all settings that mutate change
 }
 
 func TestCost(t *testing.T) {
@@ -57,36 +46,53 @@ func TestCost(t *testing.T) {
 		t.Skip("make compare-in-tree measures")
 	}
 	s := start(t)
-	settings := append([]setting{{name: "no policy"}, {name: "in-tree", bind: true}}, startWebhooks(t)...)
+	settings := s.allSettings(t)
+	all := make([]row, len(settings))
 	for _, dryRun := range []bool{true, false} {
-		took := make([]costs, len(settings))
 		for range rounds {
 			for i := range settings {
 				s.set(t, &settings[i])
-				s.measure(t, &settings[i], &took[i], pods, dryRun)
+				s.measure(t, &settings[i], all[i].costs(dryRun), pods, dryRun)
 			}
 		}
-		for i := range settings {
-			t.Logf("dry run %t, %s: %s", dryRun, settings[i].name, &took[i])
+	}
+	for i := range settings {
+		all[i].setting = &settings[i]
+	}
+	text := table(all, pods)
+	t.Log("\n" + text)
+	if os.Getenv("FASTADMIT_COST_WRITE") != "" {
+		if err := write(text); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-// costs are what several rounds took.
-type costs struct {
-	api, webhook []time.Duration // processor time per Pod, in each round
-	latencies    []time.Duration // of all Pods
-}
-
-// String returns medians.
-func (c *costs) String() string {
-	for _, of := range [][]time.Duration{c.api, c.webhook, c.latencies} {
-		slices.Sort(of)
-	}
-	n := len(c.latencies)
-	return fmt.Sprintf("p50 %s, p99 %s of %d Pods; processor time per Pod: kube-apiserver %s of %v, webhook %s of %v",
-		c.latencies[n/2], c.latencies[n*99/100], n, c.api[rounds/2], c.api, c.webhook[rounds/2], c.webhook)
-}
+// Policies in-tree: the one that validates is that of make compare, the one that
+// mutates does what AlwaysPullImages does.
+const (
+	manifest = "../../bench/compare/policies/policy.yaml"
+	pull     = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: pull.example.com}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: |
+        Object{spec: Object.spec{
+          initContainers: object.spec.initContainers.map(c, Object.spec.initContainers{name: c.name, imagePullPolicy: "Always"}),
+          containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: pull.example.com}
+spec: {policyName: pull.example.com}
+`
+)
 
 func start(t *testing.T) *stand {
 	t.Helper()
@@ -95,125 +101,93 @@ func start(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{
-		APIServer: cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy"}}),
-		policy:    new(admissionregistrationv1.ValidatingAdmissionPolicy), binding: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding),
+		APIServer:  cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}}),
+		validating: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding), mutating: new(admissionregistrationv1.MutatingAdmissionPolicyBinding),
 	}
-	policy, binding, _ := strings.Cut(strings.ReplaceAll(string(text), ".static.k8s.io", ".example.com"), "\n---\n")
+	var validating admissionregistrationv1.ValidatingAdmissionPolicy
+	var mutating admissionregistrationv1.MutatingAdmissionPolicy
+	one, itsBinding, _ := strings.Cut(strings.ReplaceAll(string(text), ".static.k8s.io", ".example.com"), "\n---\n")
+	other, othersBinding, _ := strings.Cut(pull, "\n---\n")
 	var review struct{ Request struct{ Object *corev1.Pod } }
-	for text, into := range map[string]any{policy: s.policy, binding: s.binding, string(corpus.MustRead("pods-create-v1-1.json")): &review} {
+	for text, into := range map[string]any{
+		one: &validating, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating, string(corpus.MustRead("pods-create-v1-1.json")): &review,
+	} {
 		if err := yaml.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.pod = review.Request.Object
 	s.pod.Namespace, s.pod.ManagedFields = "default", nil
-	s.bad = s.pod.DeepCopy()
+	s.bad, s.probe = s.pod.DeepCopy(), s.pod.DeepCopy()
 	delete(s.bad.Labels, "app")
+	s.probe.Labels[probeLabel] = "true"
 	cluster.Await(t, "the namespace", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	if _, err := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), s.policy, metav1.CreateOptions{}); err != nil {
+	api := s.Client.AdmissionregistrationV1()
+	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), &validating, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.MutatingAdmissionPolicies().Create(t.Context(), &mutating, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// startWebhooks builds and starts the programs that have the policy, as make compare
-// does.
-func startWebhooks(t *testing.T) []setting {
-	t.Helper()
-	const module = "../../bench/compare"
-	dir, err := filepath.Abs(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "build", "-C", module, "-o", dir+"/", "./contenders/fastadmit", "./contenders/controllerruntime")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the webhooks: %v\n%s", err, out)
-	}
-	text, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifests := filepath.Dir(cluster.WriteFile(t, "policy.yaml", text))
-	config := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: ValidatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
-`, manifests))
-	state := filepath.Dir(cluster.WriteFile(t, "cluster.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")))
-	authority := cluster.NewAuthority(t)
-	cert, key := authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), "127.0.0.1"))
-	files := []string{"--tls-cert-file=" + cluster.WriteFile(t, "tls.crt", cert), "--tls-private-key-file=" + cluster.WriteFile(t, "tls.key", key)}
-	start := func(name, path string, arguments ...string) setting {
-		f := cluster.RunFastadmit(t, slices.Concat([]string{filepath.Join(dir, name)}, arguments, files)...)
-		return setting{name: name, webhook: f, hook: register(f.URL+path, authority)}
-	}
-	return []setting{
-		start("fastadmit", "/validate", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file="+config, "--cluster-state-dir="+state),
-		start("controllerruntime", "", "--work=policy"),
-	}
-}
-
-// register returns the configuration of a webhook for new Pods.
-func register(url string, authority *cluster.Authority) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: webhookName},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: webhookName, Rules: cluster.Rules("CREATE", "", "v1", "pods"),
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority.PEM},
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}
-}
-
-// set has the policy evaluated as the setting says, and waits until it is.
+// set has Pods reviewed as the setting says, and waits until they are.
 func (s *stand) set(t *testing.T, to *setting) {
 	t.Helper()
 	ctx, api := t.Context(), s.Client.AdmissionregistrationV1()
-	_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, s.binding.Name, metav1.DeleteOptions{}) // which may not be there
-	_ = api.ValidatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})
-	s.awaitDenial(t, "")
+	// They may not be there.
+	_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, s.validating.Name, metav1.DeleteOptions{})
+	_ = api.MutatingAdmissionPolicyBindings().Delete(ctx, s.mutating.Name, metav1.DeleteOptions{})
+	_ = api.ValidatingWebhookConfigurations().Delete(ctx, hookName, metav1.DeleteOptions{})
+	_ = api.MutatingWebhookConfigurations().Delete(ctx, hookName, metav1.DeleteOptions{})
+	s.await(t, "", false)
 	var err error
-	denial := ""
 	switch {
-	case to.bind:
-		_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, s.binding, metav1.CreateOptions{})
-		denial = "ValidatingAdmissionPolicy 'pods.example.com'"
-	case to.webhook != nil:
-		_, err = api.ValidatingWebhookConfigurations().Create(ctx, to.hook, metav1.CreateOptions{})
-		denial = `admission webhook "` + webhookName + `" denied the request`
+	case to.hooks != nil && to.mutates:
+		_, err = api.MutatingWebhookConfigurations().Create(ctx, to.mutatingHooks(), metav1.CreateOptions{})
+	case to.hooks != nil:
+		_, err = api.ValidatingWebhookConfigurations().Create(ctx, to.validatingHooks(), metav1.CreateOptions{})
+	case to.mutates:
+		_, err = api.MutatingAdmissionPolicyBindings().Create(ctx, s.mutating, metav1.CreateOptions{})
+	case to.denial != "":
+		_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, s.validating, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.awaitDenial(t, denial)
+	s.await(t, to.denial, to.mutates)
 }
 
-// awaitDenial waits until the Pod for which the policy does not hold is denied with a
-// text, or, if that is empty, is not.
-func (s *stand) awaitDenial(t *testing.T, text string) {
+// await waits until the Pod for which the policy does not hold is denied with a text,
+// or, if that is empty, is not, and until the probe is changed or not.
+func (s *stand) await(t *testing.T, denial string, mutates bool) {
 	t.Helper()
-	cluster.Await(t, "denial", func() error {
-		err := s.create(t.Context(), s.bad, true)
-		if text == "" {
+	cluster.Await(t, "the setting", func() error {
+		_, err := s.create(t.Context(), s.bad, true)
+		if denial != "" {
+			err = cluster.WantError(err, denial)
+		}
+		if err != nil {
 			return err
 		}
-		return cluster.WantError(err, text)
+		got, err := s.create(t.Context(), s.probe, true)
+		if err == nil && (got.Spec.Containers[0].ImagePullPolicy == corev1.PullAlways) != mutates {
+			err = fmt.Errorf("the probe has the policy %s", got.Spec.Containers[0].ImagePullPolicy)
+		}
+		return err
 	})
 }
 
-func (s *stand) create(ctx context.Context, pod *corev1.Pod, dryRun bool) error {
+func (s *stand) create(ctx context.Context, pod *corev1.Pod, dryRun bool) (*corev1.Pod, error) {
 	var options metav1.CreateOptions
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err := s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, options)
-	return err
+	return s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, options)
 }
 
 // measure creates so many Pods, and adds what that took.
@@ -230,7 +204,7 @@ func (s *stand) measure(t *testing.T, to *setting, took *costs, pods int, dryRun
 		group.Go(func() {
 			for i := range work {
 				begin := time.Now()
-				if err := s.create(t.Context(), s.pod, dryRun); err != nil {
+				if _, err := s.create(t.Context(), s.pod, dryRun); err != nil {
 					t.Error(err)
 				}
 				latencies[i] = time.Since(begin)

@@ -1,0 +1,167 @@
+package intree
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+)
+
+const (
+	hookName = "pods.fastadmit.example.com"
+	// probeLabel is on the Pod for which a further webhook of each setting that mutates
+	// is called, so that the setting shows.
+	probeLabel = "probe"
+)
+
+// A setting is who reviews Pods, and how they are registered.
+type setting struct {
+	name    string
+	mutates bool
+	denial  string             // of the Pod for which the policy does not hold; empty if it is not denied
+	webhook *cluster.Fastadmit // or another program; nil for none
+	hooks   []hook             // empty for policies in-tree
+	probe   *hook              // of a setting that mutates
+}
+
+// A hook is a webhook.
+type hook struct {
+	url        string
+	ca         []byte
+	condition  string // one that must hold for a call; empty for none
+	reinvoked  bool   // again if later webhooks change the Pod
+	forLabeled bool   // called for the probe alone
+}
+
+// allSettings starts the programs and returns all settings.
+func (s *stand) allSettings(t *testing.T) []setting {
+	t.Helper()
+	p := startPrograms(t)
+	at := func(f *cluster.Fastadmit, path string) hook { return hook{url: f.URL + path, ca: p.authority.PEM} }
+	probe := at(p.fastadmit, "/mutate/AlwaysPullImages")
+	probe.forLabeled = true
+	validating := func(name string, f *cluster.Fastadmit, hooks ...hook) setting {
+		return setting{name: name, denial: "denied the request", webhook: f, hooks: hooks}
+	}
+	mutating := func(name string, f *cluster.Fastadmit, hooks ...hook) setting {
+		return setting{name: name, mutates: true, webhook: f, hooks: hooks, probe: &probe}
+	}
+	one := at(p.fastadmit, "/validate/ValidatingAdmissionPolicy")
+	pull, nothing := at(p.fastadmit, "/mutate/AlwaysPullImages"), at(p.fastadmit, "/mutate/DefaultTolerationSeconds")
+	saved, again := pull, nothing
+	saved.condition, again.reinvoked = `request.userInfo.username == "nobody"`, true
+	return []setting{
+		{name: "nothing"},
+		{name: "validates: policy in-tree", denial: "ValidatingAdmissionPolicy 'pods.example.com'"},
+		validating("validates: fastadmit", p.fastadmit, one),
+		validating("validates: controller-runtime", p.validating, at(p.validating, "")),
+		{name: "mutates: policy in-tree", mutates: true},
+		mutating("mutates: fastadmit", p.fastadmit, pull),
+		mutating("mutates: controller-runtime", p.mutating, at(p.mutating, "")),
+		validating("fastadmit, four webhooks that validate", p.fastadmit, one, one, one, one),
+		mutating("fastadmit, a call without a patch", p.fastadmit, nothing),
+		mutating("fastadmit, a call that a match condition saves", p.fastadmit, saved),
+		mutating("fastadmit, two webhooks, one patch", p.fastadmit, nothing, pull),
+		mutating("fastadmit, the same, the first one called again", p.fastadmit, again, pull),
+	}
+}
+
+// mutatingHooks returns the configuration of the setting's webhooks for new Pods.
+func (s *setting) mutatingHooks() *admissionregistrationv1.MutatingWebhookConfiguration {
+	c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: hookName}}
+	for i, h := range append(slices.Clone(s.hooks), *s.probe) {
+		policy := admissionregistrationv1.NeverReinvocationPolicy
+		if h.reinvoked {
+			policy = admissionregistrationv1.IfNeededReinvocationPolicy
+		}
+		c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name: fmt.Sprintf("w%d.%s", i, hookName), Rules: cluster.Rules("CREATE", "", "v1", "pods"), ReinvocationPolicy: &policy,
+			ClientConfig: h.client(), MatchConditions: h.conditions(), ObjectSelector: h.selector(),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	return c
+}
+
+// validatingHooks returns the configuration of the setting's webhooks for new Pods.
+func (s *setting) validatingHooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: hookName}}
+	for i, h := range s.hooks {
+		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
+			Name: fmt.Sprintf("w%d.%s", i, hookName), Rules: cluster.Rules("CREATE", "", "v1", "pods"), ClientConfig: h.client(),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	return c
+}
+
+func (h *hook) client() admissionregistrationv1.WebhookClientConfig {
+	return admissionregistrationv1.WebhookClientConfig{URL: &h.url, CABundle: h.ca}
+}
+
+func (h *hook) conditions() []admissionregistrationv1.MatchCondition {
+	if h.condition == "" {
+		return nil
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: "condition", Expression: h.condition}}
+}
+
+func (h *hook) selector() *metav1.LabelSelector {
+	if !h.forLabeled {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: "true"}}
+}
+
+// programs are the webhooks.
+type programs struct {
+	fastadmit, validating, mutating *cluster.Fastadmit
+	authority                       *cluster.Authority
+}
+
+// startPrograms builds and starts them, as make compare does.
+func startPrograms(t *testing.T) programs {
+	t.Helper()
+	const module = "../../bench/compare"
+	dir, err := filepath.Abs(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-C", module, "-o", dir+"/", "./contenders/fastadmit", "./contenders/controllerruntime")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the webhooks: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := filepath.Dir(cluster.WriteFile(t, "policy.yaml", text))
+	config := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
+`, manifests))
+	state := filepath.Dir(cluster.WriteFile(t, "cluster.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")))
+	authority := cluster.NewAuthority(t)
+	cert, key := authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), "127.0.0.1"))
+	files := []string{"--tls-cert-file=" + cluster.WriteFile(t, "tls.crt", cert), "--tls-private-key-file=" + cluster.WriteFile(t, "tls.key", key)}
+	start := func(name string, arguments ...string) *cluster.Fastadmit {
+		return cluster.RunFastadmit(t, slices.Concat([]string{filepath.Join(dir, name)}, arguments, files)...)
+	}
+	return programs{
+		fastadmit: start("fastadmit", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy", "--admission-control-config-file="+config, "--cluster-state-dir="+state),
+		validating: start("controllerruntime", "--work=policy"),
+		mutating:   start("controllerruntime", "--work=mutate"),
+		authority:  authority,
+	}
+}
