@@ -1,3 +1,7 @@
+// With these tags bodies are copied, and more is allocated.
+
+//go:build !poison && !race
+
 package app
 
 import (
