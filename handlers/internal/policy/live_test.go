@@ -293,8 +293,8 @@ func TestLive(t *testing.T) {
 	if source.resources.writeStatus(ctx) {
 		t.Error("while parameters are not listed: all is settled, want the status to be written once more")
 	}
-	brief, end := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer end()
+	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer stop()
 	if _, known, err := source.Cluster.Params.OfKind(brief, maps); err == nil || !known ||
 		!strings.HasPrefix(err.Error(), "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission") {
 		t.Errorf("before they are listed: got %v, %v", known, err)
@@ -302,6 +302,15 @@ func TestLive(t *testing.T) {
 	close(a.listing)
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
 	checkParams(t, source.Cluster.Params, maps, nodes)
+	objects, _, err := source.Cluster.Params.OfKind(ctx, maps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if all, err := objects.List(ended, "shop", labels.Everything()); len(all) != 0 || err == nil {
+		t.Errorf("got %v, %v of a review that ended", all, err)
+	}
 	for _, kind := range []string{"Ship", "Secret"} {
 		if _, known, err := source.Cluster.Params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
 			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)

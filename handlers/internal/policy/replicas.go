@@ -87,11 +87,16 @@ type reports struct {
 }
 
 func newReplicas(objects *cluster.Objects[*cluster.JSON], plugin string, enforced func() []reportedPolicy) *replicas {
-	host, err := os.Hostname()
-	if host = strings.ToLower(host); err != nil || len(validation.IsDNS1123Subdomain(nameOf(host))) > 0 {
-		host = defaultHost
+	return &replicas{objects: objects, plugin: plugin, host: hostOf(os.Hostname()), enforced: enforced}
+}
+
+// hostOf returns what a report calls the host of that name.
+func hostOf(name string, err error) string {
+	name = strings.ToLower(name)
+	if err != nil || len(validation.IsDNS1123Subdomain(nameOf(name))) > 0 {
+		return defaultHost
 	}
-	return &replicas{objects: objects, plugin: plugin, host: host, enforced: enforced}
+	return name
 }
 
 // nameOf returns a name for the report of a replica, which no other process has: a container

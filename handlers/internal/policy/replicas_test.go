@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -277,6 +278,57 @@ func TestReportWrites(t *testing.T) {
 	})
 }
 
+// TestReportAgain has others delete the report of a replica, and label it.
+func TestReportAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newReplicated(t)
+		objects := cluster.PolicyReplicas.In(c.view)
+		defer c.start("a", "")()
+		c.put(c.policy("p", 1), binding("b", "p", 1))
+		c.after(soon, "1 True AllReplicas: all replicas enforce it")
+		first := objects.List("")[0].GetName()
+		if err := objects.Delete(t.Context(), "", first); err != nil {
+			t.Fatal(err)
+		}
+		c.put(c.policy("p", 2))
+		c.after(2*retryPause, "2 True AllReplicas: all replicas enforce it")
+		all := objects.List("")
+		if len(all) != 1 || all[0].GetName() == first || c.replicas() != "a 1" {
+			t.Fatalf("got %s, want a report of another name than %s", c.replicas(), first)
+		}
+		version := all[0].GetResourceVersion()
+		c.put(fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":%q,"labels":{"a":"b"}},`+
+			`"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`, all[0].GetName()))
+		if labelled := objects.List(""); labelled[0].GetResourceVersion() == version {
+			t.Fatal("the report has the version of before")
+		}
+		c.put(c.policy("p", 3))
+		c.after(2*retryPause, "3 True AllReplicas: all replicas enforce it")
+		if again := objects.List(""); len(again) != 1 || again[0].GetName() != all[0].GetName() {
+			t.Errorf("got %s, want the report of before", c.replicas())
+		}
+	})
+}
+
+// TestHost has names of hosts that names of reports can begin with, and others.
+func TestHost(t *testing.T) {
+	const longest = 253 - len("-12345") // of an object
+	f := func(name string, err error, want string) {
+		t.Helper()
+		if got := hostOf(name, err); got != want {
+			t.Errorf("%q, %v: got %q, want %q", name, err, got, want)
+		}
+	}
+	f("fastadmit-7c9-x2", nil, "fastadmit-7c9-x2")
+	f("Node-1.Example.com", nil, "node-1.example.com")
+	f("", nil, defaultHost)
+	f("a_b", nil, defaultHost)
+	f("a", errors.New("no name"), defaultHost)
+	f(strings.Repeat("a", longest-1), nil, strings.Repeat("a", longest-1))
+	f(strings.Repeat("a", longest), nil, strings.Repeat("a", longest))
+	f(strings.Repeat("a", longest+1), nil, defaultHost)
+}
+
 // TestReports reads reports at the limits.
 func TestReports(t *testing.T) {
 	f := func(want string, revisions ...string) {
@@ -293,6 +345,10 @@ func TestReports(t *testing.T) {
 	f("1 of 2 replicas do not enforce it: h0", "y", "x")
 	f("3 of 4 replicas do not enforce it: h0, h1, h3", "", "y", "x", "z")
 	f("4 of 4 replicas do not enforce it: h0, h1, h2 and 1 more", "", "y", "", "z")
+	unsorted := reports{live: []*heard{{host: "z"}, {host: "b"}, {host: "a"}}}
+	if _, _, got := unsorted.enforced("p", "x"); got != "3 of 3 replicas do not enforce it: a, b, z" {
+		t.Errorf("got %q, want the hosts sorted", got)
+	}
 
 	c := newReplicated(t)
 	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`,
