@@ -82,6 +82,11 @@ func TestResources(t *testing.T) {
 	ignored := strings.Replace(policySpec("object."), "{", `{"failurePolicy":"Ignore",`, 1)
 	f("'p' with binding 'b2' denied request: failed expression: false",
 		resource(t, "ValidatingAdmissionPolicy", "bad", ignored), binding("b", "bad"), policy("p", "false"), binding("b2", "p"))
+	selects := func(text string) string {
+		return strings.Replace(policySpec("false"), `"matchConstraints":{`, `"matchConstraints":{"objectSelector":{"matchLabels":{`+text+`}},`, 1)
+	}
+	f("", resource(t, "ValidatingAdmissionPolicy", "p", selects(`"a":"b"`)), binding("b", "p"))
+	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", selects("")), binding("b", "p"))
 	// What is not valid, and was written when nobody checked it.
 	f("'p' denied request: failed to configure policy: spec.failurePolicy: Unsupported value",
 		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)), binding("b", "p"))

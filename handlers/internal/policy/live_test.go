@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type apiServer struct {
 	statuses map[string]string // what was written, by the name of the policy
 	written  map[string]int    // how often
 	watching int               // requests that watch ConfigMaps
+	broken   atomic.Bool       // it fails when it is asked for schemas
 	listing  chan struct{}     // closed when ConfigMaps may be listed
 	events   chan string       // of policies, for who watches them
 	put      http.HandlerFunc  // answers writes; nil for noteStatus
@@ -68,6 +70,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]},` +
 			`{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get","list","watch"]}]}`))
 	case r.URL.Path == "/openapi/v3":
+		if a.broken.Load() {
+			fail(http.StatusInternalServerError, "InternalError")
+			return
+		}
 		_, _ = w.Write([]byte(`{"paths":{}}`))
 	case !known:
 		fail(http.StatusNotFound, "NotFound")
@@ -328,6 +334,7 @@ func TestLive(t *testing.T) {
 	}
 	eventually(t, a.watched, "1")
 	source.resources.wrote("none", status.Change{}) // a policy that is gone meanwhile
+	source.resources.checkTypes(ctx, "none")
 	if _, due, settled := source.resources.due("none", reports{}); due || !settled {
 		t.Errorf("got %v, %v of a policy that is gone", due, settled)
 	}
@@ -337,6 +344,31 @@ func TestLive(t *testing.T) {
 	if _, known, err := source.Cluster.Params.OfKind(t.Context(), nodes); known || err != nil {
 		t.Errorf("in the end: got %v, %v, want parameters not to be watched", known, err)
 	}
+}
+
+// TestTypesLater checks types when the API server answers.
+func TestTypesLater(t *testing.T) {
+	a := &apiServer{t: t, statuses: make(map[string]string), lists: map[string]string{
+		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
+		policiesPath:         customPolicy("p", "", ""), policiesPath[:len(policiesPath)-len("policies")] + "policybindings": binding("b", "p", 1),
+	}}
+	a.broken.Store(true)
+	source, err := NewSource(ValidatingKind, handlers.Setup{Config: []byte(customConfig), Cluster: a.follow()},
+		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(want string) {
+		t.Helper()
+		source.refresh(t.Context())
+		source.resources.writeStatus(t.Context())
+		if got := a.status("p"); got != "3; Compiled True Compiled: all expressions compile"+want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	f("")
+	a.broken.Store(false)
+	f("; types checked")
 }
 
 // TestGivenParams has parameters that are given.

@@ -48,6 +48,13 @@ func TestPoliciesMeasured(t *testing.T) {
 		if m.of("another") != nil != (n > policiesMeasuredMax) {
 			t.Errorf("%d policies: got %v of an unknown one", n, m.of("another"))
 		}
+		if beyond := m.of("another"); beyond != nil {
+			(&Policy[int]{metrics: beyond}).CountViolation(&Binding{Name: "b"}, "Deny")
+			const other = `fastadmit_policy_checks_total{plugin="P",policy="other",policy_binding="other",`
+			if got := seriesOf(set, "fastadmit_policy_checks_total{"); got != 1 || seriesOf(set, other) != 1 {
+				t.Errorf("%d policies: got %d series of checks, want that of others", n, got)
+			}
+		}
 		var text strings.Builder
 		set.WritePrometheus(&text)
 		if want := fmt.Sprintf("fastadmit_policies{plugin=\"P\"} %d\n", n); !strings.Contains(text.String(), want) {

@@ -137,6 +137,9 @@ func TestEnforced(t *testing.T) {
 		stopA, stopB := c.start("a", ""), c.start("b", "")
 		c.put(c.policy("p", 1))
 		c.after(soon, "1 False NoBindings: no binding names it")
+		if got := c.replicas(); got != "a 0, b 0" {
+			t.Errorf("got %s, want that nobody enforces a policy without bindings", got)
+		}
 		c.put(binding("b", "p", 1))
 		c.after(soon, "1 True AllReplicas: all replicas enforce it")
 		c.put(c.policy("p", 2))
@@ -211,6 +214,8 @@ func TestRulesChange(t *testing.T) {
 		f("nothing", 2)
 		c.put(strings.ReplaceAll(c.policy("p", 3), `"pods"`, `"services"`))
 		f("another resource", 3)
+		c.put(binding("b", "q", 2), binding("b2", "q", 2))
+		f("bindings of another policy", 4)
 	})
 }
 
@@ -405,6 +410,31 @@ func TestRevision(t *testing.T) {
 	f("a changed binding", "u", 1, &Binding{Name: "b", revision: "2"})
 	f("another binding", "u", 1, &Binding{Name: "c", revision: "1"})
 	f("two bindings", "u", 1, &Binding{Name: "b", revision: "1"}, &Binding{Name: "c", revision: "1"})
+}
+
+// TestDoubted says that a policy is no longer enforced when that was so for a while.
+func TestDoubted(t *testing.T) {
+	object, err := cluster.NewJSON([]byte(`{"metadata":{"name":"p","generation":1},"status":{"conditions":[` +
+		`{"type":"Enforced","status":"True","reason":"AllReplicas","message":"all replicas enforce it","observedGeneration":1}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &compiledPolicy[string]{object: object, bound: true, revision: "x"}
+	start := time.Now()
+	f := func(after time.Duration, revision, want string, wantChanged bool) {
+		t.Helper()
+		all := reports{known: true, live: []*heard{{host: "h", revisions: map[string]string{"p": revision}}}}
+		if got, changed := c.enforcedCondition(all, start.Add(after)); string(got.Status) != want || changed != wantChanged {
+			t.Errorf("after %v: got %+v, %v, want %s, %v", after, got, changed, want, wantChanged)
+		}
+	}
+	f(0, "x", "True", false)
+	f(1, "y", "True", false)
+	f(retryPause, "y", "True", false)
+	f(retryPause+1, "y", "False", true)
+	f(retryPause+2, "x", "True", false)
+	f(retryPause+3, "y", "True", false) // again since just now
+	f(2*retryPause+3, "y", "False", true)
 }
 
 // TestTurn has the replicas that are not the first wait before they write a status.

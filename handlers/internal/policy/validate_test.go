@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/handlers"
@@ -76,6 +77,10 @@ func TestValidate(t *testing.T) {
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax) + `]}}`, ``},
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax+1) + `]}}`, `spec.auditAnnotations: Invalid value`},
 	})
+	errs := checkAuditAnnotations("p", make([]admissionregistrationv1.AuditAnnotation, auditAnnotationsMax+1), field.NewPath("a"))
+	if len(errs) == 0 || errs[0].Detail != "must not have more than 20 auditAnnotations" {
+		t.Errorf("got %v", errs)
+	}
 	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "in": false, "import": false, "ins": true} {
 		want := `spec.variables[0].name: Invalid value: "` + name + `": must be a valid CEL identifier`
 		if valid {

@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	} {
 		document := documentOf(t, `{"q":`+strconv.Quote(text)+`}`)
 		var tooLarge *codec.SizeError
-		if q, err := Parse(document.Get("q")); !errors.As(err, &tooLarge) || !errors.As(document.Err(), &tooLarge) {
+		if q, err := Parse(document.Get("q")); !errors.As(err, &tooLarge) || tooLarge.Max != PlacesMax || !errors.As(document.Err(), &tooLarge) {
 			t.Errorf("%.20s: got %.40s, %v, and the object's error %v, want both to be a SizeError", text, q.String(), err, document.Err())
 		}
 	}
