@@ -93,6 +93,7 @@ kind: AdmissionConfiguration
 plugins:
 - name: EventRateLimit
   path: limits.yaml
+  configuration: null
 - name: AlwaysPullImages
   configuration: {a: 1}
 - name: DenyServiceExternalIPs
@@ -196,6 +197,7 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:4: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")
 	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
 		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
+	f(head+"plugins: 5", "", "own.yaml:3: plugins: got 5, want a list")
 	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
 		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)
 	f(head+"enableAdmissionPlugins: [Gone, EventRateLimit]", "", "own.yaml:3: enableAdmissionPlugins[0]: fastadmit has no plugin Gone: it was removed")
@@ -238,7 +240,7 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:3: plugins[0].timeout: got 30.000000001s, want more than 0s and at most 30s")
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
-	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing}\n- {name: EventRateLimit, path: /none/x.yaml}",
+	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}",
 		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory")

@@ -34,9 +34,6 @@ var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
 // Locate gives the errors of handlers.NewChain, which are about plugins' own
 // configurations, their file and line. Others stay as they are.
 func (l *Loaded) Locate(err error) error {
-	if err == nil {
-		return nil
-	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error
 		for _, err := range joined.Unwrap() {

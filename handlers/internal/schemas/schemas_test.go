@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
@@ -266,6 +267,10 @@ func TestNoAnswer(t *testing.T) {
 		if _, _, err := s.Type(t.Context(), example.WithKind("Gadget")); err != server.err {
 			t.Errorf("got %v, want %v", err, server.err)
 		}
+		server.asked = nil
+		if of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || err != server.err || len(server.asked) != 1 {
+			t.Errorf("got %v, %v after %s, want %v", of, err, server.asked, server.err)
+		}
 		if of, err := s.DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || err != server.err {
 			t.Errorf("got %v, %v, want %v", of, err, server.err)
 		}
@@ -306,6 +311,17 @@ func TestDeclTypes(t *testing.T) {
 		"A0 a:string apiVersion:string closed:A0.closed kind:string metadata:A0.metadata open:A0.open")
 	f(`,"type":"object","properties":{"a":{"type":"string"},"m":{"type":"object","additionalProperties":{"type":"integer"}},"l":{"type":"array","items":{"type":"boolean"}}}`,
 		"A0 a:string apiVersion:string kind:string l:list m:map metadata:A0.metadata")
+	of := func(reference string) (*apiservercel.DeclType, error) {
+		server.texts["/a"] = `{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"A"}],` +
+			`"properties":{"m":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/` + reference + `"}}}},"B":{"type":"object","properties":{"x":{"type":"string"}}}}}}`
+		return New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
+	}
+	if got, err := of("B"); err != nil || got.Fields["m"].Type.ElemType.Fields["x"] == nil {
+		t.Errorf("got %v, %v, want a map of objects with the field x", got, err)
+	}
+	if got, err := of("Nope"); err == nil || !strings.HasSuffix(err.Error(), "there is no #/components/schemas/Nope") {
+		t.Errorf("got %v, %v, want that a schema is missing", got, err)
+	}
 	server.paths = nil // without OpenAPI v3
 	f("", "nothing")
 }
