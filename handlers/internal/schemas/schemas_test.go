@@ -264,14 +264,14 @@ func TestNoAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.err = errors.New("broken")
-		if _, _, err := s.Type(t.Context(), example.WithKind("Gadget")); err != server.err {
+		if _, _, err := s.Type(t.Context(), example.WithKind("Gadget")); !errors.Is(err, server.err) {
 			t.Errorf("got %v, want %v", err, server.err)
 		}
 		server.asked = nil
-		if of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || err != server.err || len(server.asked) != 1 {
+		if of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || !errors.Is(err, server.err) || len(server.asked) != 1 {
 			t.Errorf("got %v, %v after %s, want %v", of, err, server.asked, server.err)
 		}
-		if of, err := s.DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || err != server.err {
+		if of, err := s.DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || !errors.Is(err, server.err) {
 			t.Errorf("got %v, %v, want %v", of, err, server.err)
 		}
 		time.Sleep(pathsAge)
@@ -280,7 +280,7 @@ func TestNoAnswer(t *testing.T) {
 			t.Errorf("got %s, %v, want what the API server said last", path, err)
 		}
 		cancel()
-		if path, err := s.Path(ctx, example); path != "" || err != server.err {
+		if path, err := s.Path(ctx, example); path != "" || !errors.Is(err, server.err) {
 			t.Errorf("got %s, %v after the context ended, want %v", path, err, server.err)
 		}
 	})
