@@ -87,10 +87,19 @@ func TestResources(t *testing.T) {
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", selects(`"a":"b"`)), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", selects("")), binding("b", "p"))
+	excludes := func(resource string) string {
+		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
+			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["`+resource+`"]}],`, 1)
+	}
+	f("", resource(t, "ValidatingAdmissionPolicy", "p", excludes("pods")), binding("b", "p"))
+	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", excludes("services")), binding("b", "p"))
 	// What is not valid, and was written when nobody checked it.
 	f("'p' denied request: failed to configure policy: spec.failurePolicy: Unsupported value",
 		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)), binding("b", "p"))
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", `{"validations":[]}`), binding("b", "p"))
+	f("'p' denied request: failed to configure policy: spec.matchConstraints.objectSelector.matchExpressions[0].operator: Invalid value",
+		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), `"matchConstraints":{`,
+			`"matchConstraints":{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]},`, 1)), binding("b", "p"))
 	f("with binding 'b' denied request: failed to configure binding: spec.validationActions: Required value",
 		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p"}`))
 	// What cannot be read: nobody knows what the policy is for, but which policy the binding is for.

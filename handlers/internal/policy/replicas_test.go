@@ -435,6 +435,23 @@ func TestDoubted(t *testing.T) {
 	f(retryPause+2, "x", "True", false)
 	f(retryPause+3, "y", "True", false) // again since just now
 	f(2*retryPause+3, "y", "False", true)
+
+	g := func(status string, known bool, want string, wantChanged bool) {
+		t.Helper()
+		object, err := cluster.NewJSON([]byte(`{"metadata":{"name":"p","generation":1},"status":{"conditions":[` + status + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &compiledPolicy[string]{object: object, bound: true, revision: "x"}
+		all := reports{known: known, live: []*heard{{host: "h", revisions: map[string]string{"p": "y"}}}}
+		if got, changed := c.enforcedCondition(all, start); string(got.Status)+" "+got.Reason != want || changed != wantChanged {
+			t.Errorf("%s, known %v: got %+v, %v, want %s, %v", status, known, got, changed, want, wantChanged)
+		}
+	}
+	g("", false, "Unknown NotReported", false)
+	g("", true, "False Waiting", false)
+	g(`{"type":"Enforced","status":"Unknown","reason":"NotReported","observedGeneration":1}`, true, "False Waiting", true)
+	g(`{"type":"Enforced","status":"True","reason":"AllReplicas","observedGeneration":1}`, false, "True AllReplicas", false)
 }
 
 // TestTurn has the replicas that are not the first wait before they write a status.

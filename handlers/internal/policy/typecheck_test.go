@@ -194,4 +194,6 @@ func TestTypesToCheck(t *testing.T) {
 	f([]string{"g11", "g03", "g10"}, []string{"g03/v1, Kind=Thing", "g10/v1, Kind=Thing", "g11/v1, Kind=Thing"})
 	resource = "thinglists" // as there
 	f([]string{"g03"}, []string{"g03/v1, Kind=ThingList"})
+	resource = "status" // of a thing
+	f([]string{"g03"}, nil)
 }
