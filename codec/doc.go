@@ -1,15 +1,15 @@
-// Package codec reads AdmissionReviews and writes the answers to them, as
-// close to the bytes as that can be done.
+// Package codec reads AdmissionReviews directly from their bytes, and writes
+// the answers.
 //
-// A webhook gets several kilobytes of JSON for each decision and looks at a
-// few values in them. Decoding them into Go types takes some hundred times
-// longer than finding these values, so codec does only that: Decode scans the
-// envelope (k8s.io/api/admission/v1 types.go, v1 and v1beta1), Get finds a
-// value by its path and remembers what it passed, edits lie beside the text and
-// are seen by later reads, and AppendResponse writes the answer. None of it
-// allocates once its memory has grown to what requests need. The package knows
-// JSON and the envelope, and nothing about the objects in it; package diff
-// makes the patch of the edits.
+// A webhook gets several kilobytes of JSON for each decision and reads a few
+// values of them. Decoding all into Go types takes hundreds of times longer
+// than finding these values, so codec only finds them. Decode scans the envelope
+// (k8s.io/api/admission/v1 types.go, v1 and v1beta1). Get finds a value by its
+// path, and stores positions for later reads. Edits are kept beside the text, and
+// later reads see them. AppendResponse writes the answer. Nothing allocates as
+// soon as the reused memory is large enough for the requests. The package knows
+// JSON and the envelope, but not the kinds of the objects. Package diff builds
+// the patch from the edits.
 //
 // # Ownership
 //
@@ -27,14 +27,14 @@
 //
 // What is given to edits is copied.
 //
-// Acquire and Release belong into the same function. A Review must not be used
-// after Release, nor released twice. Reviews and Objects must not be used by
-// two goroutines at once, even for reading: reads remember where things are.
+// Call Acquire and Release in the same function. A Review must not be used after
+// Release, nor released twice. Two goroutines must not use a Review or an Object
+// at the same time, even for reading, because reads store positions.
 //
-// Built with the tag poison, Decode and Reset read a copy of their bytes. Release
-// and Reset overwrite that copy and all arenas with 0xdb, and do not use them
-// again: a view that was kept is a run of bytes that is not UTF-8. Such a build
-// allocates; an ordinary one does nothing for this.
+// With the build tag poison, Decode and Reset read a copy of their bytes. Release
+// and Reset overwrite the copy and all arenas with 0xdb, and never use them again,
+// so a view that was kept by mistake is not valid UTF-8. Such a build allocates;
+// other builds are not affected.
 //
 // # What is validated
 //
@@ -42,27 +42,27 @@
 // and API version, a uid, and the JSON type of each field. Nothing else is
 // checked before it is read:
 //
-//   - If the last object of the request stands where kube-apiserver writes it, the
-//     text that kube-apiserver writes behind it, at the end of the body, says where
-//     it ends; the object is not even skipped. A field of the request that should
-//     stand before the objects and stands behind one of them is not found then.
+//   - If the last object of the request is where kube-apiserver writes it, the text
+//     that kube-apiserver writes after it, at the end of the body, marks its end,
+//     and the object is not scanned. A field that kube-apiserver writes before the
+//     objects is not found then if it follows one of them.
 //   - A value that nobody reads is skipped, not validated. Objects and arrays
 //     are skipped by counting brackets outside of strings, to any depth.
-//   - Members and elements are checked for the punctuation between them as far
-//     as a read passes them, and literals and numbers for their first byte.
-//   - A string, and the name of a member that is yielded, is validated when it
-//     is read: control characters, unknown escapes and bytes that are not UTF-8
-//     are errors. encoding/json puts U+FFFD in place of the latter. Half of an
-//     escaped surrogate pair is U+FFFD in both.
-//   - A number is a run of the bytes that numbers are made of. Int64 is false
-//     for one that strconv does not take.
-//   - A value of another kind than the one asked for, and null, read as a
-//     missing one does; that is no error.
+//   - Where a read passes members and elements, it checks the punctuation between
+//     them, and the first byte of literals and numbers.
+//   - Strings and names of members are validated when they are read: control
+//     characters, unknown escapes and bytes that are not UTF-8 are errors.
+//     encoding/json replaces the latter by U+FFFD. Both replace half of an escaped
+//     surrogate pair by U+FFFD.
+//   - A number is a sequence of the bytes that occur in numbers. Int64 returns
+//     false for a number that strconv does not accept.
+//   - A value of another kind than the requested one, and null, read as a missing
+//     value. This is not an error.
 //
-// The first fault stays with its Object, and Review.Err finds it: reads after
-// it go on as if the values were missing, edits do nothing. A new value given
-// to an edit is validated whole (as encoding/json does, and UTF-8), for a patch
-// that kube-apiserver cannot decode fails the user's request.
+// An Object keeps its first error, and Review.Err returns it. Later reads return
+// missing values, and later edits do nothing. The new value of an edit is validated
+// completely (as by encoding/json, and as UTF-8), because a patch that kube-apiserver
+// cannot decode fails the user's request.
 //
 // Names are compared exactly: "UID" is not "uid", as in Kubernetes and not as
 // in encoding/json.

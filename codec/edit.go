@@ -21,16 +21,16 @@ func (e *EditError) Error() string {
 // of an array. What is missing or null on the way becomes an empty object. json
 // must be valid JSON text without white space around it; it is copied.
 //
-// An edit that cannot be made is an *EditError, which Object.Err returns; edits
-// after a fault do nothing. An edit needs a Value to start at:
+// If an edit is not possible, Object.Err returns an *EditError, and later edits do
+// nothing. An edit must start at a Value with a position in the document:
 //
-//   - One that is missing is none: start at the value that contains it, with a
+//   - A missing Value has no position. Start at the Value that contains it, with a
 //     longer path. The root always exists.
-//   - One that was replaced, removed, or moved with the elements of its array is
-//     none any more: read it again. A null is one as long as its place exists:
-//     the edit changes what is there now.
-//   - Only Review.Object can be edited, and Objects of your own. OldObject and
-//     the rest of a review cannot.
+//   - A Value that was replaced or removed, or that moved with the elements of its
+//     array, has lost its position: read it again. The position of a null remains
+//     valid while it exists in the document; an edit changes its current value.
+//   - Only Review.Object and your own Objects can be edited, not OldObject and the
+//     other parts of a review.
 func (v Value) Set(json string, path ...string) {
 	if v.takes(json, path) {
 		v.set(json, path)

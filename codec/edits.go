@@ -5,8 +5,8 @@ import "iter"
 // Edit is a place in the document that was edited.
 type Edit struct {
 	Pointer string // escaped JSON Pointer; valid until the iteration goes on
-	Before  Value  // as it came; missing if it was added
-	After   Value  // as it is now; missing if it was removed
+	Before  Value  // the original value; missing if it was added
+	After   Value  // the current value; missing if it was removed
 }
 
 // Edits iterates over the topmost places that were edited, in the order of the

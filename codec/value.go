@@ -50,7 +50,8 @@ func kindOfText(text string) Kind {
 //
 // A Value, and every string read from it, is valid until its Object is reset
 // or its Review released; use strings.Clone to keep a string. Edits below a
-// Value show in it; it stays what it was when it is replaced itself.
+// Value are visible in it. If the value itself is replaced, the Value keeps the old
+// one.
 type Value struct {
 	object *Object
 	at     offset // where its text begins, 0 if it is missing
