@@ -26,6 +26,8 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"reading a request, writing an answer", "30 s", "cmd/fastadmit/app/conn.go", "read: budgetMax, write: budgetMax"},
 	{"reading a request, writing an answer", "30 s", "cmd/fastadmit/app", "budgetMax"},
 	{"TLS handshake", "10 s", "cmd/fastadmit/app/conn.go", "handshake: 10 * time.Second"},
+	{"bytes that TLS keeps", "24 KiB", "cmd/fastadmit/app", "keptBytesMax"},
+	{"handshakes that compute at a time", "one for each processor", "cmd/fastadmit/app/turns.go", "runtime.GOMAXPROCS(0)"},
 	{"idle connection", "120 s", "cmd/fastadmit/app/conn.go", "idle: 120 * time.Second"},
 	{"age of a connection", "10 min", "cmd/fastadmit/app", "connectionAgeMax"},
 	{"connections", "42 KiB", "cmd/fastadmit/app", "connectionBytes"},

@@ -66,9 +66,10 @@ const (
 // than it needs and keeps them as spares.
 type listener struct {
 	acceptor
-	server *server
-	config *tls.Config
-	table  *connections
+	server     *server
+	config     *tls.Config
+	table      *connections
+	handshakes turns
 
 	mu        sync.Mutex // orders the read deadlines of fresh connections
 	finishing bool
@@ -79,7 +80,7 @@ func (s *server) listen(ln net.Listener, config *tls.Config, limits limits) *lis
 	table := newConnections(s.metrics.webhooks, limits.serving, limits.atOne)
 	return &listener{
 		acceptor: acceptor{ln, s.metrics.webhooks, s.log, table.makeRoom},
-		server:   s, config: config, table: table,
+		server:   s, config: config, table: table, handshakes: newTurns(),
 	}
 }
 
@@ -90,7 +91,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: tls.Server(socket.Fast(raw), l.config), listener: l, accepted: time.Now()}
+		c := &conn{listener: l, accepted: time.Now(), turn: newTurn(socket.Fast(raw), l.handshakes)}
+		c.Conn = tls.Server(&c.turn, l.config)
 		c.fresh.Store(true)
 		c.member = member{peer: c, address: addressOf(raw.RemoteAddr())}
 		if age := l.server.timeouts.maxAge; age > 0 {
@@ -147,6 +149,7 @@ type conn struct {
 	linger   bool
 	stranger *codec.Status // why whoever is at the other end may not call
 	member   member        // of the listener's table
+	turn     turn          // what is under TLS
 
 	hand hand     // whether a call is in hand
 	call call     // which one; not changed while it is
@@ -172,7 +175,8 @@ func (c *conn) giveUp() bool {
 	if !c.hand.take() {
 		return false
 	}
-	_ = c.NetConn().Close() // not the TLS connection, for that one may wait for the other end
+	_ = c.turn.Close() // not the TLS connection, for that one may wait for the other end
+	c.turn.cancel()
 	return true
 }
 
@@ -188,6 +192,8 @@ func (c *conn) Handshake() error {
 	if err := c.SetWriteDeadline(time.Now().Add(server.timeouts.handshake)); err != nil {
 		return err
 	}
+	c.turn.begin()
+	defer c.turn.end()        // the client's certificate is verified before
 	err := c.Conn.Handshake() // writes after it have deadlines of their own
 	if err == nil {
 		state := c.ConnectionState()
@@ -206,6 +212,7 @@ func (c *conn) Handshake() error {
 // that cannot be read from has come to its end, whatever the reason: there is
 // nothing to answer.
 func (c *conn) Read(b []byte) (int, error) {
+	c.turn.deliver()
 	if c.fresh.Load() {
 		return c.readFirst(b)
 	}
@@ -293,6 +300,7 @@ func (c *conn) discard() {
 	}
 	buffer := make([]byte, headerBytesMax)
 	for left := lingerBytesMax; left > 0; {
+		c.turn.deliver()
 		n, err := c.Conn.Read(buffer)
 		if err != nil {
 			return

@@ -29,6 +29,16 @@ type patient struct {
 
 func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient {
 	t.Helper()
+	var certificate certificate
+	if err := certificate.load(); err != nil {
+		t.Fatal(err)
+	}
+	return servePatientlyWith(t, of, certificate.get, own...)
+}
+
+// servePatientlyWith is servePatiently with a certificate of the test's.
+func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), own ...handlers.Plugin) *patient {
+	t.Helper()
 	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.write, &of.fresh} {
 		if *timeout == 0 {
 			*timeout = time.Hour
@@ -43,9 +53,8 @@ func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var certificate certificate
 	var callers callers
-	if err := errors.Join(certificate.load(), callers.load()); err != nil {
+	if err := callers.load(); err != nil {
 		t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +64,7 @@ func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient 
 	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
 	p.server = newServer(chain, &callers, newLog(p.log))
 	p.server.timeouts = of
-	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(certificate.get, false), limits{serving: 1000, atOne: 1000})
+	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(get, false), limits{serving: 1000, atOne: 1000})
 	t.Cleanup(p.connections.watch())
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.webhooks.Serve(p.connections) }()
