@@ -114,14 +114,16 @@ func compareKnown(t *testing.T, c *Compiler, in *Input, env *celgo.Env, text str
 		t.Errorf("%s: %v", text, issues)
 		return
 	}
-	program := func(limit uint64) celgo.Program {
-		p, err := env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral, celgo.CostLimit(limit))
+	limited := func(limit uint64) *program {
+		p, err := newProgram(func() (celgo.Program, error) {
+			return env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral, celgo.CostLimit(limit))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	x := &Expression{Text: text, program: program(celconfig.PerCallLimit), closure: c.build(env, ast)}
+	x := &Expression{Text: text, program: limited(celconfig.PerCallLimit), closure: c.build(env, ast)}
 	if x.closure == nil {
 		t.Errorf("%s: got no closure", text)
 		return
@@ -134,7 +136,7 @@ func compareKnown(t *testing.T, c *Compiler, in *Input, env *celgo.Env, text str
 		return
 	}
 	for limit := range min(uint64(cost), 40) {
-		_, wantCost, _, wantErr := e.interpret(&Expression{program: program(limit)})
+		_, wantCost, _, wantErr := e.interpret(&Expression{program: limited(limit)})
 		f := &frame{Evaluation: e, cost: celconfig.PerCallLimit - limit}
 		v := x.closure(f)
 		if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); wantErr == nil || !f.stopped || got != wantCost {

@@ -17,7 +17,7 @@ type Expression struct {
 	// Err says why it does not compile.
 	Err *apiservercel.Error
 
-	program cel.Program
+	program *program
 	closure closure // nil where only the program can evaluate it
 	returns *cel.Type
 }
@@ -114,10 +114,15 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if _, err = cel.AstToCheckedExpr(ast); err != nil { // as for a JSONPatch with a field that there is not
 		return internal("unexpected compilation error: %v", err)
 	}
-	if e.program, err = env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral); err != nil {
+	e.program, err = newProgram(func() (cel.Program, error) {
+		return env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral)
+	})
+	if err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
-	e.closure = c.build(env, ast)
+	if e.closure = c.build(env, ast); e.closure != nil {
+		e.program.drop()
+	}
 	e.returns = ast.OutputType()
 	return nil
 }

@@ -1,0 +1,53 @@
+package cel
+
+import (
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// TestProgramsAreNotKept compiles many expressions that have closures, which take
+// little memory: a program of each would take 40 KB. Evaluating one that fails makes
+// its program, once for all that do so at the same time.
+func TestProgramsAreNotKept(t *testing.T) {
+	const n, bytesMax = 300, 20 << 10
+	c := NewCompiler(false)
+	c.Compile("object.x == 0", Declarations{}, Bool) // makes the environment
+	all := make([]*Expression, n)
+	before := heap()
+	for i := range all {
+		all[i] = c.Compile("object.spec.x <= "+strconv.Itoa(i), Declarations{}, Bool)
+		if all[i].Err != nil || all[i].closure == nil {
+			t.Fatalf("got %v, want a closure", all[i].Err)
+		}
+	}
+	if each := int64(heap()-before) / n; each > bytesMax {
+		t.Errorf("an expression takes %d bytes, want at most %d", each, bytesMax)
+	}
+	object := []byte(`{"apiVersion":"v1","kind":"Pod","spec":{}}`)
+	want := "expression 'object.spec.x <= 7' resulted in error: no such key: x"
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			evaluation := c.Begin(NewInput(t.Context(), reviewOf(t, object)), 1_000_000)
+			defer evaluation.End()
+			if _, err, fatal := evaluation.Evaluate(all[7]); err == nil || err.Error() != want || fatal != nil {
+				t.Errorf("got %v, %v, want %s", err, fatal, want)
+			}
+		})
+	}
+	group.Wait()
+	if all[7].program.made == nil || all[8].program.made != nil {
+		t.Error("got a program for an expression that was not evaluated, or none for one that failed")
+	}
+}
+
+// heap returns how many bytes of memory are in use.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what is in a sync.Pool goes with the second one
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
