@@ -27,11 +27,13 @@ demo: build ## replay recordings of a real kube-apiserver over HTTPS and show th
 test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned
 	bin/fastadmit test deploy/chart/policies
 	go test -shuffle=on ./...
-	@# Only code that several goroutines run: packages that import sync, and all plugins together.
-	@# The tests of codec, diff and cel run one goroutine; those of the plugins run them in several.
-	go test -race -short -shuffle=on $$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
-		grep -E '[[ ]sync[] /]|/handlers/plugins ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$')
-	go test -short -tags poison ./...
+	@# Once more with freed memory poisoned. The race detector runs with it where several goroutines
+	@# run the code: in packages that import sync, and in all plugins together. The tests of codec,
+	@# diff and cel run one goroutine; those of the plugins run them in several.
+	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
+		grep -E '[[ ]sync[] /]|/handlers/plugins ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
+	go test -tags poison -race -short -shuffle=on $$racing && \
+	go test -tags poison -short $$(go list ./... | grep -vxF "$$racing")
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
