@@ -256,12 +256,8 @@ func TestDrain(t *testing.T) {
 	x.answers(false)
 	s.stop()
 	until(t, "the server drains", func() bool {
-		response, err := http.Get(s.ops + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode == http.StatusServiceUnavailable
+		code, _ := s.readyz(t)
+		return code == http.StatusServiceUnavailable
 	})
 	for _, x := range []*exchange{x, s.open(t)} {
 		response, _ := x.send(request("/mutate", corpus.MustRead(podCreate)))
@@ -292,12 +288,8 @@ func TestDrainKeepsPlugins(t *testing.T) {
 	s := serve(t, []handlers.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
 	s.stop()
 	until(t, "the server drains", func() bool {
-		response, err := http.Get(s.ops + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode == http.StatusServiceUnavailable
+		code, _ := s.readyz(t)
+		return code == http.StatusServiceUnavailable
 	})
 	time.Sleep(100 * time.Millisecond) // in which it would have returned
 	response, _ := s.open(t).send(request("/validate", corpus.MustRead(podCreate)))

@@ -143,7 +143,8 @@ func TestOthersRegister(t *testing.T) {
 	}
 
 	until(t, "it says that one is missing, and is ready", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[-]registration failed without affecting readiness, because webhooks are registered when their Service has pods that are ready: "+
+		code, about := s.readyz(t)
+		return code == http.StatusOK && strings.Contains(about, "[-]registration failed without affecting readiness, because webhooks are registered when their Service has pods that are ready: "+
 			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
 	})
 
@@ -161,20 +162,8 @@ func TestOthersRegister(t *testing.T) {
 // registered.
 func TestReadyNeedsTrust(t *testing.T) {
 	s, api := serveManaged(t, writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n"))
-	ready := func() (code int, about string) {
-		response, err := http.Get(s.ops + "/readyz?verbose")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(body)
-	}
 	until(t, "it is ready", func() bool {
-		code, about := ready()
+		code, about := s.readyz(t)
 		return code == http.StatusOK && strings.Contains(about, "[+]certificate ok\n") && len(api.wrote("PATCH")) > 0
 	})
 	other, err := newMemoryCertificate(time.Now())
@@ -187,14 +176,14 @@ func TestReadyNeedsTrust(t *testing.T) {
 	api.register(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate[0]}))
 	api.changed <- struct{}{}
 	until(t, "it is not ready while nobody trusts it", func() bool {
-		code, about := ready()
+		code, about := s.readyz(t)
 		return code == http.StatusServiceUnavailable && strings.Contains(about, "[-]certificate failed: ") &&
 			strings.Contains(about, "not valid for fastadmit.fastadmit.svc by the caBundle")
 	})
 	api.mu.Lock()
 	api.refuses = false
 	api.mu.Unlock()
-	until(t, "it is ready again", func() bool { code, _ := ready(); return code == http.StatusOK })
+	until(t, "it is ready again", func() bool { code, _ := s.readyz(t); return code == http.StatusOK })
 }
 
 func TestOthersRegisterWrong(t *testing.T) {
