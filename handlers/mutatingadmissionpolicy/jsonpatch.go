@@ -99,9 +99,6 @@ func operationOf(given *cel.JSONPatch) (operation jsonpatch.Operation, size int,
 		operation["from"] = quoted(given.From)
 	}
 	if given.Val == nil {
-		if given.Op == "replace" && given.Path == "" { // which package jsonpatch panics on
-			return nil, 0, errors.New("JSON Patch: replace operation value must be object or array")
-		}
 		return operation, 0, nil
 	}
 	if object, ok := given.Val.(*dynamic.ObjectVal); ok {

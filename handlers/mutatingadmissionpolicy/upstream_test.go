@@ -147,7 +147,10 @@ func TestJSONPatchUpstream(t *testing.T) {
 	f(op("replace", each+"-", `{"name": "x"}`), containers(`[{"name":"a"}]`),
 		"JSON Patch: replace operation does not apply: doc is missing key: /spec/template/spec/containers/-: missing value")
 	f(op("add", "/metadata/labels/x", "1.0 / 0.0"), labels("{}"), "JSONPath valueExpression evaluated to a type that could not marshal to JSON")
-	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: replace operation value must be object or array")
+	// In-tree, the library panics on such an operation when it comes to it.
+	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: a value is missing or of a wrong kind in an operation")
+	f(`[JSONPatch{op: "nope", path: "/a"}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: Unexpected kind: nope")
+	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), labels("{}"))
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"), "add operation failed to decode path") // such a path is no JSON as upstream quotes it
 }
 
