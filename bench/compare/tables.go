@@ -174,7 +174,7 @@ func (w *WorkResult) closed(b *strings.Builder) {
 // lowRates is processor time per request at low rates, beside that in closed
 // loops.
 func (w *WorkResult) lowRates(b *strings.Builder) {
-	b.WriteString("| CPU per request, to the floor |")
+	b.WriteString("| CPU per request, and its ratio to the floor |")
 	for _, group := range w.LowRates {
 		fmt.Fprintf(b, " %s/s |", bench.Number.Format(group.Rate))
 	}

@@ -15,6 +15,6 @@ func NotHere() []Unavailable {
 		{"BanFlunder", "1.8", "1.36", "is an example: it denies objects of a kind that only k8s.io/sample-apiserver has"},
 		{"GenericAdmissionWebhook", "1.7", "1.8", "was renamed: enable ValidatingAdmissionWebhook"},
 		{"PVCProtection", "1.9", "1.9", "was renamed: enable StorageObjectInUseProtection"},
-		{"SchedulingPolicy", "1.7", "1.8", "is of the API server of a federation, which is gone: it asked a policy engine in which clusters to run a ReplicaSet"},
+		{"SchedulingPolicy", "1.7", "1.8", "belonged to the API server of Federation, which no longer exists: it asked a policy engine in which clusters to run a ReplicaSet"},
 	}
 }
