@@ -1,15 +1,17 @@
-// Package bench sends admission reviews to a webhook the way kube-apiserver
-// does, measures how long the answers take and what they cost the server, and
+// Package bench sends admission reviews to a webhook as kube-apiserver does. It
+// measures the latency of the answers and the resources that the server uses, and
 // checks each answer.
 //
-// One wants it to compare webhooks, to size one, and to see in a pipeline that
-// it did not become slower. A run is an open loop (requests are due by a
-// schedule, and latency counts from the moment a request was due, whether or
-// not it could be sent then) or a closed loop (each connection sends the next
-// request when it has the answer).
+// Use it to compare webhooks, to find out how much load a webhook can take, and to
+// detect in a pipeline that a webhook became slower.
 //
-// How connections are opened, kept and written to is that of
-// k8s.io/apiserver/pkg/util/webhook and k8s.io/client-go/rest.
+// A run is an open loop or a closed loop. In an open loop, requests are due at
+// scheduled times, and latency is measured from that time even if a request is sent
+// late. In a closed loop, a fixed number of requests is in flight; the next request
+// is sent when an answer arrives.
+//
+// Connections are opened, reused and written to as in k8s.io/apiserver
+// pkg/util/webhook and k8s.io/client-go/rest.
 package bench
 
 import (
@@ -19,25 +21,26 @@ import (
 	"time"
 )
 
-// Arrivals is how the requests of an open loop follow each other.
+// Arrivals determines the times between the requests of an open loop.
 type Arrivals string
 
 // The kinds of arrivals.
 const (
-	// Constant has the same time between any two requests.
+	// Constant means equal times between requests.
 	Constant Arrivals = "constant"
-	// Poisson has independent requests: times between them are exponential.
+	// Poisson means exponentially distributed times, as with independent users.
 	Poisson Arrivals = "poisson"
 )
 
-// Model is how a client deals with its connections.
+// Model determines how a client uses connections.
 type Model string
 
 // The connection models.
 const (
-	// APIServer is kube-apiserver: any number of connections in flight, at most
-	// 25 kept when idle, headers in a TLS record of their own, and another try
-	// when an overloaded server answers with Retry-After.
+	// APIServer works as kube-apiserver does. It opens as many connections as it
+	// needs, keeps at most 25 idle ones, and sends headers and body in separate TLS
+	// records. It repeats a request if the server answers with a Retry-After header
+	// and code 429 or 500 and above.
 	APIServer Model = "apiserver"
 	// KeepAlive keeps all connections and sends a request in one write.
 	KeepAlive Model = "keepalive"
@@ -63,32 +66,33 @@ const (
 	patchSampleDefault = 100
 )
 
-// Load is what is sent and when.
+// Load determines how many requests are sent, and when.
 type Load struct {
-	// Rate is requests per second in an open loop. With 0 the loop is closed.
+	// Rate is the number of requests per second in an open loop. With 0, the loop is
+	// closed.
 	Rate float64
-	// Arrivals is how requests of an open loop follow each other; Constant if
-	// empty.
+	// Arrivals determines the times between the requests of an open loop. The
+	// default is Constant.
 	Arrivals Arrivals
-	// Burst is how many requests of an open loop are due at once; 1 if zero.
-	// The rate stays what it is.
+	// Burst is the number of requests of an open loop that are due at the same time.
+	// The default is 1. It does not change the rate.
 	Burst int
-	// InFlight is how many requests a closed loop has in flight at all times (1
-	// if zero), and the most an open loop may have (if zero, 1000 for the model
-	// APIServer and 64 for others).
+	// InFlight is the number of requests in flight: constant in a closed loop, with
+	// the default 1, and the maximum in an open loop, with the default 1000 for the
+	// model APIServer and 64 for other models.
 	InFlight int
 
-	// WarmUp is for how long the load runs before what counts.
+	// WarmUp is how long the load runs before the measurement begins.
 	WarmUp time.Duration
-	// Duration and Count bound the load that counts. At least one is needed;
-	// with both, what comes first ends it.
+	// Duration and Count limit the measurement. At least one is required. With both,
+	// the limit that is reached first ends the measurement.
 	Duration time.Duration
-	Count    int64
+	Count    int64 // requests
 }
 
 func (l *Load) closed() bool { return l.Rate == 0 }
 
-// String describes the load in a few words.
+// String returns a short description of the load for reports.
 func (l *Load) String() string {
 	if l.closed() {
 		return fmt.Sprintf("closed loop, %d in flight", l.InFlight)
@@ -135,40 +139,41 @@ func (l *Load) complete(model Model) error {
 	return nil
 }
 
-// Config is a run: a load on a target.
+// Config configures a run.
 type Config struct {
 	Target Target
 	Model  Model // APIServer if empty
 	Load   Load
-	Mix    *Mix // what is sent
+	Mix    *Mix // the reviews to send
 
-	// Timeout is how long an answer may take, at most 30 s; 10 s if zero.
+	// Timeout is how long an answer may take, at most 30 s. The default is 10 s.
 	Timeout time.Duration
-	// Expect is what the answers must decide; Same if empty. What a recording
-	// itself expects goes first.
+	// Expect is the decision that the answers must have. The default is Same. The
+	// Expect of a recording overrides it.
 	Expect Expect
-	// PatchSample is one in how many patches is applied to the object; 100 if
-	// zero. The first patch of each recording always is.
+	// PatchSample is n if every nth patch is applied to the object, to check it. The
+	// default is 100. The first patch of each recording is always applied.
 	PatchSample int
-	// Seed makes the random parts repeatable: arrivals, uids and names.
+	// Seed is the seed of random values: arrivals, uids and names.
 	Seed uint64
 
-	// PprofDir is where the profiles go that the target's PprofURL gives. None
-	// are taken if it is empty.
+	// PprofDir is the directory for profiles of the server: cpu.pprof, heap.pprof and
+	// allocs.pprof. It is created if necessary, and needs the target's PprofURL. If it
+	// is empty, no profiles are taken.
 	PprofDir string
 	// Progress, if set, is called about once a second.
 	Progress func(Progress)
 }
 
-// Progress is how far a run is.
+// Progress describes the state of a run.
 type Progress struct {
-	Target   string
-	WarmUp   bool
-	Elapsed  time.Duration // since the warm-up, or what counts, began
-	Requests int64
+	Target   string        // name
+	WarmUp   bool          // the measurement has not begun
+	Elapsed  time.Duration // since the warm-up or the measurement began
+	Requests int64         // sent since then, failed ones included
 	Failed   int64
-	Rate     float64 // answers per second since the last call
-	P99      time.Duration
+	Rate     float64       // completed requests per second since the last call, failed ones included
+	P99      time.Duration // of the latency
 }
 
 // complete fills in defaults and returns what is wrong.
@@ -204,9 +209,10 @@ func (c *Config) complete() error {
 	return c.Target.complete()
 }
 
-// Run puts the load on the target and returns what was measured. When ctx ends
-// early, that is what was measured until then. The error is for runs that
-// cannot begin; wrong answers are in the result.
+// Run runs the load against the target and returns the measurement. If ctx ends
+// early, the result contains the measurement up to then. Run returns an error if the
+// configuration is invalid or the target cannot be reached at the beginning. Failed
+// requests are not an error; the result counts them.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
@@ -219,7 +225,8 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	return r.run(ctx)
 }
 
-// Check returns what is wrong with the config.
+// Check returns an error if Run would reject the configuration. It does not connect to
+// the target.
 func (c Config) Check() error {
 	if err := c.complete(); err != nil {
 		return fmt.Errorf("bench: %w", err)

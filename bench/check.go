@@ -13,17 +13,17 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// Expect is what answers must decide.
+// Expect is the decision that an answer must have. Other answers are faults.
 type Expect string
 
 // The expectations.
 const (
-	// Same is what the first answer to the same recording decided.
+	// Same expects the decision of the first answer to the same recording.
 	Same Expect = "same"
-	// Allowed is that all are allowed, and Denied that none is.
+	// Allowed expects that the request is allowed, Denied that it is denied.
 	Allowed Expect = "allowed"
 	Denied  Expect = "denied"
-	// Any is for webhooks that decide by more than the review.
+	// Any accepts both. Use it if the decision does not depend on the review alone.
 	Any Expect = "any"
 )
 
@@ -35,21 +35,24 @@ func (e Expect) check() error {
 	return fmt.Errorf("got %q as what is expected, want %q, %q, %q or %q", string(e), Same, Allowed, Denied, Any)
 }
 
-// Fault is what is wrong with an answer, or why there is none.
+// Fault is the reason why a request failed: there was no answer, kube-apiserver would
+// reject the answer (k8s.io/apiserver
+// pkg/admission/plugin/webhook/request/admissionreview.go), or the decision is not the
+// expected one.
 type Fault string
 
 // The faults.
 const (
-	FaultConnect   Fault = "no connection"
-	FaultTimeout   Fault = "no answer in time"
-	FaultBroken    Fault = "connection broke"
-	FaultStatus    Fault = "HTTP status"
-	FaultMalformed Fault = "not an AdmissionReview"
-	FaultVersion   Fault = "version"
-	FaultUID       Fault = "uid"
-	FaultDecision  Fault = "decision"
-	FaultPatchType Fault = "patchType"
-	FaultPatch     Fault = "patch"
+	FaultConnect   Fault = "no connection"          // TCP or TLS
+	FaultTimeout   Fault = "no answer in time"      // see Config.Timeout
+	FaultBroken    Fault = "connection broke"       // before the answer was complete
+	FaultStatus    Fault = "HTTP status"            // not 200 to 206
+	FaultMalformed Fault = "not an AdmissionReview" // or not JSON
+	FaultVersion   Fault = "version"                // not apiVersion and kind of the request
+	FaultUID       Fault = "uid"                    // not the uid of the request
+	FaultDecision  Fault = "decision"               // not the expected decision
+	FaultPatchType Fault = "patchType"              // without a patch, or not JSONPatch with a patch
+	FaultPatch     Fault = "patch"                  // is invalid or cannot be applied to the object
 )
 
 // A wrong is an answer that kube-apiserver would not take, or not the one that

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// A Series is what several rounds measured of one target.
+// A Series contains the results of one target, one for each round.
 type Series struct {
-	Name   string    `json:"name"`
+	Name   string    `json:"name"` // of the target
 	Rounds []*Result `json:"rounds"`
 }
 
-// A Metric is a number of a result that can be compared.
+// A Metric is a number in a result that reports compare.
 type Metric struct {
 	Name string
 	Unit Unit
-	// Of returns the number, or false when it was not measured.
+	// Of returns the number, or false if it was not measured.
 	Of func(*Result) (float64, bool)
 }
 
-// Metrics returns what is compared.
+// Metrics returns all metrics, in the order of the reports.
 func Metrics() []Metric {
 	always := func(of func(*Result) float64) func(*Result) (float64, bool) {
 		return func(r *Result) (float64, bool) { return of(r), r.Requests > 0 }
@@ -53,7 +53,7 @@ func Metrics() []Metric {
 	}
 }
 
-// Spread is a number in several rounds.
+// Spread summarizes the values of a metric in several rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -67,8 +67,8 @@ func newSpread(numbers []float64) Spread {
 	return Spread{Median: (sorted[n/2] + sorted[(n-1)/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
 }
 
-// Spread returns the spread of a metric over the rounds, or false when not all
-// of them have it.
+// Spread returns the spread of a metric over the rounds. It returns false if a round
+// does not have the metric or if there are no rounds.
 func (s *Series) Spread(m *Metric) (Spread, bool) {
 	numbers := make([]float64, 0, len(s.Rounds))
 	for _, round := range s.Rounds {
@@ -82,7 +82,7 @@ func (s *Series) Spread(m *Metric) (Spread, bool) {
 	return newSpread(numbers), true
 }
 
-// Failed returns how many requests failed in all rounds.
+// Failed returns the number of failed requests in all rounds.
 func (s *Series) Failed() int64 {
 	var failed int64
 	for _, round := range s.Rounds {
@@ -91,16 +91,16 @@ func (s *Series) Failed() int64 {
 	return failed
 }
 
-// A Ratio is how many times the number of the base another target has. It is
-// taken round by round, so that what changed on the machine from round to
-// round is in both.
+// A Ratio is the value of a metric for a target, divided by the value for the base. Each
+// round has its own ratio; Spread summarizes them. So the ratio does not change if the
+// machine is slower for both targets in some rounds.
 type Ratio struct {
 	Metric string `json:"metric"`
 	Spread
 }
 
-// Compare returns the ratios of other to base for the metrics that both have
-// in all rounds.
+// Compare returns the ratios of other to base. It skips metrics that a round of base or
+// of other does not have, or that are 0 in a round of base.
 func Compare(base, other *Series) []Ratio {
 	var ratios []Ratio
 	for _, m := range Metrics() {
@@ -119,8 +119,8 @@ func Compare(base, other *Series) []Ratio {
 	return ratios
 }
 
-// Disagreements returns the recordings on which two series decided
-// differently, in words.
+// Disagreements compares the decisions of two targets in their first rounds. It returns
+// a sentence for each recording that one target allowed and the other one denied.
 func Disagreements(base, other *Series) []string {
 	if len(base.Rounds) == 0 || len(other.Rounds) == 0 {
 		return nil
@@ -143,10 +143,10 @@ func decision(allowed bool) Expect {
 	return Denied
 }
 
-// Interleave runs each config once a round, every other round in the opposite
-// order. So what comes and goes on the machine is in the numbers of all. When
-// ctx ends, it returns the rounds that all configs have been in; if that is
-// none, the one that was begun.
+// Interleave runs all configs once in each round, and reverses their order in every
+// other round. So a temporary load on the machine affects all targets. Only the first
+// round takes profiles. If ctx ends early, Interleave drops the last round unless all
+// configs have run in it or it is the first one. The error is the first one of Run.
 func Interleave(ctx context.Context, rounds int, configs ...Config) ([]Series, error) {
 	series := make([]Series, len(configs))
 	for round := range rounds {

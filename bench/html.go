@@ -42,8 +42,7 @@ type viewRow struct {
 	Cells  []string
 }
 
-// WriteHTML writes the report as one page that needs nothing else: no script,
-// no network.
+// WriteHTML writes the report as a self-contained HTML page without scripts.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"time": Time.Format, "number": Number.Format, "bytes": Bytes.Format, "class": class,

@@ -15,20 +15,22 @@ import (
 // sent, for weights to show in it.
 const sequenceMin = 1 << 12
 
-// A Mix is the recordings to send and the order in which they are sent, which
-// is the same for all runs with the mix.
+// A Mix contains recordings and the order in which they are sent. The order is the same
+// in all runs. When all recordings have been sent, it starts again.
 type Mix struct {
 	recordings []*Recording
 	sequence   []*Recording
 }
 
-// NewMix makes a mix. Weights say how often recordings of a kind are sent; a
-// kind that they do not name is not sent. Without weights, all recordings are
-// sent equally often. The order comes from the seed.
+// NewMix creates a mix. The seed determines the order of the recordings.
 //
-// A weight is for a kind, "pods:create" or "pods/status:update", or for all
-// operations on a resource, "pods" or "pods/status". Recordings of a kind
-// share its weight.
+// The keys of weights are kinds, such as "pods:create" or "pods/status:update", or
+// resources, such as "pods" or "pods/status", for all operations on them that have no
+// weight of their own. Recordings with the same key share its weight. Recordings without
+// a weight are not sent. If weights is empty, all recordings are sent equally often.
+//
+// NewMix returns an error if a weight is negative or has no recordings, or if nothing is
+// left to send.
 func NewMix(recordings []*Recording, weights map[string]float64, seed uint64) (*Mix, error) {
 	shares, err := shares(recordings, weights)
 	if err != nil {
@@ -104,7 +106,7 @@ func kinds(recordings []*Recording) string {
 	return strings.Join(all, ", ")
 }
 
-// String describes the mix in a few words.
+// String returns a short description of the mix for reports.
 func (m *Mix) String() string {
 	if len(m.recordings) == 1 {
 		return fmt.Sprintf("%s, %d bytes", m.recordings[0].Name, m.recordings[0].Bytes())
@@ -119,8 +121,8 @@ func (m *Mix) String() string {
 // at returns what is sent as the nth request.
 func (m *Mix) at(n int64) *Recording { return m.sequence[n%int64(len(m.sequence))] }
 
-// Bundled returns the recordings of a real kube-apiserver that come with the
-// package, those of a review version: "v1" or "v1beta1".
+// Bundled returns the recordings in package corpus, which a real kube-apiserver sent.
+// version is the AdmissionReview version: "v1" or "v1beta1".
 func Bundled(version string) ([]*Recording, error) {
 	var all []*Recording
 	for _, name := range corpus.Names() {
@@ -138,9 +140,9 @@ func Bundled(version string) ([]*Recording, error) {
 	return all, nil
 }
 
-// ReadDir reads recordings from all files of a directory that end in ".json". A
-// file that ends in ".allowed.json" or ".denied.json" says what the answer
-// must decide.
+// ReadDir reads recordings from all files in a directory whose names end with ".json".
+// If the name ends with ".allowed.json" or ".denied.json", the answer must have that
+// decision.
 func ReadDir(dir fs.FS) ([]*Recording, error) {
 	names, err := fs.Glob(dir, "*.json")
 	if err != nil {

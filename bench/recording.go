@@ -21,15 +21,16 @@ const (
 	nameBytesMax = 63
 )
 
-// A Recording is a review to send. Each time it is sent with a fresh uid and
-// with fresh names of its objects, which are written over the bytes of the
-// last ones: lengths never change.
+// A Recording is a review to send. It is sent with a new uid and new names of its
+// objects each time: names get a random suffix of nine characters. The length of the
+// review is always the same.
 type Recording struct {
-	// Name tells it from others.
+	// Name identifies the recording in reports.
 	Name string
-	// Kind is its resource and operation: "pods:create", "pods/status:update".
+	// Kind is the resource and the operation, such as "pods:create" or
+	// "pods/status:update".
 	Kind string
-	// Expect is what the answer must decide. Empty leaves it to the run.
+	// Expect is the decision that the answer must have. Empty means Config.Expect.
 	Expect Expect
 
 	version string // apiVersion
@@ -39,10 +40,11 @@ type Recording struct {
 	place   int   // in the mix
 }
 
-// Bytes is the length of the body.
+// Bytes returns the length of the request body in bytes.
 func (r *Recording) Bytes() int { return len(r.body) }
 
-// NewRecording makes a recording of an AdmissionReview in JSON.
+// NewRecording creates a recording from an AdmissionReview in JSON. The review is copied.
+// It must have a uid, a resource and an operation.
 func NewRecording(name string, review []byte) (*Recording, error) {
 	found, err := scanReview(review)
 	if err != nil {

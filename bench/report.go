@@ -12,20 +12,21 @@ import (
 	"text/tabwriter"
 )
 
-// A Report is what there is to tell after the runs.
+// A Report contains the results of one or more targets.
 type Report struct {
-	// Command is how to repeat it.
+	// Command is the command that repeats the measurement.
 	Command string  `json:"command,omitempty"`
 	Machine Machine `json:"machine"`
-	// Series has one for each target; the first is the base of comparisons.
+	// Series contains the results of each target. The first target is the base of the
+	// comparisons.
 	Series []Series `json:"series,omitempty"`
-	// Comparisons has the ratios of all other targets to the first.
+	// Comparisons compares each other target with the first.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// Sweeps has one for each target, if rates were swept.
+	// Sweeps contains the rate sweep of each target, if there was one.
 	Sweeps []Sweep `json:"sweeps,omitempty"`
 }
 
-// Comparison is one target against the base.
+// Comparison compares a target with the base. See Compare and Disagreements.
 type Comparison struct {
 	Base          string   `json:"base"`
 	Other         string   `json:"other"`
@@ -33,15 +34,15 @@ type Comparison struct {
 	Disagreements []string `json:"disagreements,omitempty"`
 }
 
-// Machine is where the load came from.
+// Machine describes the machine that generated the load.
 type Machine struct {
-	OS         string `json:"os"`
-	CPU        string `json:"cpu,omitempty"`
+	OS         string `json:"os"`            // GOOS/GOARCH, on Linux with the kernel release
+	CPU        string `json:"cpu,omitempty"` // model name, empty if unknown
 	Processors int    `json:"processors"`
-	Go         string `json:"go"`
+	Go         string `json:"go"` // version
 }
 
-// ThisMachine describes the machine that the program runs on.
+// ThisMachine returns the description of the machine on which the program runs.
 func ThisMachine() Machine {
 	m := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU(), Go: runtime.Version()}
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -55,7 +56,8 @@ func ThisMachine() Machine {
 	return m
 }
 
-// NewReport makes a report of series, with their comparison to the first.
+// NewReport creates a report and compares each series with the first one. It keeps the
+// list.
 func NewReport(series []Series) *Report {
 	r := &Report{Machine: ThisMachine(), Series: series}
 	for i := 1; i < len(series); i++ {
@@ -67,7 +69,8 @@ func NewReport(series []Series) *Report {
 	return r
 }
 
-// Failed returns how many requests failed.
+// Failed returns the number of failed requests. In sweeps, it ignores faults that
+// overload can cause: FaultTimeout, FaultConnect, FaultBroken and FaultStatus.
 func (r *Report) Failed() int64 {
 	var failed int64
 	for i := range r.Series {

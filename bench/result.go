@@ -6,54 +6,58 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Result is what a run measured. Times are in microseconds where they do not
-// say otherwise.
+// Result is the measurement of a run, without the warm-up. Times are in microseconds
+// unless stated otherwise.
 type Result struct {
-	Target string `json:"target"`
-	Load   string `json:"load"`
-	Model  Model  `json:"connections"`
-	Mix    string `json:"mix"`
+	Target string `json:"target"`      // name
+	Load   string `json:"load"`        // Load.String
+	Model  Model  `json:"connections"` // of the connections
+	Mix    string `json:"mix"`         // Mix.String
 
-	Started     time.Time `json:"started"` // of what counts
-	Seconds     float64   `json:"seconds"` // until the last answer
+	Started     time.Time `json:"started"`
+	Seconds     float64   `json:"seconds"` // from the start to the last answer
 	Interrupted bool      `json:"interrupted,omitempty"`
 
-	// Requests are those that were sent, and Failed those of them without a
-	// right answer. Unsent were due in an open loop, but the time was over, or
-	// as many were in flight as may be.
+	// Requests is the number of requests that were sent. Failed is the number of those
+	// that have a Fault. Unsent is the number of requests of an open loop that were due
+	// in the Duration of the load but could not be sent in it. Retries is the number of
+	// repeated requests; Requests does not include them.
 	Requests int64 `json:"requests"`
 	Failed   int64 `json:"failed"`
 	Unsent   int64 `json:"unsent,omitempty"`
 	Retries  int64 `json:"retries,omitempty"`
-	// Offered is the rate that the load asked for, 0 in a closed loop, and Rate
-	// the one that was answered, in requests per second.
+	// Offered is the rate of the load, 0 in a closed loop. Rate is the number of
+	// requests divided by Seconds, failed ones included. Both are per second.
 	Offered float64 `json:"offeredPerSecond,omitempty"`
 	Rate    float64 `json:"requestsPerSecond"`
 
-	// Latency is from when a request was due to its answer, of all requests,
-	// failed ones included. Lag is from when it was due to when it was sent:
-	// the part of the latency that the generator may be to blame for.
+	// Latency is the time from when a request was due to its answer, failed requests
+	// included. Lag is the part of it before the request was sent. A long lag means that
+	// the load generator was too slow, or too many requests were in flight.
 	Latency Latency `json:"latency"`
 	Lag     Latency `json:"lag"`
 
-	// Opened and Closed are connections. Handshakes is the time of the TLS
-	// handshakes among the requests.
+	// Opened and Closed count connections. Handshakes is the time that TLS handshakes
+	// took.
 	Opened     int64   `json:"connectionsOpened"`
 	Closed     int64   `json:"connectionsClosed"`
 	Handshakes Latency `json:"handshakes"`
 
-	RequestBytes float64 `json:"requestBytes"` // on average, bodies
+	// RequestBytes and AnswerBytes are the average lengths of the bodies.
+	RequestBytes float64 `json:"requestBytes"`
 	AnswerBytes  float64 `json:"answerBytes"`
 
-	Faults []FaultCount `json:"faults,omitempty"`
-	Kinds  []KindCount  `json:"kinds"`
+	Faults []FaultCount `json:"faults,omitempty"` // the most frequent first
+	Kinds  []KindCount  `json:"kinds"`            // sorted by name
 
+	// Timeline divides the run into slots of SlotSeconds.
 	SlotSeconds float64 `json:"slotSeconds"`
 	Timeline    []Slot  `json:"timeline"`
 
-	// Server is the server's side, if the target says where to read it.
+	// Server is the resource usage of the server, nil if the target has neither
+	// MetricsURL nor PID.
 	Server *ServerUse `json:"server,omitempty"`
-	// Notes are what is to be known to read the numbers right.
+	// Notes are warnings, for example that profiles are missing or the generator was late.
 	Notes []string `json:"notes,omitempty"`
 
 	histogram *hdrhistogram.Histogram
@@ -69,24 +73,25 @@ type Latency struct {
 	P99   float64 `json:"p99"`
 	P999  float64 `json:"p999"`
 	Max   float64 `json:"max"`
-	// Points is the whole distribution, denser to its end.
+	// Points is the whole distribution, with more points at high percentiles.
 	Points []Point `json:"points,omitempty"`
 }
 
-// Point says that a share of the requests, in percent, took up to a time.
+// Point is a percentile of a distribution.
 type Point struct {
-	Percentile float64 `json:"percentile"`
-	Value      float64 `json:"value"`
+	Percentile float64 `json:"percentile"` // from 0 to 100
+	Value      float64 `json:"value"`      // in microseconds
 }
 
-// FaultCount is how often something was wrong, with the first example.
+// FaultCount counts the requests with one fault.
 type FaultCount struct {
 	Fault   Fault  `json:"fault"`
 	Count   int64  `json:"count"`
-	Example string `json:"example"`
+	Example string `json:"example"` // the first one, with its recording
 }
 
-// KindCount is what was answered to the recordings of a kind.
+// KindCount counts the requests of one kind. Each of them is allowed, denied or failed.
+// Patched counts those of the allowed ones that have a patch.
 type KindCount struct {
 	Kind     string  `json:"kind"`
 	Requests int64   `json:"requests"`
@@ -113,11 +118,11 @@ func (k *KindCount) add(s *sample, latency time.Duration) {
 	}
 }
 
-// Slot is a piece of the timeline: the answers that came in it.
+// Slot counts the requests that ended in one slot of the timeline.
 type Slot struct {
-	Requests int64   `json:"requests"`
+	Requests int64   `json:"requests"` // failed ones included
 	Failed   int64   `json:"failed,omitempty"`
-	Slowest  float64 `json:"slowest"`
+	Slowest  float64 `json:"slowest"` // the longest latency in microseconds
 }
 
 func (s *Slot) merge(other *Slot) {

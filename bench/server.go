@@ -29,21 +29,23 @@ const (
 	profileSecondsDefault = 5
 )
 
-// ServerUse is what the server used in the run, as far as it can be read.
+// ServerUse is the resource usage of the server in a run. A field is nil if its value
+// is unknown.
 type ServerUse struct {
-	// CPU is processor time per request in microseconds, and Cores how many
-	// processors were busy on average.
+	// CPU is the CPU time per request in microseconds. Cores is the average number of
+	// busy CPUs.
 	CPU   *float64 `json:"cpuMicrosecondsPerRequest,omitempty"`
 	Cores *float64 `json:"cores,omitempty"`
-	// Resident is memory after the run, in bytes.
+	// Resident is the resident memory after the run, in bytes.
 	Resident *float64 `json:"residentBytes,omitempty"`
-	// Allocations and AllocatedBytes are per request.
+	// Allocations and AllocatedBytes are heap allocations per request.
 	Allocations    *float64 `json:"allocationsPerRequest,omitempty"`
 	AllocatedBytes *float64 `json:"allocatedBytesPerRequest,omitempty"`
-	// GCs is how often the garbage was collected, and GCPause for how long the
-	// program stood still for that, in microseconds.
-	GCs        *float64 `json:"gcCycles,omitempty"`
-	GCPause    *float64 `json:"gcPauseMicroseconds,omitempty"`
+	// GCs is the number of garbage collections. GCPause is the total time for which
+	// they stopped the program, in microseconds.
+	GCs     *float64 `json:"gcCycles,omitempty"`
+	GCPause *float64 `json:"gcPauseMicroseconds,omitempty"`
+	// Goroutines is the number of goroutines after the run.
 	Goroutines *float64 `json:"goroutines,omitempty"`
 }
 

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Total adds up the rounds: counts, what was wrong, kinds, and the latencies of
-// all requests. Rates, what the server used and the timeline are not in it.
+// Total returns the sum of the rounds: the counts of requests and connections, Seconds,
+// Faults and Kinds. Latency is that of all requests, and Notes are those of all rounds.
+// The other fields are not set, except Interrupted.
 func (s *Series) Total() *Result {
 	total := &Result{histogram: newHistogram()}
 	faults := make(map[Fault]*FaultCount)

@@ -27,33 +27,36 @@ const (
 	answeredMin = 0.95
 )
 
-// A Sweep is the search for the knee: the highest rate at which the p99
-// latency is under a bound.
+// A Sweep is a search for the knee: the highest rate at which the p99 latency is not
+// above a bound.
 type Sweep struct {
-	Target string  `json:"target"`
+	Target string  `json:"target"` // name
 	Bound  float64 `json:"p99BoundMicroseconds"`
-	// Knee is in requests per second; 0 when even the first rate is too much.
+	// Knee is in requests per second, 0 if the first rate is too high.
 	Knee float64 `json:"kneePerSecond"`
-	// Inconclusive says why Knee is no more than the highest rate that was found not
-	// to be too high. It is empty if Knee is the answer.
+	// Inconclusive is the reason why the search ended without a result; the real knee
+	// may then be higher than Knee. It is empty if Knee is the result.
 	Inconclusive string  `json:"inconclusiveBecause,omitempty"`
 	Steps        []*Step `json:"steps"`
 }
 
-// A Step is a rate that was tried.
+// A Step is the measurement of one rate.
 type Step struct {
 	Rate float64 `json:"offeredPerSecond"`
-	// Why says why the rate is too high. It is empty when it is not.
+	// Why is the reason why the rate is too high, empty if it is not.
 	Why    string  `json:"tooHighBecause,omitempty"`
 	Result *Result `json:"result"`
 }
 
-// FindKnee runs an open loop at rising rates, each as long as the load says:
-// it doubles the rate until it is too high, then halves the interval. A rate
-// that is too high is tried a second time, for that may have come from
-// elsewhere on the machine. It begins at the rate of the load, or at 500
-// requests per second. A rate is too high when the p99 latency is above the
-// bound, requests fail, or less than 95 % of it is answered.
+// FindKnee runs open loops with different rates, each for the Duration of the load. It
+// starts with the rate of the load, or 500 requests per second if that is 0. It doubles
+// the rate until it is too high, and then halves the interval until the knee is known
+// to 5 %. A rate is too high if the p99 latency is above the bound, if requests fail,
+// or if some requests cannot be sent and less than 95 % of the rate is reached. A rate
+// that is too high is tried twice, because the cause may be other load on the machine.
+//
+// FindKnee returns an error if Run does, or if the load has no Duration. If ctx ends
+// early, the Sweep is inconclusive.
 func FindKnee(ctx context.Context, config Config, bound time.Duration) (*Sweep, error) {
 	sweeps, err := FindKnees(ctx, bound, config)
 	if err != nil {
@@ -62,9 +65,8 @@ func FindKnee(ctx context.Context, config Config, bound time.Duration) (*Sweep, 
 	return &sweeps[0], nil
 }
 
-// FindKnees is FindKnee for several configs. They try their rates in turns,
-// every other time in the opposite order, so that what comes and goes on the
-// machine is in the numbers of all.
+// FindKnees is FindKnee for several configs. They take turns, and the order is reversed
+// every other time. So a temporary load on the machine affects all of them.
 func FindKnees(ctx context.Context, bound time.Duration, configs ...Config) ([]Sweep, error) {
 	searches := make([]search, len(configs))
 	for i := range configs {
@@ -202,7 +204,7 @@ func (s *Sweep) wrong() int64 {
 	return wrong
 }
 
-// Outcome is the knee in words, or why there is none.
+// Outcome describes the knee in words, or why the sweep is inconclusive.
 func (s *Sweep) Outcome() string {
 	under := fmt.Sprintf("%s requests/s with p99 under %s", digits(s.Knee), Time.Format(s.Bound))
 	switch {

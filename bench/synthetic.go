@@ -5,16 +5,19 @@ import (
 	"strings"
 )
 
-// Sizes of synthetic reviews: a small Pod, and the largest objects that
-// kube-apiserver reads, 3 MiB, two of them in an UPDATE, with the envelope.
+// Limits on the size of synthetic reviews, in bytes. The smallest is a small Pod. The
+// largest is an UPDATE, which contains two objects: kube-apiserver reads objects of up to
+// 3 MiB.
 const (
 	SyntheticBytesMin = 1 << 10
 	SyntheticBytesMax = 6<<20 + 1<<12
 )
 
-// Synthetic makes a review of a Pod with that many bytes in all, for CREATE,
-// or for UPDATE with an old object of the same size. It grows as large objects
-// do: by many small parts, here the environment of its container.
+// Synthetic creates a review of a Pod. size is the length of the review in bytes.
+// operation is CREATE, or UPDATE with an old object of about the same size. The size
+// comes from many environment variables of a container, because real large objects also
+// consist of many small values. Synthetic returns an error if the size is too small for
+// the operation, or outside of the limits.
 func Synthetic(operation string, size int) (*Recording, error) {
 	operation = strings.ToUpper(operation)
 	if operation != "CREATE" && operation != "UPDATE" {

@@ -14,29 +14,30 @@ import (
 // (k8s.io/apiserver/pkg/util/webhook/authentication.go).
 const userAgent = "kube-apiserver-admission"
 
-// Target is a webhook.
+// Target describes a webhook.
 type Target struct {
-	// Name is what reports call it; its URL if empty.
+	// Name is the name in reports. The default is the URL.
 	Name string
-	// URL is where it is called: https, without a query, as in the
-	// configuration of a webhook.
+	// URL is the address of the webhook, as in a webhook configuration: https, and
+	// without user, query or fragment.
 	URL string
-	// Host is the Host header; that of the URL if empty. kube-apiserver sends
-	// "<service>.<namespace>.svc:<port>" for services.
+	// Host is the Host header. The default is the host of the URL. For a service,
+	// kube-apiserver sends "<service>.<namespace>.svc:<port>".
 	Host string
 	// Token, if set, is sent as a bearer token.
 	Token string
-	// TLS says how the server is verified and which client certificate it
-	// gets. Sessions are never resumed.
+	// TLS determines how the server is verified, and contains the client certificate.
+	// Nil means the CAs of the system. TLS sessions are never resumed.
 	TLS *tls.Config
 
-	// MetricsURL, if set, is where the server's /metrics are.
+	// MetricsURL, if set, is the URL of the server's metrics, in the Prometheus text
+	// format.
 	MetricsURL string
-	// PID, if not zero, is the server's process on this machine. Its processor
-	// time and memory are read from the kernel.
+	// PID, if not 0, is the process ID of the server on this machine. Its CPU time and
+	// memory are read from the kernel. It works only on Linux.
 	PID int
-	// PprofURL is where the server's net/http/pprof handlers are, usually
-	// ".../debug/pprof".
+	// PprofURL is the URL of the server's net/http/pprof handlers, usually
+	// ".../debug/pprof". It is needed for Config.PprofDir.
 	PprofURL string
 
 	address string // host:port

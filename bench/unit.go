@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Unit is what a number counts, for showing it.
+// Unit is the unit of a number in reports.
 type Unit int
 
 // The units.
@@ -15,7 +15,8 @@ const (
 	Bytes
 )
 
-// Format shows a number with three digits that count.
+// Format returns the number with three significant digits and its unit, such as
+// "1.23 ms". Digits before the decimal point are never dropped.
 func (u Unit) Format(value float64) string {
 	switch u {
 	case Time:

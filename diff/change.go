@@ -8,17 +8,18 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Change edits o by the difference between two JSON documents, which are encodings
-// of o, or of a part of it. It sets what only after contains or what differs, and
-// removes what only before contains. Everything else in o stays.
+// Change applies the differences between two JSON documents to o. The documents encode o,
+// or some of its fields, before and after a change. Change sets values that differ or
+// exist only in after, and removes members that exist only in before. Other fields of o
+// do not change.
 //
-// Parts with the same text are skipped, so without changes the cost is that of
-// comparing bytes. Values that are nested deeper than 64 objects and arrays are set
-// as a whole.
+// Equal parts are skipped; if the documents are equal, Change only compares bytes. A
+// value is replaced as a whole if it is nested deeper than 64 levels, or if it is an
+// array that has another length in o than in before.
 //
-// The error is that of o (see codec.Object.Err), or says that a document is not
-// JSON. If there are more changes than o has memory for, it is a *codec.SizeError
-// of o.
+// The error is that of o (see codec.Object.Err), or says that a document is not JSON. If
+// a document or the changes exceed a limit of package codec, the error is a
+// *codec.SizeError, and o has it too.
 func Change(o *codec.Object, before, after []byte) error {
 	if bytes.Equal(before, after) {
 		return o.Err()

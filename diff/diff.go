@@ -1,14 +1,14 @@
-// Package diff makes JSON Patches (RFC 6902) from what was changed.
+// Package diff creates JSON Patches (RFC 6902).
 //
-// AppendPatch looks only at the places where an object was edited, so its cost
-// grows with what was touched and not with the object. Typed takes the change
-// of a Go value over into an object, and Documents compares two whole documents
-// (wI2L/jsondiff); both decode all of it, cost hundreds of times more, and are for
-// code that cannot say what it changed.
+// AppendPatch creates the patch for the edits of a codec.Object. It looks only at the
+// edited values, so its cost depends on the edits and not on the size of the object.
+// Typed copies the changes of a Go value into an object. Documents compares two JSON
+// documents with github.com/wI2L/jsondiff. Both process the whole object and cost
+// hundreds of times more; use them if the code cannot edit the object itself.
 //
-// A patch made here applies to the object as the API server sent it: parents
-// are created before what is in them, edits that changed nothing leave
-// nothing, and appending to an array is an "add", not a replacement.
+// A patch applies to the object that the API server sent. It creates parents before
+// their fields, and contains no operation for an edit that changed nothing. Appending to
+// an array is an "add" operation, not a replacement of the array.
 package diff
 
 import (
@@ -33,15 +33,15 @@ const (
 	// pointerBytesMax is how long a pointer may get that memory is kept for.
 	pointerBytesMax = 4 << 10
 
-	// OperationsMax is how many operations a patch has at most. An object that
-	// can be stored takes 1.5 MiB in etcd (etcd --max-request-bytes), in which a
-	// Pod has at most 34,000 containers: a container takes at least 46 bytes of
-	// protobuf, with a name and the fields that kube-apiserver fills in. This is
-	// three operations for each, and some.
+	// OperationsMax is the maximum number of operations in a patch. etcd stores
+	// objects of up to 1.5 MiB (etcd --max-request-bytes). Such a Pod has at most
+	// 34,000 containers, because a container takes at least 46 bytes of protobuf,
+	// with a name and the fields that kube-apiserver sets. The limit allows more
+	// than three operations for each container.
 	OperationsMax = 128 << 10
 
-	// PatchBytesMax is how many bytes a patch has at most: 128 for each of
-	// OperationsMax.
+	// PatchBytesMax is the maximum length of a patch in bytes. It allows 128 bytes
+	// for each of OperationsMax operations.
 	PatchBytesMax = 16 << 20
 )
 

@@ -12,8 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Documents returns the JSON Patch from before to after, two JSON documents; nil if
-// they are equal.
+// Documents compares two JSON documents and returns the JSON Patch from before to after,
+// nil if they are equal. It returns an error if a document is not JSON. It has no limit
+// on the size of the patch.
 func Documents(before, after []byte) ([]byte, error) {
 	patch, err := jsondiff.CompareJSON(before, after, jsondiff.UnmarshalFunc(decode))
 	if err != nil {
@@ -42,11 +43,12 @@ func decode(text []byte, v any) error {
 	return nil
 }
 
-// Typed makes the difference between before and after in o. They are two values of
-// a Go type that was decoded from o. Their encodings are compared: fields of o that
-// the type does not know stay, and fields that the type always encodes are no
-// change. If the length of an array changed, equal elements at both ends stay, and
-// the elements between are paired in order.
+// Typed applies the changes of a Go value to o. before is the value as decoded from o, and
+// after is the changed value, of the same type. Typed encodes both as JSON and compares
+// the texts. So fields of o that the type does not have stay, and a field that the type
+// always encodes is not a change. If an array was made longer or shorter, equal elements
+// at its start and end stay; those between are compared in order. The error says that a
+// value cannot be encoded, or wraps that of Change.
 func Typed(o *codec.Object, before, after any) error {
 	was, err := json.Marshal(before)
 	if err != nil {
@@ -55,9 +57,9 @@ func Typed(o *codec.Object, before, after any) error {
 	return changeTyped(o, was, after)
 }
 
-// Edit calls change, which may change the value that value points to, a Go value
-// that was decoded from o. If change returns true, its changes are made in o, as by
-// Typed.
+// Edit calls change, which may change the Go value that value points to. The value was
+// decoded from o. If change returns true, Edit applies the changes to o as Typed does. The
+// errors are those of Typed.
 func Edit(o *codec.Object, value any, change func() bool) error {
 	was, err := json.Marshal(value)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command demo shows fastadmit at work: it starts the binary as a user would,
-// sends it every recorded review over HTTPS as kube-apiserver does (mutating
-// first, then validating the patched object), and prints what was decided and
-// how fast.
+// Command demo demonstrates fastadmit. It starts the binary, sends all recorded reviews
+// over HTTPS as kube-apiserver does (first to /mutate, then the patched object to
+// /validate), and prints the decisions and the latencies.
 package main
 
 import (

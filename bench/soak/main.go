@@ -1,11 +1,12 @@
-// Command soak runs a fastadmit binary for a long time in a control group with
-// the chart's memory limit, with all plugins that do not deny everything, under
-// good load and attacks at once, and fails when the process ends or panics, when
-// an answer to the good load is wrong or missing, or when memory keeps growing.
+// Command soak tests a fastadmit binary for a long time, under good load and attacks at
+// the same time. The binary runs in a cgroup with the memory limit of the chart, and with
+// all plugins except AlwaysDeny. The command fails if the process ends or
+// panics, if it answers the good load wrongly, if more than one in 1000 of these requests
+// has no answer in time, or if memory keeps growing.
 //
-// The good load is every recording of a real kube-apiserver, sent as
-// kube-apiserver sends it, with a token. The attacks come from other addresses:
-// most of them without the token, large reviews and broken ones with it.
+// The good load consists of all recordings of a real kube-apiserver. It is sent as
+// kube-apiserver sends it, with a token. The attacks come from other addresses. Most of
+// them have no token; large and broken reviews have the token.
 package main
 
 import (
