@@ -1,5 +1,5 @@
-// Package matchconditions evaluates match conditions of plugins: CEL expressions that
-// say which reviews a plugin gets, with the meaning that they have in a webhook
+// Package matchconditions evaluates the match conditions of plugins. These CEL
+// expressions select the reviews that a plugin gets. They work as in a webhook
 // configuration (k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions).
 package matchconditions
 
@@ -19,8 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
 )
 
-// Conditions are the match conditions of one plugin, compiled. They are a
-// handlers.Selector, which may be asked by many goroutines at once.
+// Conditions are the compiled match conditions of one plugin. They implement
+// handlers.Selector. Several goroutines may use them at the same time.
 type Conditions struct {
 	compiler       *cel.Compiler
 	expressions    []*cel.Expression
@@ -29,10 +29,11 @@ type Conditions struct {
 	access         *atomic.Pointer[cluster.Access]
 }
 
-// Compile compiles match conditions. Errors of expressions are ignored as
-// failurePolicy says: with Ignore the plugin does not get the review, otherwise the
-// review is denied. The variable authorizer asks access, which must be set before a
-// review, if UsesAuthorizer says so.
+// Compile compiles match conditions. failurePolicy decides what happens if an expression
+// cannot be evaluated: with Ignore the plugin does not get the review, otherwise the
+// review is denied. If UsesAuthorizer returns true, access must be set before the first
+// review; expressions check permissions with it. The errors list all expressions that do
+// not compile, with paths that start with path.
 func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy admissionregistrationv1.FailurePolicyType,
 	access *atomic.Pointer[cluster.Access], path *field.Path,
 ) (*Conditions, field.ErrorList) {
@@ -55,12 +56,13 @@ func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy 
 	return c, errs
 }
 
-// UsesAuthorizer reports whether an expression uses the variable authorizer, for which
-// the API server is asked about rights.
+// UsesAuthorizer reports whether an expression uses the variable authorizer. Such an
+// expression sends SubjectAccessReviews to the API server.
 func (c *Conditions) UsesAuthorizer() bool { return c.usesAuthorizer }
 
-// Matches implements handlers.Selector. The error is a RefusalError with the status
-// that kube-apiserver denies with where match conditions of a webhook fail.
+// Matches implements handlers.Selector. The error is a handlers.RefusalError. It has the
+// status with which kube-apiserver denies a request if the match conditions of a webhook
+// fail.
 func (c *Conditions) Matches(ctx context.Context, review *codec.Review, _ handlers.Attributes) (bool, error) {
 	in := policy.NewInput(ctx, review, c.access.Load())
 	defer in.Release()

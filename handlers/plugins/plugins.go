@@ -1,4 +1,4 @@
-// Package plugins is the table of admission plugins: one line each.
+// Package plugins lists the built-in admission plugins in the order in which they run.
 package plugins
 
 import (
@@ -54,20 +54,21 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// Options are what kube-apiserver has flags for, apart from the plugins'
-// configuration files.
+// Options configure plugins for which kube-apiserver has flags instead of a
+// configuration file.
 type Options struct {
 	Tolerations defaulttolerationseconds.Options
 }
 
-// DefaultOptions returns the defaults of kube-apiserver's flags.
+// DefaultOptions returns the default values of kube-apiserver's flags.
 func DefaultOptions() Options {
 	return Options{Tolerations: defaulttolerationseconds.DefaultOptions()}
 }
 
-// InTree returns the plugins in the order in which they run: kube-apiserver's
-// (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go AllOrderedPlugins),
-// and for a removed plugin that of its last release.
+// InTree returns the plugins in the order in which they run. The order is that of
+// kube-apiserver (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go
+// AllOrderedPlugins). A plugin that was removed from Kubernetes has the place that it
+// had in its last release.
 func InTree(options Options) []handlers.Plugin {
 	return []handlers.Plugin{
 		alwaysadmit.Plugin(),

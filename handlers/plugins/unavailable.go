@@ -1,15 +1,15 @@
 package plugins
 
-// Unavailable is an admission plugin that a release of Kubernetes had and fastadmit does
-// not have.
+// Unavailable is an admission plugin of a Kubernetes release that fastadmit does not
+// have.
 type Unavailable struct {
 	Name        string
-	First, Last string // minor releases of Kubernetes that had it
-	Reason      string // why it is not here, and what to do instead
+	First, Last string // the first and last minor release that had the plugin
+	Reason      string // why fastadmit does not have it, and what to enable instead
 }
 
-// NotHere returns the admission plugins of all releases of Kubernetes that are not in
-// the table, by name. Testdata/releases.yaml has all that there ever were.
+// NotHere returns the admission plugins of all Kubernetes releases that fastadmit does
+// not have, sorted by name. testdata/releases.yaml lists the plugins of all releases.
 func NotHere() []Unavailable {
 	return []Unavailable{
 		{"BanFlunder", "1.8", "1.36", "is an example: it denies objects of a kind that only k8s.io/sample-apiserver has"},

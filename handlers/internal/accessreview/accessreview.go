@@ -1,5 +1,4 @@
-// Package accessreview makes the question whether the user of a review may do
-// something.
+// Package accessreview creates SubjectAccessReviews for the user of a review.
 package accessreview
 
 import (
@@ -12,8 +11,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Spec returns the question whether the user of a review may
-// do what the attributes say. Nothing of the review is kept in it.
+// Spec returns a SubjectAccessReview spec that asks whether the user of a review has the
+// permission in attributes. The spec shares attributes, and nothing with the review. The
+// error says that the review has no valid userInfo, or is that of the review.
 func Spec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) (*authorizationv1.SubjectAccessReviewSpec, error) {
 	if !review.UserInfo().FitsDecoded() {
 		return nil, review.Err()

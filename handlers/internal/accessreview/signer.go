@@ -11,11 +11,11 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// MayUseSigner reports whether the user of a review has the permission verb on a
-// signer of certificates: by its name, or else by the wildcard of its domain, such as
-// "example.com/*" for "example.com/ca". The resource "signers" exists only in RBAC.
-// As upstream, it takes no answer that comes with an evaluation error. The error says
-// that the API server did not answer, and nothing about the user.
+// MayUseSigner reports whether the user of a review may use a certificate signer with
+// verb. A permission on the name of the signer or on all signers of its domain suffices,
+// such as "example.com/*" for "example.com/ca". The resource "signers" exists only in
+// RBAC. As in kube-apiserver, an answer with an evaluation error gives no permission. An
+// error of MayUseSigner means that it could not ask the API server.
 //
 // Behaviour: k8s.io/kubernetes pkg/certauthorization v1.36.3.
 func MayUseSigner(ctx context.Context, access *cluster.Access, review *codec.Review, verb, signer string) (bool, error) {

@@ -1,5 +1,5 @@
-// Package backend makes clients of servers that plugins ask, other than the API
-// server: those that a kubeconfig names, as kube-apiserver's plugins do
+// Package backend creates clients for the servers that plugins call, other than the API
+// server. A kubeconfig file describes the server, as for the plugins of kube-apiserver
 // (k8s.io/apiserver pkg/util/webhook).
 package backend
 
@@ -21,20 +21,22 @@ import (
 // upstream's.
 const requestTimeout = 30 * time.Second
 
-// Options say how a server is asked.
+// Options configure a client.
 type Options struct {
-	// Kubeconfig names the server and the credentials in its current context. It names
-	// no files but those of a command that prints credentials (exec).
+	// Kubeconfig is a kubeconfig file. Its current context selects the server and the
+	// credentials. It must contain certificates and tokens, not the names of files. Only
+	// a credential command (exec) may use files.
 	Kubeconfig []byte
-	// Scheme has the types of Version, in which requests are sent.
+	// Scheme contains the types of Version. Requests are encoded in Version.
 	Scheme  *runtime.Scheme
 	Version schema.GroupVersion
-	// AnswerBytesMax is how long an answer may be after it was decompressed.
+	// AnswerBytesMax is the maximum length of a decompressed answer, in bytes. A longer
+	// answer is an error.
 	AnswerBytesMax int64
 }
 
-// New returns a client for the URL of the server. It sends requests as upstream's
-// client does: without a limit of its own, and each for 30 s at most.
+// New returns a client for the server. Like the client of kube-apiserver, it has no rate
+// limit, and a request may take 30 s. The error says that Kubeconfig is invalid.
 func New(o Options) (rest.Interface, error) {
 	kubeconfig, err := clientcmd.Load(o.Kubeconfig)
 	if err != nil {
@@ -70,7 +72,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the inner transport, for client-go.
 func (l *limiter) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
 
 // errTooLong is the error of an answer that is too long.

@@ -9,12 +9,12 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// An Expression is compiled, or says why it cannot be. It may be evaluated by many
-// goroutines at once.
+// An Expression is a compiled expression, or one that does not compile. Several
+// goroutines may evaluate it at the same time.
 type Expression struct {
-	// Text is the expression as it is written.
+	// Text is the source text of the expression.
 	Text string
-	// Err says why it does not compile.
+	// Err is the compilation error, nil if the expression compiles.
 	Err *apiservercel.Error
 
 	program *program
@@ -22,7 +22,8 @@ type Expression struct {
 	returns *cel.Type
 }
 
-// A Compiler compiles the expressions of one policy, after its variables.
+// A Compiler compiles the expressions of one policy. Add the variables of the policy
+// before the expressions that use them. Only one goroutine at a time may use a Compiler.
 type Compiler struct {
 	variables     []variable
 	variablesType *apiservercel.DeclType // nil for a policy that has none
@@ -35,7 +36,7 @@ type variable struct {
 	*Expression
 }
 
-// NewCompiler returns a Compiler for a policy that has variables, or has none.
+// NewCompiler returns a Compiler. hasVariables is true if AddVariable will be called.
 func NewCompiler(hasVariables bool) *Compiler {
 	c := new(Compiler)
 	if hasVariables {
@@ -45,7 +46,7 @@ func NewCompiler(hasVariables bool) *Compiler {
 	return c
 }
 
-// The types that expressions may have.
+// The types that an expression may have, for Compile.
 var (
 	Bool         = []*cel.Type{cel.BoolType}
 	String       = []*cel.Type{cel.StringType}
@@ -55,8 +56,9 @@ var (
 	Object       = []*cel.Type{objectRoot}
 )
 
-// AddVariable compiles a variable that what is compiled later may use. Of two with
-// one name, the later one counts, also for what the earlier one was compiled with.
+// AddVariable compiles the variable name of the policy. Expressions that are compiled
+// later can use it. A second variable with the same name replaces the first one, also in
+// expressions that are already compiled.
 func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 	e := c.Compile(text, d, Any)
 	c.variablesType.Fields[name] = apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
@@ -70,7 +72,8 @@ func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 	return e
 }
 
-// Compile compiles an expression that has one of the types.
+// Compile compiles an expression. It is an error if the type of the expression is not
+// one of returns. Compile never returns nil; errors are in the Err of the result.
 func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) (e *Expression) {
 	e = &Expression{Text: text}
 	defer func() {

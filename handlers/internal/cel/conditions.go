@@ -6,12 +6,12 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Matches reports whether match conditions hold, which c compiled: all of them, and
-// one that is false decides whatever else fails (k8s.io/apiserver
-// pkg/admission/plugin/webhook/matchconditions). The error joins those of the
-// conditions; with ignoresErrors there is none, and they do not hold.
+// Matches reports whether all match conditions are true. c must have compiled them. If
+// one condition is false, the result is false even if others fail, as in kube-apiserver
+// (k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions). Otherwise the error
+// joins those of all conditions. With ignoresErrors, the result is false without an error.
 //
-// The variable namespaceObject is null in them. in.HidesNamespace is true afterwards.
+// Matches sets in.HidesNamespace, so the variable namespaceObject is null.
 func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bool) (bool, error) {
 	if len(conditions) == 0 {
 		return true, nil

@@ -1,10 +1,10 @@
-// Package cel compiles and evaluates the CEL expressions of admission policies:
-// with the environment, the cost limits and the messages of kube-apiserver
-// (k8s.io/apiserver v0.36.3 pkg/cel/environment and pkg/admission/plugin/cel), over
-// the bytes of a review. Of an object only what an expression reads is read.
+// Package cel compiles and evaluates the CEL expressions of admission policies. The
+// environment, the cost limits and the error messages are those of kube-apiserver
+// (k8s.io/apiserver v0.36.3 pkg/cel/environment and pkg/admission/plugin/cel). The
+// expressions read the JSON text of a review; only the fields that they use are parsed.
 //
-// The environment takes some milliseconds and megabytes to make, so it is made when
-// the first expression is compiled.
+// The CEL environment takes some milliseconds and megabytes to create. It is created
+// when the first expression is compiled.
 package cel
 
 import (
@@ -18,10 +18,11 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Declarations say which variables an expression has beside those that all have.
+// Declarations are the variables that an expression can use in addition to those of all
+// expressions.
 type Declarations struct {
-	Params     bool
-	Authorizer bool
+	Params     bool // params
+	Authorizer bool // authorizer
 	// PatchTypes declares the types Object and JSONPatch, and jsonpatch.escapeKey.
 	PatchTypes bool
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Input is what the expressions of a policy see of a review. It must not be used by
-// two goroutines at once, nor after the review is released.
+// Input contains the values of the variables of expressions for one review. Only one
+// goroutine at a time may use it. It is valid until the review is released.
 type Input struct {
 	ctx               context.Context
 	object, oldObject object
@@ -28,28 +28,29 @@ type Input struct {
 	evaluations       *Evaluation // that have ended
 	frames            *frame      // that nothing is evaluated in
 
-	// Params is the variable of that name; nil for null.
+	// Params is the value of the variable params. Nil means null.
 	Params ref.Val
-	// Cluster makes what expressions see of the cluster. Nil is for expressions that see
-	// nothing of it: namespaceObject is null then, and what asks for authorizer fails.
+	// Cluster returns the values of variables that depend on the cluster. If it is nil,
+	// namespaceObject is null, and expressions that use authorizer fail.
 	Cluster Cluster
-	// HidesNamespace makes namespaceObject null, HidesAuthorizer has expressions that ask
-	// for authorizer or authorizer.requestResource fail.
+	// HidesNamespace makes namespaceObject null. HidesAuthorizer makes expressions fail
+	// that use authorizer or authorizer.requestResource.
 	HidesNamespace, HidesAuthorizer bool
-	// Spent is what all evaluations cost together, those left out that were stopped
-	// because they cost too much.
+	// Spent is the total cost of all evaluations, in the units of CEL. It does not
+	// include expressions that exceeded the budget.
 	Spent int64
 }
 
-// Cluster makes variables when an expression asks for them, as often as one does.
+// Cluster returns the values of variables that depend on the cluster. Its methods are
+// called each time an expression uses a variable.
 type Cluster interface {
-	// NamespaceObject returns the variable of that name.
+	// NamespaceObject returns the value of the variable namespaceObject.
 	NamespaceObject() ref.Val
-	// Authorizer returns the variables authorizer and authorizer.requestResource.
+	// Authorizer returns the values of authorizer and authorizer.requestResource.
 	Authorizer() (authorizer, requestResource ref.Val)
 }
 
-// NewInput returns what expressions see of the review. Evaluation ends with ctx.
+// NewInput returns the Input for a review. Evaluations stop when ctx ends.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
 	in := inputs.Get().(*Input)
 	in.ctx, in.request = ctx, request{review}
@@ -59,8 +60,8 @@ func NewInput(ctx context.Context, review *codec.Review) *Input {
 
 var inputs = sync.Pool{New: func() any { return new(Input) }}
 
-// Release gives in back, with nothing of the review. Whoever has many reviews calls
-// it; nothing of in, or that was evaluated on it, may be used afterwards.
+// Release returns the memory of in for the next Input. Calling it is optional. The caller
+// must not use in or values of its evaluations after that.
 func (in *Input) Release() {
 	evaluations, frames := in.evaluations, in.frames
 	for f := frames; f != nil; f = f.next {
@@ -82,12 +83,12 @@ func (in *Input) read() {
 	in.object, in.oldObject = object{review.Object.Root(), p}, object{review.OldObject.Root(), p}
 }
 
-// An Evaluation evaluates some expressions of a policy on one Input, with a budget
-// of cost for all of them and the variables that they use. It is what ForInput does
-// upstream, where all expressions of one purpose make one call.
+// An Evaluation evaluates some expressions of a policy on one Input. They and the
+// variables that they use share a cost budget. It corresponds to one call of ForInput in
+// k8s.io/apiserver pkg/admission/plugin/cel. Only one goroutine at a time may use it.
 type Evaluation struct {
 	*Input
-	// Remaining is what is left of the budget.
+	// Remaining is the rest of the budget, in the units of CEL.
 	Remaining int64
 
 	compiler  *Compiler
@@ -96,8 +97,8 @@ type Evaluation struct {
 	next      *Evaluation // that has ended too
 }
 
-// Begin begins the evaluation of expressions that c compiled. The budget is in the
-// units of CEL's cost.
+// Begin returns an Evaluation for expressions that c compiled. budget is the maximum cost
+// in the units of CEL. The expressions see the object with all edits up to this call.
 func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	if input.request.review.Object.Changes() != input.changes {
 		input.read()
@@ -113,8 +114,9 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	return e
 }
 
-// End ends an evaluation, whose memory the next one takes. Whoever has many calls it.
-// Values stay valid.
+// End returns the memory of the evaluation for the next one on the same Input. Calling
+// it is optional. The caller must not use e after that. Values that e returned stay valid
+// until Release.
 func (e *Evaluation) End() {
 	in := e.Input
 	clear(e.variables.values)
@@ -186,8 +188,9 @@ func (e *Evaluation) isInterrupted() bool {
 // Parent implements interpreter.Activation.
 func (e *Evaluation) Parent() interpreter.Activation { return nil }
 
-// Evaluate evaluates an expression. The error fails the expression, in
-// kube-apiserver's words; a fatal one everything that was evaluated.
+// Evaluate returns the value of an expression. err means that this expression failed.
+// fatal means that the whole evaluation failed, for example because the budget is spent.
+// The messages of both are those of kube-apiserver.
 func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
 	if x.Err != nil {
 		return nil, &apiservercel.Error{

@@ -94,7 +94,7 @@ func (p *patchTypes) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return p.Provider.NewValue(name, fields)
 }
 
-// JSONPatch is a value of that type: an operation of a JSON Patch (RFC 6902).
+// JSONPatch is a CEL value of the type JSONPatch: an operation of a JSON Patch (RFC 6902).
 type JSONPatch struct {
 	Op, From, Path string
 	Val            ref.Val // nil for none

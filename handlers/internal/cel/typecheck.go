@@ -14,8 +14,9 @@ type TypeChecker struct {
 	env       *cel.Env
 }
 
-// NewTypeChecker returns one for the type of object and oldObject and, if there are
-// params, their type. A nil type is any.
+// NewTypeChecker returns a TypeChecker. object is the type of the variables object and
+// oldObject, and params is that of params, which is declared only if hasParams is true. A
+// nil type means any type.
 func NewTypeChecker(object, params *apiservercel.DeclType, hasParams bool) (*TypeChecker, error) {
 	variables := apiservercel.NewObjectType(variablesTypeName, map[string]*apiservercel.DeclField{})
 	types := []*apiservercel.DeclType{variables, namespaceType(), requestType()}
@@ -47,7 +48,8 @@ func NewTypeChecker(object, params *apiservercel.DeclType, hasParams bool) (*Typ
 	return &TypeChecker{variables, set.StoredExpressionsEnv()}, nil
 }
 
-// AddVariable adds a variable of the policy. One that does not compile has any type.
+// AddVariable adds a variable of the policy. If the expression text does not compile, the
+// variable can have any type.
 func (c *TypeChecker) AddVariable(name, text string) {
 	var returns *cel.Type
 	if ast, err := c.compile(text); err == nil {
@@ -56,7 +58,7 @@ func (c *TypeChecker) AddVariable(name, text string) {
 	c.variables.Fields[name] = apiservercel.NewDeclField(name, declType(returns), true, nil, nil)
 }
 
-// Check returns what is wrong with an expression; nil if nothing is.
+// Check returns the errors in an expression as one error, nil if there are none.
 func (c *TypeChecker) Check(text string) *apiservercel.Error {
 	_, err := c.compile(text)
 	return err

@@ -12,12 +12,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// ValueOf returns a JSON value as CEL sees it: what decoding it into
-// map[string]any, as Kubernetes does for unstructured objects, and adapting that
-// would give. Objects and arrays are read when something is asked of them. A missing
-// value is null.
+// ValueOf returns a JSON value as a CEL value. It behaves like the value that Kubernetes
+// creates from an unstructured object, but objects and arrays are parsed only when an
+// expression uses them. A missing value is null.
 //
-// The value, and strings in it, are views of the review that v is of.
+// The value and the strings in it are views of the review to which v belongs.
 func ValueOf(v codec.Value) ref.Val { return valueOf(v, nil) }
 
 func valueOf(v codec.Value, in *places) ref.Val {
@@ -152,7 +151,7 @@ func (m *object) Type() ref.Type { return types.MapType }
 // Value implements ref.Val: the object, decoded.
 func (m *object) Value() any { return native(m.v) }
 
-// String is what cel-go shows of a map.
+// String returns the text that cel-go shows for a map.
 func (m *object) String() string { return fmt.Sprint(m.decoded()) }
 
 // list is a JSON array. It does what a list does that types.NewDynamicList makes of
@@ -280,5 +279,5 @@ func (l *list) Type() ref.Type { return types.ListType }
 // Value implements ref.Val: the array, decoded.
 func (l *list) Value() any { return native(l.v) }
 
-// String is what cel-go shows of a list.
+// String returns the text that cel-go shows for a list.
 func (l *list) String() string { return fmt.Sprint(l.decoded()) }

@@ -90,8 +90,8 @@ func (v *variables) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (v *variables) Size() ref.Val { return types.Int(len(v.of.compiler.variables)) }
 
-// Iterator implements traits.Iterable. There is nothing to iterate over: the type
-// of the variables, which expressions are checked against, cannot be.
+// Iterator implements traits.Iterable. It returns an empty iterator, because the declared
+// type of variables is not iterable.
 func (v *variables) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
 }

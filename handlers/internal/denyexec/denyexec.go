@@ -1,8 +1,8 @@
-// Package denyexec is what the admission plugins DenyEscalatingExec and
-// DenyExecOnPrivileged have in common, as they have in-tree.
+// Package denyexec contains the common code of the admission plugins DenyEscalatingExec
+// and DenyExecOnPrivileged.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/exec v1.20.15, the last
-// release that had it.
+// release that had them.
 package denyexec
 
 import (
@@ -18,8 +18,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// Plugin returns a plugin that keeps users from running commands in privileged
-// containers, and, if hostNamespaces, in pods that use namespaces of their node.
+// Plugin returns a plugin that denies exec and attach for pods with a privileged
+// container. If hostNamespaces is true, it also denies them for pods that use the network,
+// PID or IPC namespace of their node.
 func Plugin(name, summary string, hostNamespaces bool) handlers.Plugin {
 	return handlers.Plugin{
 		Name:    name,

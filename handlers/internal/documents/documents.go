@@ -1,6 +1,6 @@
-// Package documents reads the documents of manifests, such as policies, webhook
-// configurations and PodPresets, as kube-apiserver reads those of a folder that a plugin's
-// configuration names (k8s.io/apiserver v0.36.3 pkg/admission/plugin/manifest).
+// Package documents reads objects from the manifest files of plugins, such as policies,
+// webhook configurations and PodPresets. It reads them as kube-apiserver reads the folder
+// staticManifestsDir (k8s.io/apiserver v0.36.3 pkg/admission/plugin/manifest).
 package documents
 
 import (
@@ -23,14 +23,15 @@ import (
 
 // A Reader reads documents of some kinds, and lists of them.
 type Reader struct {
-	// APIVersions and Kinds are those that there may be.
+	// APIVersions and Kinds are the allowed values of these fields. Others are errors.
 	APIVersions, Kinds []string
-	// Add takes a document of a file, as JSON, and says what is wrong with it.
+	// Add is called for each document or item of a list. content is JSON. Add returns all
+	// errors in the document.
 	Add func(file *handlers.File, kind string, content []byte) []error
 }
 
-// Read reads the documents of files, and returns all that is wrong with them, each of it
-// a handlers.FileError.
+// Read reads the documents of files and calls Add for each. It returns all errors, each
+// as a *handlers.FileError.
 func (r *Reader) Read(files []handlers.File) (errs []error) {
 	for i := range files {
 		for _, err := range r.read(&files[i]) {
@@ -104,15 +105,16 @@ func (r *Reader) addList(file *handlers.File, content []byte, of metav1.TypeMeta
 	return errs
 }
 
-// An Object is an object of the API that has a spec.
+// An Object is an API object with a spec of the type Spec.
 type Object[Spec any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              Spec `json:"spec"`
 }
 
-// DecodeStored decodes an object of a cluster. That its spec is wrong is the fault, and no
-// error: the others of the cluster are to be read.
+// DecodeStored decodes an object that was read from a cluster. fault means that the spec
+// cannot be decoded; the metadata is valid. err means that the object cannot be decoded at
+// all. Unknown fields are no error.
 func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err error) {
 	var raw Object[stdjson.RawMessage]
 	err = json.UnmarshalCaseSensitivePreserveInts(content, &raw)
@@ -123,7 +125,8 @@ func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err err
 	return object, fault, err
 }
 
-// Decode decodes a document and refuses fields that are unknown or there twice.
+// Decode decodes a JSON document into the value that into points to. Unknown and duplicate
+// fields are errors.
 func Decode(content []byte, into any) []error {
 	strict, err := json.UnmarshalStrict(content, into)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package endpoint is an HTTP server that a plugin asks: its fields in the configuration,
-// and the request.
+// Package endpoint contains the configuration and the client of an HTTP server that a
+// plugin calls.
 package endpoint
 
 import (
@@ -16,23 +16,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrNotFound says that the server answered with code 404.
+// ErrNotFound means that the server answered with code 404.
 var ErrNotFound = errors.New("not found")
 
-// Config says where the server is, and who asks. Files are read again when they change.
+// Config contains the URL of the server and the credentials. Files are read again when
+// they change.
 type Config struct {
-	URL string `json:"url"`
-	// CAFile has the certificates that that of the server is checked with, those of the
-	// system if empty.
+	URL string `json:"url"` // http or https
+	// CAFile contains the CA certificates that verify the server. If it is empty, those
+	// of the system are used.
 	CAFile string `json:"caFile"`
-	// CertFile and KeyFile are the client's certificate, empty for none.
+	// CertFile and KeyFile are the client certificate and its key. Both may be empty.
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// BearerTokenFile has the token to send, empty for none.
+	// BearerTokenFile contains a token to send. It may be empty.
 	BearerTokenFile string `json:"bearerTokenFile"`
 }
 
-// Validate says what is wrong with the fields.
+// Validate returns all errors in the fields. at is the path of the Config in its file.
 func (c *Config) Validate(at *field.Path) (errs field.ErrorList) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
@@ -51,15 +52,15 @@ func (c *Config) Validate(at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// A Client asks the server. It is used by many goroutines at once.
+// A Client sends requests to the server. Several goroutines may use it at the same time.
 type Client struct {
 	url       string
 	http      *http.Client
 	answerMax int64
 }
 
-// New makes a client of a Config that is valid. An answer of more than answerMax bytes
-// is an error.
+// New creates a client for a valid Config. answerMax is the maximum length of an answer in
+// bytes. A longer answer is an error. New returns an error if a file cannot be read.
 func New(c *Config, answerMax int64) (*Client, error) {
 	client, err := rest.HTTPClientFor(&rest.Config{
 		Host:            c.URL,
@@ -74,8 +75,9 @@ func New(c *Config, answerMax int64) (*Client, error) {
 	return &Client{c.URL, client, answerMax}, nil
 }
 
-// Get asks for path with the query and decodes the answer, JSON, into what into points
-// to. The error is ErrNotFound for code 404.
+// Get sends a GET request for the path below the URL, with the query. It decodes the JSON
+// answer into the value that into points to. It returns ErrNotFound for code 404, and
+// another error for all other codes except 200. It does not follow redirects.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path+"?"+query.Encode(), http.NoBody)
 	if err != nil {

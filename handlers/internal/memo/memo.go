@@ -1,4 +1,4 @@
-// Package memo remembers what texts mean that are parsed again and again.
+// Package memo caches the results of parsing texts.
 package memo
 
 import "sync"
@@ -13,22 +13,23 @@ const (
 	memoTextMax = 4096
 )
 
-// A Memo remembers what texts mean that are parsed again and again, such as
-// annotations of namespaces. Get may be called by several goroutines.
+// A Memo caches the results of parsing texts, such as annotations of namespaces. Several
+// goroutines may call Get at the same time.
 type Memo[T any] struct {
 	parse func(text string) T
 	mu    sync.RWMutex
 	known map[string]T
 }
 
-// New returns a Memo of what parse returns, which must be the same for the
-// same text. The text is kept, so it must not be a view of a review.
+// New returns a Memo that caches the results of parse. parse must always return the same
+// result for the same text.
 func New[T any](parse func(text string) T) *Memo[T] {
 	return &Memo[T]{parse: parse, known: make(map[string]T)}
 }
 
-// Get returns what the text means, which is shared with others who ask for it.
-// It allocates nothing for a text that is known.
+// Get returns the result of parse for the text. All callers share the result and must not
+// change it. The Memo keeps the text, so it must not be a view of a review. Get does not
+// allocate if the result is cached.
 func (m *Memo[T]) Get(text string) T {
 	m.mu.RLock()
 	meaning, ok := m.known[text]

@@ -1,5 +1,5 @@
-// Package patching applies JSON Patches that others wrote, with kube-apiserver's
-// library and within bounds.
+// Package patching applies JSON Patches of webhooks and policies with kube-apiserver's
+// library, in bounded time and memory.
 package patching
 
 import (
@@ -26,8 +26,8 @@ var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = co
 // that an answer may take.
 const movedBytesMax = 64 << 20
 
-// Apply applies operations to a document, and returns what becomes of it. The error is
-// the library's, or that of ctx if it ended meanwhile.
+// Apply returns the document with the operations applied. It does not change document.
+// The error is that of the library, or that of ctx if ctx ends before Apply is done.
 func Apply(ctx context.Context, operations jsonpatch.Patch, document []byte) ([]byte, error) {
 	limitCopies()
 	for len(operations) > 0 {

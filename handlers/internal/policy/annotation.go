@@ -7,10 +7,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// AnnotationKey returns the key of an audit annotation of a policy or a webhook:
-// in-tree that is its name, a slash and the key. Behind the name of a webhook, which
-// kube-apiserver puts before all keys of fastadmit, there may be no second slash, and no
-// more than 63 characters. A key that is too long ends with a digest of all of it.
+// AnnotationKey returns the key of an audit annotation: the name of the policy or webhook,
+// a dot and the key. In kube-apiserver, a slash separates them. But kube-apiserver puts
+// the name of fastadmit's webhook and a slash before each key that fastadmit returns. A
+// second slash is invalid, and so are more than 63 characters after the slash. An invalid
+// key is cut off and ends with a digest.
 func AnnotationKey(name, key string) string {
 	name += "." + key
 	if codec.IsAnnotationKey(name) {

@@ -11,15 +11,14 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 )
 
-// A SpecCompiler compiles the expressions of a policy's spec, and gathers what is
-// wrong with them.
+// A SpecCompiler compiles the expressions in the spec of a policy and collects the errors.
 type SpecCompiler struct {
 	*cel.Compiler
 	hasVariables bool
 	errs         []error
 }
 
-// NewSpecCompiler returns one that has compiled the variables.
+// NewSpecCompiler returns a SpecCompiler and compiles the variables.
 func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations) *SpecCompiler {
 	c := &SpecCompiler{Compiler: cel.NewCompiler(len(variables) > 0), hasVariables: len(variables) > 0}
 	for i, v := range variables {
@@ -28,8 +27,8 @@ func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.
 	return c
 }
 
-// Conditions compiles match conditions. As in kube-apiserver, it is an error that one
-// of a policy uses variables, although it can be evaluated.
+// Conditions compiles match conditions. As in kube-apiserver, a condition that uses
+// variables of the policy is an error, but it can still be evaluated.
 func (c *SpecCompiler) Conditions(conditions []admissionregistrationv1.MatchCondition, declared cel.Declarations) (all []*cel.Expression) {
 	const path = "matchConditions[%d].expression"
 	withoutVariables := cel.NewCompiler(false)
@@ -43,8 +42,8 @@ func (c *SpecCompiler) Conditions(conditions []admissionregistrationv1.MatchCond
 	return all
 }
 
-// Expression compiles an expression of the i-th of a list. The format is that of its
-// path in the spec.
+// Expression compiles an expression. returns are the types that it may have. format and i
+// make its path in the spec for errors, such as "validations[%d].expression".
 func (c *SpecCompiler) Expression(text string, declared cel.Declarations, returns []*celtypes.Type, format string, i int) *cel.Expression {
 	return c.check(c.Compile(text, declared, returns), format, i)
 }
@@ -56,5 +55,5 @@ func (c *SpecCompiler) check(x *cel.Expression, format string, i int) *cel.Expre
 	return x
 }
 
-// Err joins what is wrong with the expressions.
+// Err returns all errors in the expressions, nil if there are none.
 func (c *SpecCompiler) Err() error { return errors.Join(c.errs...) }

@@ -18,18 +18,20 @@ const (
 	ownVersion = "fastadmit.io/v1alpha1"
 )
 
-// Config is the configuration file of a plugin for policies. The folder is read by
-// whoever reads the file.
+// Config is the configuration file of a plugin for policies.
 type Config struct {
-	APIVersion         string `json:"apiVersion"`
-	Kind               string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// StaticManifestsDir is a folder with policies and bindings. Package config reads it
+	// into handlers.Setup.Manifests.
 	StaticManifestsDir string `json:"staticManifestsDir"`
-	// CustomResources says that policies and bindings are also taken from the custom
-	// resources of policies.fastadmit.io.
+	// CustomResources also enables the policies and bindings that are custom resources
+	// of the group policies.fastadmit.io.
 	CustomResources bool `json:"customResources"`
 }
 
-// ReadConfig reads the configuration file of the plugin for k, nil for none.
+// ReadConfig reads the configuration file of the plugin for k. content is nil if there is
+// no file. The error joins all errors in the file.
 func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 	c := new(Config)
 	if content == nil {
@@ -48,9 +50,10 @@ func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 	})
 }
 
-// NeedsOf returns what the plugin for k needs with a configuration beside what it
-// always needs: with custom resources, to watch them, to write their status and which of
-// them this replica enforces, and to watch the kinds that are named as parameters.
+// NeedsOf returns the needs of the plugin for k that depend on its configuration file; see
+// handlers.Plugin. If the file enables custom resources, the plugin watches them, writes
+// their status, and records the policies that this replica enforces. It also watches the
+// kinds of parameters and reads schemas.
 func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {

@@ -16,21 +16,22 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 )
 
-// Cluster is what policies ask about the cluster.
+// Cluster gives policies access to the cluster.
 type Cluster struct {
 	Namespaces *cluster.Objects[*corev1.Namespace]
 	Access     *cluster.Access
-	// Params has the objects that policies may name as parameters; nil for none.
+	// Params reads the objects that policies use as parameters. Nil means that there are
+	// none.
 	Params Params
 }
 
-// A Dispatch is one review on its way through policies. It must not be used by two
-// goroutines at once, nor after the review is released.
+// A Dispatch is the state of evaluating policies on one review. Only one goroutine at a
+// time may use it. It is valid until the review is released.
 type Dispatch struct {
 	*Cluster
 	Request
 	Ctx context.Context
-	// Input is what expressions see of the review; nil before Prepare.
+	// Input has the variables of expressions. It is nil before Prepare.
 	Input *cel.Input
 
 	namespace                   *corev1.Namespace // of the object, nil for none
@@ -38,14 +39,14 @@ type Dispatch struct {
 	authorizer, requestResource ref.Val
 }
 
-// Begin begins the dispatch of a review.
+// Begin initializes d for a review.
 func (d *Dispatch) Begin(ctx context.Context, review *codec.Review, asked *Cluster) {
 	*d = Dispatch{Cluster: asked, Request: NewRequest(review), Ctx: ctx}
 }
 
-// NewInput returns what expressions see of a review that see no namespace: match
-// conditions of webhooks. The variable authorizer asks access, which is nil where no
-// expression uses it.
+// NewInput returns the Input of expressions that cannot use namespaceObject, such as the
+// match conditions of a webhook. The variable authorizer uses access, which may be nil if
+// no expression uses the variable.
 func NewInput(ctx context.Context, review *codec.Review, access *cluster.Access) *cel.Input {
 	if access == nil {
 		return cel.NewInput(ctx, review)
@@ -61,7 +62,7 @@ func (d *Dispatch) newInput() *cel.Input {
 	return input
 }
 
-// End ends the dispatch: nothing that was evaluated may be used afterwards.
+// End releases the memory of the Dispatch. Values of expressions are invalid after that.
 func (d *Dispatch) End() {
 	if d.Input != nil {
 		d.Input.Release()
@@ -69,8 +70,9 @@ func (d *Dispatch) End() {
 	*d = Dispatch{}
 }
 
-// Prepare makes Input ready, once for a review. A result ends the review: its
-// namespace is not there.
+// Prepare creates Input if it is nil, and reads the namespace of the review. It returns
+// nil, or a result if the namespace does not exist or cannot be read; the plugin must
+// return that result.
 func (d *Dispatch) Prepare() *handlers.Result {
 	if d.Input != nil {
 		return nil

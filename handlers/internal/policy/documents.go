@@ -1,7 +1,8 @@
-// Package policy reads admission policies and their bindings from manifests, as
-// kube-apiserver reads them from a folder (k8s.io/apiserver v0.36.3
-// pkg/admission/plugin/policy/manifest/loader), and decides which reviews they are
-// for (pkg/admission/plugin/policy/matching).
+// Package policy reads admission policies and their bindings, and selects the policies to
+// evaluate on a review. It reads manifests as kube-apiserver does (k8s.io/apiserver v0.36.3
+// pkg/admission/plugin/policy/manifest/loader), and matches reviews as
+// pkg/admission/plugin/policy/matching does. It also follows the custom resources of
+// policies.fastadmit.io.
 package policy
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/documents"
 )
 
-// Documents are policies of a kind and their bindings, each sorted by name, with the
-// defaults of the API.
+// Documents contains the policies of one kind and their bindings, both sorted by name. The
+// defaults of the API are set.
 type Documents[P, B metav1.Object] struct {
 	Policies []P
 	Bindings []B
@@ -30,7 +31,8 @@ type Documents[P, B metav1.Object] struct {
 	from map[metav1.Object]*handlers.File
 }
 
-// From returns an error as one of the file that has a policy or a binding.
+// From wraps an error in a *handlers.FileError with the file of a policy or a binding. It
+// returns err unchanged if it is nil or the object is not from a file.
 func (d *Documents[P, B]) From(object metav1.Object, err error) error {
 	if file := d.from[object]; file != nil && err != nil {
 		return &handlers.FileError{File: file.Name, Err: err}
@@ -39,9 +41,9 @@ func (d *Documents[P, B]) From(object metav1.Object, err error) error {
 }
 
 type (
-	// Validating are ValidatingAdmissionPolicies.
+	// Validating contains ValidatingAdmissionPolicies and their bindings.
 	Validating = Documents[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]
-	// Mutating are MutatingAdmissionPolicies.
+	// Mutating contains MutatingAdmissionPolicies and their bindings.
 	Mutating = Documents[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]
 )
 
@@ -56,9 +58,9 @@ var apiVersions = []string{
 	"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
 }
 
-// A Kind is one of the two kinds of policies, with its bindings.
+// A Kind is one of the two kinds of policies, ValidatingKind or MutatingKind.
 type Kind[P, B metav1.Object] struct {
-	Name string // of the policies
+	Name string // the kind of the policies
 
 	policies, bindings cluster.KindOf[*cluster.JSON] // as custom resources
 
@@ -77,7 +79,7 @@ type Kind[P, B metav1.Object] struct {
 	checkTypes func(context.Context, *typeChecker, P) ([]admissionregistrationv1.ExpressionWarning, error)
 }
 
-// ValidatingKind are ValidatingAdmissionPolicies.
+// ValidatingKind is the kind ValidatingAdmissionPolicy.
 var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	Name:     validatingKind,
 	policies: cluster.ValidatingAdmissionPolicies, bindings: cluster.ValidatingAdmissionPolicyBindings,
@@ -99,7 +101,7 @@ var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *
 	},
 }
 
-// MutatingKind are MutatingAdmissionPolicies.
+// MutatingKind is the kind MutatingAdmissionPolicy.
 var MutatingKind = &Kind[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
 	Name:       mutatingKind,
 	operations: []codec.Operation{codec.Create, codec.Update, codec.Connect}, // upstream's mutating/plugin.go
@@ -125,24 +127,24 @@ type reader[P, B metav1.Object] struct {
 	*Kind[P, B]
 }
 
-// Read reads the documents of manifests, lists among them. It refuses what
-// kube-apiserver refuses in a folder of manifests: unknown fields, other kinds, two
-// of one name, a binding to a policy that is not among them, parameters, and what is
-// not valid in the API. Names need not end with ".static.k8s.io" as there, where
-// policies of the API must have other names. Files FromAPI may have parameters, and
-// bindings to other policies, which are left out. The error joins all that is wrong,
-// each of it a handlers.FileError where it is about one file.
+// Read reads policies and bindings from manifests. It returns an error for everything that
+// kube-apiserver rejects in a folder of manifests: unknown fields, other kinds, duplicate
+// names, bindings of policies that the manifests do not contain, parameters, and objects
+// that are invalid in the API. Unlike in kube-apiserver, names need not end with
+// ".static.k8s.io". Files with FromAPI may have parameters and bindings of other policies.
+//
+// The error joins all errors. An error in one file is a *handlers.FileError.
 func (k *Kind[P, B]) Read(manifests []handlers.File) (*Documents[P, B], error) {
 	r := reader[P, B]{Kind: k}
 	return &r.Documents, r.readAll(manifests)
 }
 
-// ReadValidating is Read of ValidatingKind.
+// ReadValidating calls ValidatingKind.Read.
 func ReadValidating(manifests []handlers.File) (*Validating, error) {
 	return ValidatingKind.Read(manifests)
 }
 
-// ReadMutating is Read of MutatingKind.
+// ReadMutating calls MutatingKind.Read.
 func ReadMutating(manifests []handlers.File) (*Mutating, error) { return MutatingKind.Read(manifests) }
 
 func (r *reader[P, B]) readAll(manifests []handlers.File) error {

@@ -12,21 +12,22 @@ import (
 	"github.com/fastadmit/fastadmit/internal/match"
 )
 
-// VersionError is why nobody can tell whether a review matches: the object is of another
-// version than the one that is asked for.
+// VersionError means that a review cannot be matched, because the rules want the object in
+// another API version. Got is the version in the review. kube-apiserver converts the
+// object; fastadmit cannot.
 type VersionError struct{ Got codec.GroupVersionResource }
 
 func (e *VersionError) Error() string {
 	return e.Says("a version that the policy names; let the rules of the webhook name the versions that policies do")
 }
 
-// Says returns the message with what is wanted.
+// Says returns the message of the error. want describes the version that is wanted.
 func (e *VersionError) Says(want string) string {
 	return fmt.Sprintf("failed to convert object version: got %s, want %s", resourceName(e.Got), want)
 }
 
-// A Matcher says which reviews a policy or a binding is for. It may be used by many
-// goroutines at once.
+// A Matcher decides whether a policy or a binding applies to a review. Several goroutines
+// may use it at the same time.
 type Matcher struct {
 	selectors       *match.Matcher
 	rules, excludes []rule // without rules, every review
@@ -39,8 +40,8 @@ type rule struct {
 	names []string
 }
 
-// NewMatcher makes what a policy or a binding matches ready, which was checked. Nil
-// matches everything.
+// NewMatcher compiles the valid MatchResources of a policy or a binding. Nil matches
+// all reviews. The error describes invalid selectors; the Matcher is not nil then.
 func NewMatcher(m *admissionregistrationv1.MatchResources) (*Matcher, error) {
 	if m == nil {
 		m = new(admissionregistrationv1.MatchResources)
@@ -60,14 +61,15 @@ func newRules(all []admissionregistrationv1.NamedRuleWithOperations) (rules []ru
 	return rules
 }
 
-// Request is what matchers look at, read from a review once.
+// Request is a review with the attributes that a Matcher compares. It is valid until the
+// review is released.
 type Request struct {
 	*codec.Review
 	sent     handlers.Attributes // with the resource that the object was converted to
 	original handlers.Attributes // with the resource that the user asked for
 }
 
-// NewRequest reads what matchers look at.
+// NewRequest reads the attributes of a review.
 func NewRequest(review *codec.Review) Request {
 	r := Request{Review: review, sent: handlers.AttributesOf(review)}
 	r.original = r.sent
@@ -77,12 +79,13 @@ func NewRequest(review *codec.Review) Request {
 	return r
 }
 
-// Matches reports whether the review is one of those.
+// Matches reports whether the rules and selectors select the review.
 //
-// The API server evaluates a policy on the version of an object that the user sent,
-// or, under matchPolicy Equivalent, on the one that the policy names. Here there is
-// the one that the webhook was called with. Where the policy asks for another, the
-// error is a VersionError. Other errors are those of package match, about namespaces.
+// kube-apiserver evaluates a policy on the API version of the object that the user sent.
+// With matchPolicy Equivalent, it converts the object to a version in the rules of the
+// policy. A webhook has only the version with which it was called. If the rules want
+// another version, the error is a *VersionError. Other errors are those of
+// match.Matcher.Matches about namespaces.
 func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Namespaces) (bool, error) {
 	for i := range m.excludes {
 		if e := &m.excludes[i]; e.matches(r, &r.original) || !m.exact && e.matches(r, &r.sent) {
@@ -124,8 +127,8 @@ func resourceName(r codec.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + " " + r.Resource
 }
 
-// Rules returns the rules of requests that may match, of which others need not be
-// asked about.
+// Rules returns the rules of the Matcher. Matches is false for reviews that no rule
+// selects. An empty list means all reviews.
 func (m *Matcher) Rules() (all []handlers.Rule) {
 	for i := range m.rules {
 		all = append(all, m.rules[i].Rule)
@@ -133,7 +136,7 @@ func (m *Matcher) Rules() (all []handlers.Rule) {
 	return all
 }
 
-// WithoutSelectors returns the Matcher of what the rules select.
+// WithoutSelectors returns a copy of the Matcher that has the rules but no selectors.
 func (m *Matcher) WithoutSelectors() *Matcher {
 	own := *m
 	own.selectors, _ = match.New(new(match.Criteria), nil) // which accepts no criteria

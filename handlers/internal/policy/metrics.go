@@ -151,22 +151,23 @@ const (
 	configurationError = "configuration_error"
 )
 
-// The values of the label enforcement_action, as there.
+// Values of the metric label enforcement_action, as in k8s.io/apiserver
+// pkg/admission/plugin/policy/validating/metrics.
 const (
-	// ActionAllow is what becomes of an error that the policy ignores.
+	// ActionAllow means that the request is allowed, because the policy ignores errors.
 	ActionAllow = "allow"
-	// ActionDeny is that of a denial.
+	// ActionDeny means that the request is denied.
 	ActionDeny = "deny"
 )
 
-// CountViolation counts what a validation action does about a request that an
-// expression is false for.
+// CountViolation counts a request for which an expression is false. action is the
+// validation action of the binding that applies to it.
 func (p *Policy[E]) CountViolation(b *Binding, action admissionregistrationv1.ValidationAction) {
 	p.count(b, strings.ToLower(string(action)), noError)
 }
 
-// CountError counts an expression that cannot be evaluated, and what becomes of the
-// request, such as ActionDeny.
+// CountError counts an expression that cannot be evaluated. action is the result for the
+// request: ActionAllow, ActionDeny or a validation action. message is the error.
 func (p *Policy[E]) CountError(b *Binding, action, message string) {
 	errorType := invalidError // as upstream's ErrorType tells them apart
 	switch {
@@ -202,8 +203,8 @@ func (p *Policy[E]) count(b *Binding, action, errorType string) {
 	p.metrics.of.check(c)
 }
 
-// CountCost counts what the expressions of the policy cost for a binding, in the units
-// of Input.Spent.
+// CountCost records the cost of the expressions of the policy for one binding, in the
+// units of cel.Input.Spent.
 func (p *Policy[E]) CountCost(cost int64) {
 	if p.metrics != nil {
 		p.metrics.cost.Update(float64(cost))

@@ -14,31 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Params are the objects that policies may name as parameters.
+// Params gives access to the objects that policies use as parameters.
 type Params interface {
-	// OfKind returns the objects of a kind, and false for a kind that nobody knows.
-	// The error says why they cannot be read now.
+	// OfKind returns the objects of a kind. known is false if the kind does not exist.
+	// The error means that the objects cannot be read at the moment.
 	OfKind(ctx context.Context, kind admissionregistrationv1.ParamKind) (objects ParamObjects, known bool, err error)
 }
 
-// ParamObjects are the objects of a kind.
+// ParamObjects gives access to the objects of one kind.
 type ParamObjects interface {
-	// Namespaced says whether they are in namespaces.
+	// Namespaced reports whether the objects are in namespaces.
 	Namespaced() bool
-	// Get returns the object of that name. The namespace is empty if they are in
-	// none. An object that is not there is a NotFound error of package
-	// k8s.io/apimachinery/pkg/api/errors.
+	// Get returns an object. namespace is empty for cluster-scoped objects. If the
+	// object does not exist, errors.IsNotFound of k8s.io/apimachinery/pkg/api/errors is
+	// true for the error.
 	Get(ctx context.Context, namespace, name string) (*Param, error)
-	// List returns the objects that a selector selects. The namespace is empty if
-	// they are in none.
+	// List returns the objects that the selector selects. namespace is empty for
+	// cluster-scoped objects.
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]*Param, error)
 }
 
-// A Param is an object that a policy is evaluated with.
+// A Param is an object that a policy uses as a parameter.
 type Param struct {
 	Namespace, Name string
-	// Value is the variable params: the object with its apiVersion and kind. It may be
-	// read by one goroutine at a time, as long as the review is not released.
+	// Value is the value of the variable params: the object with its apiVersion and
+	// kind. Only one goroutine at a time may read it, until the review is released.
 	Value ref.Val
 }
 
@@ -50,7 +50,7 @@ func (p *Param) value() ref.Val {
 	return p.Value
 }
 
-// SetParam makes a param the variable params; nil makes it null.
+// SetParam sets the variable params. If p is nil, params is null. Call Prepare before.
 func (d *Dispatch) SetParam(p *Param) { d.Input.Params = p.value() }
 
 // withoutParams is what a policy without parameters is evaluated with.

@@ -13,8 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 )
 
-// GivenParams returns the objects that a plugin is given as parameters; nil if it is
-// given none.
+// GivenParams returns Params for the objects in handlers.Setup.Params, nil if kinds is nil.
 func GivenParams(kinds []handlers.ParamKind) Params {
 	if kinds == nil {
 		return nil

@@ -12,15 +12,16 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// A Set is the policies of one kind with their bindings, each sorted by name. E is
-// what their expressions were compiled to. A Set is not changed: whoever has other
-// documents makes another one, and swaps the two between reviews.
+// A Set contains the compiled policies of one kind with their bindings, both sorted by
+// name. E contains the compiled expressions of a policy. A Set is immutable; if documents
+// change, a new Set replaces it between reviews.
 type Set[E any] []*Policy[E]
 
-// A Policy is compiled, and has its bindings.
+// A Policy is a compiled policy with its bindings.
 type Policy[E any] struct {
 	Name string
-	// Ignores says that what cannot be evaluated is ignored, as failurePolicy does.
+	// Ignores is true if failurePolicy is Ignore: the policy has no effect if it cannot
+	// be evaluated.
 	Ignores   bool
 	Evaluator E
 
@@ -33,10 +34,11 @@ type Policy[E any] struct {
 	compileErr error // what does not compile, which fails when it is evaluated
 }
 
-// A Binding says for which requests and with which parameters a policy is evaluated.
+// A Binding determines for which requests and with which parameters a policy is evaluated.
 type Binding struct {
 	Name string
-	// Actions are the validationActions, which only ValidatingAdmissionPolicies have.
+	// Actions are the validationActions. Only bindings of ValidatingAdmissionPolicies
+	// have them.
 	Actions []admissionregistrationv1.ValidationAction
 
 	policy   string
@@ -46,9 +48,9 @@ type Binding struct {
 	revision string // of a custom resource
 }
 
-// NewSet compiles documents. The error joins what is wrong with them, and the Set
-// has all policies nevertheless: expressions that do not compile fail when they are
-// evaluated, as in kube-apiserver.
+// NewSet compiles documents; compile compiles the expressions of one policy. The error
+// joins all errors. Even then, the Set contains all policies. As in kube-apiserver, an
+// expression that does not compile fails when it is evaluated.
 func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(P) (E, error)) (Set[E], error) {
 	var errs []error
 	var bindings []*Binding
@@ -122,20 +124,20 @@ func newBinding(document metav1.Object) (*Binding, error) {
 	return b, err
 }
 
-// Handles is what a plugin does with the policies that are for a review.
+// Handles are the functions of a plugin that Policy.Dispatch calls.
 type Handles[E any] interface {
-	// Evaluate evaluates a policy for a binding that matches, with each of some
-	// parameters, of which there may be none; a nil one is the variable params that is
-	// null. A result ends the review.
+	// Evaluate evaluates a policy for a matching binding, once for each of params. The
+	// list may be empty. If an element is nil, the variable params is null. If Evaluate
+	// returns a result, that is the result of the plugin.
 	Evaluate(p *Policy[E], b *Binding, params []*Param) *handlers.Result
-	// Misconfigured is told that nobody can tell whether a policy is for the review,
-	// or with which parameters. b is nil if that is not due to a binding. Policies
-	// that ignore errors are not reported.
+	// Misconfigured is called if err prevents matching the policy or finding its
+	// parameters. b is nil if the error is in the policy and not in a binding. It is not
+	// called for policies that ignore errors.
 	Misconfigured(p *Policy[E], b *Binding, err error)
 }
 
-// Dispatch hands a policy to h, for each of its bindings that match the review. A
-// result ends the review.
+// Dispatch calls h for each binding of the policy that matches the review. It stops at the
+// first result of h.Evaluate and returns it; otherwise it returns nil.
 func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 	misconfigured := func(b *Binding, what string, err error) {
 		p.countMisconfigured(b)
@@ -186,11 +188,11 @@ func (b *Binding) collect(d *Dispatch, kind *admissionregistrationv1.ParamKind) 
 	return params, true, err
 }
 
-// IsExcluded reports whether no policy is evaluated on a resource: kube-apiserver
-// asks itself such questions while it admits others (k8s.io/kubernetes
-// pkg/kubeapiserver/admission/exclusion). It calls no webhook for policies, their
-// bindings and webhook configurations; here, neither are policies evaluated on the
-// custom resources for policies.
+// IsExcluded reports whether policies are never evaluated on a resource. kube-apiserver
+// excludes resources such as SubjectAccessReviews, which it creates itself to admit other
+// requests (k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion), and calls no webhooks
+// for policies, bindings and webhook configurations. fastadmit also excludes its own custom
+// resources for policies.
 func IsExcluded(r codec.GroupVersionResource) bool {
 	switch r.Group {
 	case "authentication.k8s.io":

@@ -14,12 +14,12 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
-// A Source has the policies that a plugin evaluates: those of static manifests, and,
-// where the configuration says so, those of custom resources as they are now. A
-// binding is for the policy of that name that comes from where the binding does. It
-// may be used by several goroutines.
+// A Source has the policies that a plugin evaluates: those of static manifests and, if the
+// configuration enables them, the current custom resources. A binding in a manifest binds
+// only policies in manifests, and a custom resource binds only custom resources. Several
+// goroutines may use a Source at the same time.
 type Source[P, B metav1.Object, E any] struct {
-	// Cluster is what the policies ask about the cluster.
+	// Cluster gives the policies access to the cluster.
 	Cluster Cluster
 
 	kind      *Kind[P, B]
@@ -33,9 +33,10 @@ type Source[P, B metav1.Object, E any] struct {
 	follows    atomic.Bool // the custom resources, which are known
 }
 
-// NewSource returns the policies that the setup of the plugin for a kind has. Compile
-// compiles one; its error says what does not compile, and its result fails then when it is
-// evaluated.
+// NewSource returns the Source for the setup of a plugin. compile compiles the expressions
+// of one policy. If it returns an error, its result is used all the same for a custom
+// resource, and fails when it is evaluated. The error of NewSource describes errors in the
+// configuration and in the manifests.
 func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup handlers.Setup, compile func(P) (E, error)) (*Source[P, B, E], error) {
 	config, err := kind.ReadConfig(setup.Config)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *Source[P, B, E]) refresh(ctx context.Context) {
 	s.use(r.refresh(ctx))
 }
 
-// Handler returns the handler of the plugin but for its functions Admit and Validate.
+// Handler returns the handler of the plugin without the functions Admit and Validate.
 func (s *Source[P, B, E]) Handler() (h handlers.Handler) {
 	if s.configured {
 		h.Rules = s.rules
@@ -162,8 +163,10 @@ func (s *Source[P, B, E]) run(ctx context.Context, rulesChanged func()) {
 	})
 }
 
-// Begin begins the dispatch of a review, unless there is nothing to evaluate on it: then
-// the result is that of the plugin.
+// Begin returns the policies to evaluate on a review and initializes d. If there are none,
+// the result is the result of the plugin. Begin waits until the custom resources are
+// known; if ctx ends before, the plugin fails. Begin also checks custom resources of
+// policies.fastadmit.io and denies invalid ones.
 func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.Review) (Set[E], handlers.Result) {
 	resource := review.Resource()
 	if resource.Group == cluster.PolicyGroup {

@@ -71,8 +71,8 @@ func (spec *policySpec) check(meta *metav1.ObjectMeta, path *field.Path) field.E
 	return errs
 }
 
-// CheckValidating sets the defaults of a policy and says what is wrong with it.
-// Expressions are checked where they are compiled.
+// CheckValidating sets the defaults of a policy and returns all errors in it, except errors
+// in expressions.
 func CheckValidating(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	spec, path := &p.Spec, field.NewPath("spec")
 	common := policySpec{&spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions, spec.Variables}
@@ -87,7 +87,7 @@ func CheckValidating(p *admissionregistrationv1.ValidatingAdmissionPolicy) field
 	return append(errs, checkAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
 }
 
-// CheckValidatingBinding does the same with a binding.
+// CheckValidatingBinding sets the defaults of a binding and returns all errors in it.
 func CheckValidatingBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	spec := &b.Spec
 	errs := checkBinding(&b.ObjectMeta, spec.PolicyName, spec.ParamRef, spec.MatchResources)

@@ -18,8 +18,8 @@ var (
 	}
 )
 
-// CheckMutating sets the defaults of a policy and says what is wrong with it.
-// Expressions are checked where they are compiled.
+// CheckMutating sets the defaults of a policy and returns all errors in it, except errors
+// in expressions.
 func CheckMutating(p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
 	spec, path := &p.Spec, field.NewPath("spec")
 	common := policySpec{&spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions, spec.Variables}
@@ -37,7 +37,7 @@ func CheckMutating(p *admissionregistrationv1.MutatingAdmissionPolicy) field.Err
 	return append(errs, oneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies)...)
 }
 
-// CheckMutatingBinding does the same with a binding.
+// CheckMutatingBinding sets the defaults of a binding and returns all errors in it.
 func CheckMutatingBinding(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	spec := &b.Spec
 	errs := checkBinding(&b.ObjectMeta, spec.PolicyName, spec.ParamRef, spec.MatchResources)

@@ -1,5 +1,4 @@
-// Package protobuf reads the fields of a message that somebody needs, and skips the
-// others.
+// Package protobuf reads single fields of a protobuf message without decoding all of it.
 package protobuf
 
 import "google.golang.org/protobuf/encoding/protowire"
@@ -7,9 +6,10 @@ import "google.golang.org/protobuf/encoding/protowire"
 // Number is the number of a field.
 type Number = protowire.Number
 
-// Fields calls field with the bytes of each field of a message that is a string, bytes,
-// a message or an entry of a map. Numbers are skipped. The bytes are a view of the
-// message. The error is that of field, or says that the message is cut off or no message.
+// Fields calls field for each field of a message that is a string, bytes, a message or a
+// map entry. It skips numeric fields. value is a view of message. Fields stops at the
+// first error of field and returns it. It also returns an error if the message is
+// invalid or incomplete.
 func Fields(message []byte, field func(number Number, value []byte) error) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

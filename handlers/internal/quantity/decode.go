@@ -11,7 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// CheckDecoded is Check of all that is parsed as a quantity when v is decoded as a T.
+// CheckDecoded calls Check for all values that are decoded as a resource.Quantity if v is
+// decoded as a T, and returns the first error.
 func CheckDecoded[T any](v codec.Value) error { return check(v, reflect.TypeFor[T]()) }
 
 var quantityType = reflect.TypeFor[resource.Quantity]()

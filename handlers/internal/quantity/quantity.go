@@ -1,4 +1,4 @@
-// Package quantity parses the quantities that somebody sent, in bounded time.
+// Package quantity parses the resource quantities of a review in bounded time.
 package quantity
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// PlacesMax is how many digits, and which exponent, a quantity may have. The time of
-// resource.ParseQuantity grows with the square of the digits. Worse, an exponent
-// stands for as many digits: to parse 1e-1000000000, or to compare 1e1000000000 with
-// 1, computes ten to that power, which takes hours and gigabytes. With 10,000 both
-// take less than 0.1 ms, and quantities of Kubernetes have 30 digits.
+// PlacesMax is the maximum number of digits of a quantity, and of its decimal exponent.
+// The time of resource.ParseQuantity grows with the square of the number of digits. A
+// large exponent is worse: parsing 1e-1000000000, or comparing 1e1000000000 with 1,
+// computes that power of ten, which takes hours and gigabytes. With 10,000, both take
+// less than 0.1 ms. Quantities of Kubernetes have at most 30 digits.
 const PlacesMax = 10_000
 
-// Fits reports whether a text, if it is a quantity, has no more than PlacesMax. It
-// takes constant time for short texts.
+// Fits reports whether a quantity is within PlacesMax. The result means nothing if text is
+// not a quantity. Fits takes constant time for short texts.
 func Fits(text string) bool {
 	switch {
 	case len(text) < len("1e10001"):
@@ -34,11 +34,11 @@ func Fits(text string) bool {
 	return max(exponent, -exponent) <= PlacesMax
 }
 
-// ErrTooLarge is the fault of a document with a quantity that does not fit.
+// ErrTooLarge is the error of a document with a quantity that exceeds PlacesMax.
 var ErrTooLarge = &codec.SizeError{What: "digits of a quantity, written or by its exponent", Max: PlacesMax}
 
-// Check has the review refused if v is a quantity that does not fit, and returns the
-// reason. No failure policy lets such an object pass.
+// Check returns ErrTooLarge if the quantity v exceeds PlacesMax. It also records the error
+// in the review of v, so the request is denied regardless of failure policies.
 func Check(v codec.Value) error {
 	if Fits(v.Scalar()) {
 		return nil
@@ -47,7 +47,8 @@ func Check(v codec.Value) error {
 	return ErrTooLarge
 }
 
-// Parse is Check and resource.ParseQuantity. The quantity keeps the text of v.
+// Parse calls Check and parses v with resource.ParseQuantity. The quantity may contain a
+// view of v, so it is valid as long as v.
 func Parse(v codec.Value) (resource.Quantity, error) {
 	if err := Check(v); err != nil {
 		return resource.Quantity{}, err

@@ -16,8 +16,8 @@ import (
 // refPrefix is what references to other schemas of a document begin with.
 const refPrefix = "#/components/schemas/"
 
-// DeclType returns the type that values of a kind have in CEL, under the name that
-// messages show; nil if the API server has no schema of it.
+// DeclType returns the CEL type for objects of a kind. name is the name of the type in
+// error messages. The result is nil if the API server has no schema for the kind.
 func (s *Schemas) DeclType(ctx context.Context, gvk schema.GroupVersionKind, name string) (*apiservercel.DeclType, error) {
 	path, err := s.Path(ctx, gvk.GroupVersion())
 	if _, unserved := errors.AsType[NoVersionError](err); unserved || errors.Is(err, ErrNone) {

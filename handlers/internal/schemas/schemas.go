@@ -1,5 +1,5 @@
-// Package schemas has the OpenAPI schemas of the kinds that the API server serves, as
-// they are now.
+// Package schemas reads the OpenAPI schemas of the kinds that the API server serves, and
+// caches them until they change.
 package schemas
 
 import (
@@ -41,14 +41,14 @@ const (
 // extension is where a schema says which kinds it is of.
 const extension = "x-kubernetes-group-version-kind"
 
-// Documents are what an API server says about its schemas. See cluster.Discovery.
+// Documents reads the OpenAPI documents of an API server. cluster.Discovery implements it.
 type Documents interface {
 	SchemaPaths(ctx context.Context) (map[schema.GroupVersion]string, error)
 	Schema(ctx context.Context, path string) ([]byte, error)
 }
 
-// Schemas are those of an API server. It asks for them when somebody wants them, and for
-// a changed one again. It may be used by several goroutines.
+// Schemas reads the schemas of an API server when they are needed, and again when they
+// have changed. Several goroutines may use it at the same time.
 type Schemas struct {
 	documents Documents
 	parsers   *cache.LRUExpireCache // of *parser, by group version
@@ -59,7 +59,7 @@ type Schemas struct {
 	asked time.Time // when paths were read
 }
 
-// New returns the Schemas of an API server.
+// New returns Schemas that read from documents.
 func New(documents Documents) *Schemas {
 	return &Schemas{documents: documents, parsers: cache.NewLRUExpireCache(parsersMax)}
 }
@@ -70,7 +70,7 @@ type parser struct {
 	kinds map[schema.GroupVersionKind]typed.ParseableType
 }
 
-// NoVersionError says that the API server has no schemas of a group version.
+// NoVersionError means that the API server has no schemas for a group version.
 type NoVersionError schema.GroupVersion
 
 // Error implements error.
@@ -78,13 +78,14 @@ func (e NoVersionError) Error() string {
 	return fmt.Sprintf("the API server has no schemas of %s", schema.GroupVersion(e))
 }
 
-// ErrNone says that there are no schemas at all: the cluster is files, or an API server
-// without OpenAPI v3.
+// ErrNone means that there are no schemas: the objects of the cluster come from files, or
+// the API server has no OpenAPI v3 documents.
 var ErrNone = errors.New("the cluster has no schemas")
 
-// Path returns where the document of a group version is now. The error is a
-// NoVersionError if there is none, and ErrNone if there are no documents. When the API
-// server does not answer, what it said last holds.
+// Path returns the current path of the document for a group version. The path changes when
+// the document changes. The error is a NoVersionError if the API server has no such
+// document, and ErrNone if it has no documents. If the API server does not answer, Path
+// returns the last known path.
 func (s *Schemas) Path(ctx context.Context, version schema.GroupVersion) (string, error) {
 	paths, age := s.listed()
 	path, known := paths[version]
@@ -136,7 +137,8 @@ func found(version schema.GroupVersion, path string, known bool) (string, error)
 	return path, nil
 }
 
-// Versions returns the group versions that the API server has schemas of.
+// Versions returns the group versions for which the API server has schemas, in no order.
+// It returns an empty list if there are no schemas.
 func (s *Schemas) Versions(ctx context.Context) ([]schema.GroupVersion, error) {
 	paths, age := s.listed()
 	if age >= pathsAge {
@@ -148,9 +150,9 @@ func (s *Schemas) Versions(ctx context.Context) ([]schema.GroupVersion, error) {
 	return slices.Collect(maps.Keys(paths)), nil
 }
 
-// Type returns the schema of a kind for merging; ok is false if the document of its
-// version has none. Errors are those of Path and of the API server. Nothing of gvk is
-// kept.
+// Type returns the schema of a kind for server-side apply. ok is false if the document of
+// the group version has no schema for the kind. The errors are those of Path and of the
+// API server, or say that the document is invalid. The strings of gvk are not retained.
 func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind typed.ParseableType, ok bool, err error) {
 	version := gvk.GroupVersion()
 	path, err := s.Path(ctx, version)
@@ -195,7 +197,8 @@ func (s *Schemas) parse(version schema.GroupVersion, path string, text []byte) (
 	return p, err
 }
 
-// Definitions returns the schemas of the document at a path, by name.
+// Definitions returns all schemas of the document at a path of Path, by their names. The
+// result is not cached, so the caller owns it.
 func (s *Schemas) Definitions(ctx context.Context, path string) (map[string]*spec.Schema, error) {
 	text, err := s.documents.Schema(ctx, path)
 	if err != nil {
@@ -233,7 +236,7 @@ func newParser(path string, definitions map[string]*spec.Schema) (*parser, error
 	return p, nil
 }
 
-// KindsOf returns the kinds that a schema says it is of.
+// KindsOf returns the kinds in the extension x-kubernetes-group-version-kind of a schema.
 func KindsOf(definition *spec.Schema) (kinds []schema.GroupVersionKind) {
 	if err := definition.Extensions.GetObject(extension, &kinds); err != nil {
 		return nil

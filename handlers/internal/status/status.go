@@ -1,5 +1,5 @@
-// Package status is the status of the custom resources that plugins follow: conditions,
-// which fastadmit writes.
+// Package status reads and writes the status of custom resources, such as policies and
+// webhook configurations. The status contains conditions.
 package status
 
 import (
@@ -28,11 +28,13 @@ const (
 type Status struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// TypeChecking is nil where types were not checked.
+	// TypeChecking is the result of checking the types of expressions, nil if they were
+	// not checked.
 	TypeChecking *admissionregistrationv1.TypeChecking `json:"typeChecking,omitempty"`
 }
 
-// Of returns the status that an object has, an empty one if nobody can read it.
+// Of returns the status of an object. It is empty if the object has none or if it cannot
+// be decoded.
 func Of(object *cluster.JSON) *Status {
 	if has, ok := read(object); ok {
 		return has
@@ -50,10 +52,11 @@ func read(object *cluster.JSON) (has *Status, ok bool) {
 	return &o.Status, err == nil
 }
 
-// Message returns an error as the message of a condition.
+// Message returns the text of an error as the message of a condition, cut off after 8 KiB.
 func Message(err error) string { return codec.TruncateString(err.Error(), messageBytesMax) }
 
-// Says returns what a status says, without times.
+// Says returns the status as a text without times. Two statuses have the same text if they
+// differ only in times.
 func (s *Status) Says() string {
 	text := fmt.Sprint(s.ObservedGeneration)
 	for _, c := range s.Conditions {
@@ -65,26 +68,29 @@ func (s *Status) Says() string {
 	return text
 }
 
-// Condition returns the condition of a type, nil for none.
+// Condition returns the condition with the type of, nil if there is none. It is shared
+// with s.
 func (s *Status) Condition(of string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, of)
 }
 
-// A Writer writes the status of one object. All replicas come to the same, so whoever is
-// first writes it; each writes what it has to say once, so that two of different versions do
-// not go on contradicting each other.
+// A Writer decides when to write the status of one object. All replicas compute the same
+// status, so the first one writes it. A replica writes each status only once. Otherwise,
+// two replicas of different versions could overwrite each other's status forever. The zero
+// Writer is ready to use. Only one goroutine at a time may use it.
 type Writer struct {
 	said string // what this process wrote or found
 }
 
-// A Change is a status that is to be written.
+// A Change is a status to write.
 type Change struct {
 	object *cluster.JSON
 	says   string
 }
 
-// Due returns the change that makes now the status of an object. There is none where the
-// object says so already, and, unless again is set, where this process said so before.
+// Due returns the Change that sets the status of an object to now. due is false if the
+// object has this status, if its status cannot be decoded, or if this process wrote the
+// same status before. With again, it does not matter what the process wrote before.
 func (w *Writer) Due(object *cluster.JSON, now *Status, again bool) (c Change, due bool) {
 	c.says = now.Says()
 	if c.says == w.said && !again {
@@ -96,7 +102,8 @@ func (w *Writer) Due(object *cluster.JSON, now *Status, again bool) (c Change, d
 	return c, c.object != nil
 }
 
-// Write writes a change, which Wrote tells the Writer then. After an error it is due again.
+// Write writes the change to the cluster, within 5 s. If it succeeds, call Writer.Wrote.
+// After an error, Due returns the change again.
 func (c Change) Write(ctx context.Context, objects *cluster.Objects[*cluster.JSON]) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -104,7 +111,7 @@ func (c Change) Write(ctx context.Context, objects *cluster.Objects[*cluster.JSO
 	return err
 }
 
-// Wrote notes that a change was written.
+// Wrote records that the change c was written.
 func (w *Writer) Wrote(c Change) { w.said = c.says }
 
 // in returns a copy of an object with the status s, for UpdateStatus. It is nil where the

@@ -22,13 +22,14 @@ const (
 	comparedMax = 64 // up to which each is compared with each: faster, and without memory
 )
 
-// Given are tolerations that pods get. They are not changed once they are made.
+// Given is an immutable list of tolerations to add to pods. Several goroutines may use it
+// at the same time.
 type Given struct {
 	all   []Toleration
 	texts []string // as JSON
 }
 
-// NewGiven returns the tolerations of a list.
+// NewGiven returns a copy of a list. The error says that a toleration cannot be encoded.
 func NewGiven(list []corev1.Toleration) (*Given, error) {
 	given := &Given{}
 	for i := range list {
@@ -41,10 +42,10 @@ func NewGiven(list []corev1.Toleration) (*Given, error) {
 	return given, nil
 }
 
-// Len returns how many there are.
+// Len returns the number of tolerations.
 func (g *Given) Len() int { return len(g.all) }
 
-// Set returns a new Set of them.
+// Set returns a new Set with the tolerations.
 func (g *Given) Set() *Set {
 	set := NewSet(len(g.all))
 	for i := range g.all {
@@ -53,9 +54,9 @@ func (g *Given) Set() *Set {
 	return set
 }
 
-// Merge makes the tolerations of a pod what its own and those that it gets merge
-// into (k8s.io/kubernetes pkg/util/tolerations MergeTolerations), in linear time.
-// It fails when ctx ends.
+// Merge adds the given tolerations to those of a pod, and removes tolerations that another
+// one covers, as k8s.io/kubernetes pkg/util/tolerations MergeTolerations does. It takes
+// linear time. If ctx ends, Merge returns an error.
 func Merge(ctx context.Context, pod *codec.Object, given ...*Given) error {
 	var fewAll [few]Toleration
 	var fewKept [few]bool
@@ -163,8 +164,9 @@ func tooMany(ctx context.Context, n int) error {
 	return fmt.Errorf("spec.tolerations: got %d, too many to compare in time: %w", n, ctx.Err())
 }
 
-// A Set answers whether one of its tolerations covers another one, without
-// looking at each. Once filled, it may be used by several goroutines.
+// A Set contains tolerations. It finds out whether one of them covers a toleration
+// without comparing each. When all are added, several goroutines may use it at the same
+// time.
 type Set struct {
 	all    map[Toleration]struct{}
 	groups map[group]reach
@@ -186,7 +188,7 @@ func NewSet(n int) *Set {
 	return &Set{all: make(map[Toleration]struct{}, n), groups: make(map[group]reach)}
 }
 
-// Add adds t, which must not change afterwards.
+// Add adds t. The Set keeps the pointer, so t must not change after that.
 func (s *Set) Add(t *Toleration) {
 	s.all[*t] = struct{}{}
 	g := group{key: t.key, effect: t.effect}
@@ -218,7 +220,7 @@ func (t *Toleration) reaches() int64 {
 	return math.MaxInt64
 }
 
-// Covers reports whether one of the tolerations covers t.
+// Covers reports whether a toleration of the Set covers t; see Toleration.Covers.
 func (s *Set) Covers(t *Toleration) bool {
 	_, same := s.all[*t]
 	return same || s.coversOther(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A Toleration is a corev1.Toleration whose fields == compares.
+// A Toleration is a corev1.Toleration that can be compared with == and used as a map key.
 type Toleration struct {
 	key, value string
 	operator   corev1.TolerationOperator
@@ -17,7 +17,8 @@ type Toleration struct {
 	limited    bool // seconds are set
 }
 
-// Read reads a pod's toleration. Its strings are views, as those of Values are.
+// Read returns the toleration in v, an element of a pod's tolerations. Its strings are
+// views of the review.
 func Read(v codec.Value) Toleration {
 	t := Toleration{
 		key:      v.Get("key").String(),
@@ -29,7 +30,7 @@ func Read(v codec.Value) Toleration {
 	return t
 }
 
-// Of returns what t says.
+// Of converts a corev1.Toleration.
 func Of(t *corev1.Toleration) Toleration {
 	own := Toleration{key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect}
 	if t.TolerationSeconds != nil {
@@ -38,9 +39,10 @@ func Of(t *corev1.Toleration) Toleration {
 	return own
 }
 
-// Covers reports whether t tolerates all that other does, as upstream has it
-// (isSuperset): with an operator that it does not know, or none on the other side,
-// only if they are the same.
+// Covers reports whether t tolerates all taints that other tolerates, as isSuperset in
+// k8s.io/kubernetes pkg/util/tolerations does. If t has an unknown operator, it covers
+// only an equal toleration. A t with the operator Equal does not cover one without an
+// operator, unless they are equal.
 func (t *Toleration) Covers(other *Toleration) bool {
 	switch {
 	case *t == *other:

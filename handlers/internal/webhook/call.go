@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// CallError is the failure of a call, which the webhook's failurePolicy decides about
+// CallError means that a call failed. The failurePolicy of the webhook decides
 // (k8s.io/apiserver pkg/util/webhook ErrCallingWebhook).
 type CallError struct {
-	Webhook string
+	Webhook string // name
 	Reason  error
-	Code    int32 // for metrics, of a call that was made
+	Code    int32 // HTTP code for metrics, 0 if there is none
 }
 
 func (e *CallError) Error() string {
@@ -28,15 +28,16 @@ func (e *CallError) Error() string {
 
 func (e *CallError) Unwrap() error { return e.Reason }
 
-// Unusable returns the failure of a call whose answer is of no use.
+// Unusable returns a CallError for an answer that cannot be used.
 func (w *Webhook) Unusable(reason error) error {
 	return &CallError{Webhook: w.Name, Reason: reason}
 }
 
-// DenialError is the webhook's denial (ErrWebhookRejection there).
+// DenialError means that the webhook denied the request (k8s.io/apiserver pkg/util/webhook
+// ErrWebhookRejection).
 type DenialError struct{ *apierrors.StatusError }
 
-// An Answer is what a webhook says. It owns its bytes.
+// An Answer is the answer of a webhook. It contains no views of the review.
 type Answer struct {
 	Patch       []byte // nil for none
 	PatchType   admissionv1.PatchType

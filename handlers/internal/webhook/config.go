@@ -1,9 +1,9 @@
-// Package webhook calls the admission webhooks of others, as kube-apiserver's plugins
-// MutatingAdmissionWebhook and ValidatingAdmissionWebhook do (k8s.io/apiserver v0.36.3
+// Package webhook calls other admission webhooks, as the plugins MutatingAdmissionWebhook
+// and ValidatingAdmissionWebhook of kube-apiserver do (k8s.io/apiserver v0.36.3
 // pkg/admission/plugin/webhook and pkg/util/webhook).
 //
-// These packages are not used: they come with most of an API server, decode whole
-// objects, and bound neither answers nor calls.
+// It does not use these packages because they depend on most of an API server, decode
+// whole objects, and limit neither the size of answers nor the number of calls.
 package webhook
 
 import (
@@ -29,29 +29,29 @@ const (
 	configKind = "WebhookAdmissionConfiguration"
 )
 
-// Config is the configuration file of the plugins for webhooks. The folder is read by
-// whoever reads the file.
+// Config is the configuration file of the plugins for webhooks. Package config reads the
+// file and the folder that it names into handlers.Setup.
 type Config struct {
 	APIVersion         string `json:"apiVersion"`
 	Kind               string `json:"kind"`
 	KubeConfigFile     string `json:"kubeConfigFile"`
 	StaticManifestsDir string `json:"staticManifestsDir"`
-	// CustomResources says that configurations are also taken from the custom resources
-	// of webhooks.fastadmit.io.
+	// CustomResources also enables the webhook configurations that are custom resources
+	// of the group webhooks.fastadmit.io.
 	CustomResources bool `json:"customResources"`
-	// AuditPatches writes the patches of webhooks into the audit log, whatever its level.
+	// AuditPatches writes the patches of webhooks to the audit log at every audit level.
 	AuditPatches bool `json:"auditPatches"`
-	// Circuit is when webhooks whose failures are ignored are left alone; nil for never.
+	// Circuit configures the circuit breaker, nil for none.
 	Circuit *Circuit `json:"circuit"`
 }
 
-// Circuit is when a webhook is left alone for some time that fails again and again, and
-// whose failures are ignored: then it does not cost its timeout on every request.
+// Circuit configures the circuit breaker of webhooks with failurePolicy Ignore. A webhook
+// that always fails is not called for some time, so requests do not wait for its timeout.
 type Circuit struct {
-	// Failures is how many calls fail one after the other until the circuit opens.
+	// Failures is the number of consecutive failed calls that opens the circuit.
 	Failures int `json:"failures"`
-	// Pause is for how long the webhook is not called then. The next call decides for
-	// how it goes on.
+	// Pause is how long the webhook is not called then, from 1 ms to 10 min. After the
+	// pause there is one call. If it fails, another pause begins.
 	Pause metav1.Duration `json:"pause"`
 }
 
@@ -93,9 +93,9 @@ func (c *Config) check() (errs field.ErrorList) {
 	return errs
 }
 
-// NeedsOf returns what a plugin of kind k needs with a configuration beside what it
-// always needs: to find Services, and with custom resources to watch them and to write
-// their status.
+// NeedsOf returns the needs of the plugin for k that depend on its configuration file; see
+// handlers.Plugin. With fastadmit's own apiVersion, the plugin reads Services. If the file
+// enables custom resources, it also watches them and writes their status.
 func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || c.APIVersion != ownVersion {

@@ -25,11 +25,11 @@ import (
 // than this, in which thousands of reviews are answered.
 const reserveMax = 500 * time.Millisecond
 
-// A Dispatch is one review on its way through webhooks. It must not be used by two
-// goroutines at once, nor after the review is released.
+// A Dispatch is the state of calling webhooks for one review. Only one goroutine at a time
+// may use it. It is valid until the review is released.
 type Dispatch struct {
 	policy.Dispatch
-	// Webhooks are those that there are, in the order in which they are called.
+	// Webhooks are all webhooks of the Source, in the order in which they are called.
 	Webhooks []*Webhook
 
 	source *Source
@@ -39,8 +39,11 @@ type Dispatch struct {
 var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself endlessly; " +
 	"set another server in its clientConfig")
 
-// Begin begins the dispatch of a review. It is nil if there is nothing to call about the
-// review: then the result is that of the plugin.
+// Begin returns a Dispatch for a review. It returns nil if no webhook can be called; the
+// result is the result of the plugin then. Begin waits until the custom resources are
+// known; if ctx ends before, the plugin fails. Begin also checks custom resources of
+// webhooks.fastadmit.io and denies invalid ones, and it denies a review that fastadmit
+// itself has sent.
 func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, handlers.Result) {
 	resource := review.Resource()
 	if resource.Group == cluster.WebhookGroup {
@@ -83,19 +86,20 @@ var exemptResources = []string{
 	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
 }
 
-// A Call is one that is about to be made. It has nothing of the review, so Do may be
-// called in a goroutine of its own.
+// A Call is a prepared call of a webhook. It contains no views of the review, so Do may run
+// in another goroutine.
 type Call struct {
 	call
 	ctx context.Context
 	err error // why it is not made
 
-	Answer *Answer // of Do
-	Err    error   // of Do
+	Answer *Answer // set by Do; not nil with a DenialError
+	Err    error   // set by Do: a *CallError, a *DenialError or another error, for Conclude
 }
 
-// Prepare prepares the call of a webhook that the review is for. It is not ok where the
-// review has no memory for that, which its Err says then.
+// Prepare creates the Call of a webhook. mutating is true in the phase of mutating
+// webhooks. ok is false if there is no memory for the request; Err of the review has the
+// error.
 func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating}}
 	if deadline, ok := d.Ctx.Deadline(); ok {
@@ -111,13 +115,14 @@ func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	return c, true
 }
 
-// NoCall returns the call of a webhook that cannot be called, which fails with err.
+// NoCall returns a Call that fails with err, for a webhook that cannot be called.
 func NoCall(w *Webhook, err error) *Call { return &Call{call: call{Webhook: w}, err: err} }
 
-// Changed says that the object is not what it was at the last call.
+// Changed must be called when the object was changed after a call of Prepare.
 func (d *Dispatch) Changed() { d.body = nil }
 
-// Do makes the call. A panic is a failure that nobody ignores, as upstream.
+// Do calls the webhook and sets Answer and Err. As in kube-apiserver, a panic is an error
+// that failurePolicy does not ignore.
 func (c *Call) Do() {
 	defer func() {
 		if recover() != nil {
@@ -129,7 +134,9 @@ func (c *Call) Do() {
 	}
 }
 
-// Take adds the warnings and audit annotations of an answer to those of the review.
+// Take copies the warnings and audit annotations of an answer to the response. It drops
+// those that kube-apiserver drops: annotations with invalid keys, and warnings with control
+// characters. answer may be nil.
 func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 	if answer == nil {
 		return
@@ -148,9 +155,9 @@ func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 	}
 }
 
-// Conclude says what becomes of the review after a call that failed or denied: nil if the
-// failure is ignored, which the audit annotation of that name, in the words of upstream,
-// says then.
+// Conclude returns the result of the plugin after a call with the error err. It returns nil
+// if the webhook ignores the failure and ctx has not ended. Then it adds the audit
+// annotation "failed-open." plus annotation, as kube-apiserver does.
 func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *handlers.Result {
 	if _, failed := errors.AsType[*CallError](err); failed {
 		if !w.Ignores {
@@ -172,14 +179,14 @@ func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *handlers.
 	return new(handlers.Denied(err))
 }
 
-// Annotate adds an audit annotation with the key that upstream gives it, which has the
-// group behind the name of what it is about.
+// Annotate adds an audit annotation. key must be a valid annotation key without a slash.
 func (d *Dispatch) Annotate(key, value string) {
 	_ = d.Response.Annotate(key, value) // the key is valid
 }
 
-// AnnotateMutation says in the audit log whether a webhook changed the object
-// (MutationAuditAnnotation upstream).
+// AnnotateMutation adds an audit annotation that says whether a webhook changed the object
+// (k8s.io/apiserver pkg/admission/plugin/webhook/mutating MutationAuditAnnotation). round
+// and index are the numbers of the invocation and of the webhook, from 0.
 func (d *Dispatch) AnnotateMutation(w *Webhook, round, index int, mutated bool) {
 	d.annotateJSON(fmt.Sprintf("mutation.round_%d_index_%d", round, index), struct {
 		Configuration string `json:"configuration"`
@@ -188,8 +195,9 @@ func (d *Dispatch) AnnotateMutation(w *Webhook, round, index int, mutated bool) 
 	}{w.Configuration, w.Name, mutated})
 }
 
-// AnnotatePatch writes the patch of a webhook into the audit log, if the configuration
-// says so (PatchAuditAnnotation upstream, which writes it at the audit level Request).
+// AnnotatePatch adds an audit annotation with the patch of a webhook, if the configuration
+// has auditPatches. kube-apiserver does so at the audit level Request (k8s.io/apiserver
+// pkg/admission/plugin/webhook/mutating PatchAuditAnnotation).
 func (d *Dispatch) AnnotatePatch(w *Webhook, round, index int, patch any) {
 	if !d.source.config.AuditPatches {
 		return

@@ -21,7 +21,7 @@ var apiVersions = []string{"admissionregistration.k8s.io/v1"}
 
 // A Kind is one of the two kinds of webhook configurations.
 type Kind struct {
-	Name string // as the field kind has it
+	Name string // as in the field kind of a document
 
 	phase     string // as upstream's metrics and annotations call it
 	resources cluster.KindOf[*cluster.JSON]
@@ -34,7 +34,7 @@ type configuration struct {
 	webhooks []admissionregistrationv1.MutatingWebhook // of which a validating one has all but one field
 }
 
-// MutatingKind are MutatingWebhookConfigurations.
+// MutatingKind is the kind MutatingWebhookConfiguration.
 var MutatingKind = &Kind{
 	Name: "MutatingWebhookConfiguration", phase: "admit", resources: cluster.MutatingWebhookConfigurations,
 	decode: func(unmarshal func(any) []error) (*configuration, []error) {
@@ -44,7 +44,7 @@ var MutatingKind = &Kind{
 	},
 }
 
-// ValidatingKind are ValidatingWebhookConfigurations.
+// ValidatingKind is the kind ValidatingWebhookConfiguration.
 var ValidatingKind = &Kind{
 	Name: "ValidatingWebhookConfiguration", phase: "validating", resources: cluster.ValidatingWebhookConfigurations,
 	decode: func(unmarshal func(any) []error) (*configuration, []error) {

@@ -15,9 +15,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/policy"
 )
 
-// A Source has the webhooks that a plugin calls: those of static manifests, and, where
-// the configuration says so, those of custom resources as they are now. It may be used by
-// several goroutines.
+// A Source has the webhooks that a plugin calls: those of static manifests and, if the
+// configuration enables them, those of the current custom resources. Several goroutines
+// may use it at the same time.
 type Source struct {
 	kind        *Kind
 	config      *Config
@@ -32,7 +32,9 @@ type Source struct {
 	all        atomic.Pointer[[]*Webhook]
 }
 
-// NewSource returns the webhooks that the setup of a plugin has.
+// NewSource returns the Source for the setup of a plugin. plugin is the name of the plugin,
+// for metrics. The error describes errors in the configuration, the kubeconfig file and the
+// manifests.
 func NewSource(plugin string, kind *Kind, setup handlers.Setup) (*Source, error) {
 	config, err := readConfig(setup.Config)
 	if err != nil {
@@ -104,7 +106,7 @@ func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
 	return *s.all.Load(), nil
 }
 
-// Handler returns the handler of the plugin but for its functions Admit and Validate.
+// Handler returns the handler of the plugin without the functions Admit and Validate.
 func (s *Source) Handler() (h handlers.Handler) {
 	if s.configured {
 		h.Rules = s.rules

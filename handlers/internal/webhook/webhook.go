@@ -21,15 +21,16 @@ import (
 // gets 20,000 calls a second. Others wait for as long as they may take.
 const callsMax = 200
 
-// A Webhook is one of a configuration, made ready. It may be used by many goroutines at
-// once.
+// A Webhook is a compiled webhook of a configuration. Several goroutines may use it at the
+// same time.
 type Webhook struct {
-	// Name and Configuration are those that messages and audit annotations have.
+	// Name and Configuration are the names of the webhook and of its configuration, for
+	// messages and audit annotations.
 	Name, Configuration string
-	// Ignores says that a call that fails is ignored, as failurePolicy does.
+	// Ignores is true if failurePolicy is Ignore: a failed call has no effect.
 	Ignores bool
-	// Reinvokes says that the webhook is called again if the object changed after its
-	// call, as reinvocationPolicy does.
+	// Reinvokes is true if reinvocationPolicy is IfNeeded: the webhook is called again if
+	// the object changes after its call.
 	Reinvokes bool
 
 	source     *Source
@@ -97,9 +98,10 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 // that there is.
 const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
 
-// Matches reports whether the webhook is to be called for a review (k8s.io/apiserver
-// pkg/admission/plugin/webhook/generic ShouldCallHook). A result ends the review. The
-// error is one of the call: nobody can tell.
+// Matches reports whether the webhook must be called for a review (k8s.io/apiserver
+// pkg/admission/plugin/webhook/generic ShouldCallHook). If result is not nil, it is the
+// result of the plugin. err is a *CallError: the webhook matches but cannot be called, or
+// its rules want another API version of the object.
 func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, err error) {
 	if !w.rules {
 		return false, nil, nil
