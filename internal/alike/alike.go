@@ -1,4 +1,4 @@
-// Package alike finds the names that somebody may have meant who wrote another.
+// Package alike suggests known names for a misspelled one.
 package alike
 
 import (
@@ -15,8 +15,8 @@ const (
 	namesMax = 3
 )
 
-// Hint says which of the known names is like a name: ", did you mean a or b?", or
-// nothing.
+// Hint returns a suggestion of up to three known names that are similar to name, such as
+// ", did you mean a or b?". It returns "" if there are none.
 func Hint(name string, known []string) string {
 	// cobra knows that of its subcommands.
 	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}

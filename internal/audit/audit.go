@@ -1,6 +1,6 @@
-// Package audit reviews the objects that a cluster has: what the enabled plugins
-// would say if they were written now. Lists are read as they come, so memory does
-// not grow with the cluster.
+// Package audit reviews the existing objects of a cluster: it finds out what the enabled
+// plugins would decide if the objects were written now. Lists are processed while they are
+// received, so memory does not grow with the size of the cluster.
 package audit
 
 import (
@@ -22,36 +22,36 @@ import (
 	"github.com/fastadmit/fastadmit/internal/review"
 )
 
-// Options say what is reviewed, and how.
+// Options select the objects and configure their reviews.
 type Options struct {
-	// Review has how objects are reviewed. Its Operation is CREATE or UPDATE.
+	// Review configures the reviews. Its Operation is CREATE or UPDATE. Run sets Selects.
 	Review review.Options
-	// Config says how to reach the API server, and how often.
+	// Config configures the client of the API server, and its rate limit.
 	Config *rest.Config
-	// Webhooks are those that kube-apiserver would call. Objects of which it calls
-	// none are skipped.
+	// Webhooks are the registered webhooks of fastadmit. Objects for which kube-apiserver
+	// would call none of them are skipped.
 	Webhooks []admissionregistrationv1.ValidatingWebhook
-	// NamespaceLabels knows the labels of namespaces, for the selectors of Webhooks.
+	// NamespaceLabels looks up the labels of namespaces for the selectors of Webhooks.
 	NamespaceLabels match.Namespaces
-	// Namespaces are those whose objects are reviewed, and nothing that is in no
-	// namespace. Without any, all is.
+	// Namespaces limits the audit to objects in these namespaces. If it is empty, all
+	// objects are reviewed, cluster-scoped ones included.
 	Namespaces []string
-	// PageSize is number of objects to list in one request.
+	// PageSize is the number of objects to list in one request.
 	PageSize int64
-	// Progress, if it is set, is called from time to time.
+	// Progress, if set, is called after each object.
 	Progress func(p Progress)
 
 	retries wait.Backoff // between attempts; those of the package if it is zero
 }
 
-// Progress says how far it is.
+// Progress describes the state of an audit.
 type Progress struct {
 	Resource  string // plural, with its group
 	Reviewed  int64  // objects of the resource
-	Remaining int64  // objects that follow, as the API server said with the last page; 0 if it did not
+	Remaining int64  // objects that follow the last page, 0 if the API server did not say
 }
 
-// DefaultPageSize is what kubectl asks for in one request (--chunk-size).
+// DefaultPageSize is the default of kubectl's flag --chunk-size.
 const DefaultPageSize = 500
 
 // audit is one run.
@@ -62,10 +62,11 @@ type audit struct {
 	match  []*match.Matcher
 }
 
-// Run reviews what the cluster has, and calls emit with what became of each object,
-// a resource after the other, in the order in which the API server has them. What
-// cannot be listed is a result, too. The error is the first of emit, or says that
-// the API server could not be asked.
+// Run reviews the objects of the cluster and calls emit with the result of each. It
+// processes one resource after the other; objects are in the order of the list. If a
+// resource cannot be listed, there is a result with the decision Broken. Run returns the
+// first error of emit, the error of ctx, or an error if it cannot ask the API server for
+// the resources or there are none to review.
 func Run(ctx context.Context, o Options, emit func(*report.Result) error) error {
 	a := &audit{Options: &o}
 	var err error

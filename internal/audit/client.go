@@ -54,7 +54,7 @@ func newClient(config *rest.Config, limit int64) (*client, error) {
 	return &client{c, limit, retries}, nil
 }
 
-// Ask returns an error if the API server does not answer, at once.
+// Ask sends one request to the API server and returns an error if it fails.
 func Ask(ctx context.Context, config *rest.Config) error {
 	c, err := newClient(config, DefaultPageSize)
 	if err == nil {

@@ -37,7 +37,8 @@ var reportAPIs = []reportAPI{
 	{schema.GroupVersion{Group: "wgpolicyk8s.io", Version: "v1alpha2"}, "PolicyReport", "policyreports", "ClusterPolicyReport", "clusterpolicyreports", false},
 }
 
-// ReportAPIs are the group versions that reports can be written in.
+// ReportAPIs returns the API group versions of the reports that Reports can write, in the
+// order of preference.
 func ReportAPIs() (all []string) {
 	for i := range reportAPIs {
 		all = append(all, reportAPIs[i].String())
@@ -67,9 +68,9 @@ const (
 	messageMax = 4096
 )
 
-// Reports writes a report for each object that has findings, in its namespace, and
-// removes those of objects that have none any more. It must not be used by two
-// goroutines at once.
+// Reports writes a report for each object with findings into the namespace of the object.
+// It removes the reports of objects that have no findings any more. Only one goroutine at
+// a time may use it.
 type Reports struct {
 	client *client
 	api    *reportAPI
@@ -86,10 +87,11 @@ type knownReport struct {
 	seen bool // is one of this run
 }
 
-// NewReports returns Reports for a cluster, and reads which reports of an earlier
-// run it has. The version is one of ReportAPIs, or empty for the first that the
-// cluster has. Only the reports of these namespaces are written and removed; all
-// are without any.
+// NewReports returns Reports for a cluster and lists the reports of earlier runs. version
+// is one of ReportAPIs, or empty for the first one that the cluster serves. namespaces
+// limits the reports that RemoveOld removes; if it is empty, it removes old reports in the
+// whole cluster. The error says that the cluster has no such resource, or that a request
+// failed.
 func NewReports(ctx context.Context, config *rest.Config, version string, namespaces []string) (*Reports, error) {
 	client, err := newClient(config, DefaultPageSize)
 	if err != nil {
@@ -211,8 +213,8 @@ type (
 	}
 )
 
-// Write writes the report of an object that has findings. What could not be listed,
-// and objects without a uid, have none.
+// Write writes the report of an object with server-side apply. It does nothing if the
+// object has no findings or no uid, or if the report is unchanged.
 func (r *Reports) Write(ctx context.Context, result *report.Result) error {
 	if result.UID == "" || !result.IsNews() {
 		return nil
@@ -319,8 +321,8 @@ func shortened(message string) string {
 	return message[:end] + more
 }
 
-// RemoveOld removes the reports of earlier runs that were not written in this one.
-// It returns how many there were. The error joins what could not be removed.
+// RemoveOld removes the reports of earlier runs for which Write was not called in this run,
+// and returns their number. The error joins the errors of all requests.
 func (r *Reports) RemoveOld(ctx context.Context) (removed int, err error) {
 	var errs []error
 	for key, known := range r.known {

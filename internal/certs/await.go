@@ -21,12 +21,12 @@ const (
 	awaitGood = 5
 )
 
-// AwaitRegistered waits until kube-apiserver calls the server for all that
-// Options.Configurations ask for: the webhooks are registered with their rules,
-// their Service is reached at its cluster IP, what it serves is trusted by their
-// caBundle, and who answers has read the configuration. It changes nothing, needs get for the configurations
-// and the Service, and is for another process than that of Run. The error says
-// what is missing when ctx ends.
+// AwaitRegistered waits until kube-apiserver can call all webhooks of
+// Options.Configurations: they are registered with their rules, their Service
+// answers at its cluster IP with a certificate that their caBundle verifies, and
+// the server that answers has read Options.Configuration. It changes nothing. It
+// needs the permission get for the configurations and the Service. Call it in a
+// process that does not call Run. If ctx ends, the error says what is missing.
 func (m *Manager) AwaitRegistered(ctx context.Context) error {
 	var missing error
 	for good := 0; ; {

@@ -22,19 +22,19 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultCALife makes a change of the CA, which happens every eight months
-	// then, nothing rare, and leaves four months to get well if it fails.
+	// DefaultCALife means a new CA every eight months, so that it is a routine
+	// operation. If the renewal fails, four months remain to repair it.
 	DefaultCALife = 365 * 24 * time.Hour
-	// DefaultLeafLife is less than a third of DefaultCALife, so that the CA never
-	// shortens it.
+	// DefaultLeafLife is less than a third of DefaultCALife, so the end of the CA's
+	// life never shortens that of a leaf.
 	DefaultLeafLife = 90 * 24 * time.Hour
-	// DefaultPathTokenLife bounds for how long whoever sees a path token can use it.
-	// An API server shows it to the user whose request meets a webhook that cannot be
-	// reached, as a part of the URL. A new one costs two writes of each webhook
+	// DefaultPathTokenLife limits how long a leaked path token can be used. If the
+	// server cannot be reached, kube-apiserver shows the URL with the token to the
+	// user of the request. A new token costs two writes of each webhook
 	// configuration.
 	DefaultPathTokenLife = 24 * time.Hour
 	// DefaultPropagation is longer than the 45 s after which a broken watch is
-	// noticed at the latest, see the package's comment.
+	// detected; see the package comment.
 	DefaultPropagation = time.Minute
 )
 
@@ -51,70 +51,72 @@ const (
 // waits for the API server.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second}
 
-// Options say what a Manager keeps.
+// Options configure a Manager.
 type Options struct {
-	// Config says how to reach the API server.
+	// Config configures the client of the API server.
 	Config *rest.Config
 
-	// SecretNamespace and SecretName say where the certificates are kept.
+	// SecretNamespace and SecretName are the names of the Secret for the
+	// certificates.
 	SecretNamespace, SecretName string
 
-	// Hosts are the DNS names and IP addresses that the leaf is valid for:
+	// Hosts are the DNS names and IP addresses of the leaf, such as
 	// <service>.<namespace>.svc for a Service.
 	Hosts []string
 
-	// Configurations are complete webhook configurations to apply, of either
-	// kind, with apiVersion and kind; a caBundle in them is replaced. One
-	// without webhooks takes them all from one that is there, and is not created.
+	// Configurations are complete webhook configurations to apply, with apiVersion
+	// and kind. The Manager sets caBundle. A configuration without webhooks removes
+	// all webhooks from an existing one, and is not created.
 	Configurations []runtime.Object
 
-	// MutatingWebhookConfigurations and ValidatingWebhookConfigurations are the
-	// names of those that others make, of which only the caBundle is kept of each
-	// webhook that calls one of Hosts. They need not exist yet.
+	// MutatingWebhookConfigurations and ValidatingWebhookConfigurations are names of
+	// configurations that others create. The Manager only writes the caBundle of
+	// webhooks that call one of Hosts. The configurations need not exist yet.
 	MutatingWebhookConfigurations, ValidatingWebhookConfigurations []string
 
-	// PathTokens, unless it is nil, has the Manager make path tokens and put them
-	// into the paths of Configurations, where these have PathTokenPlaceholder as a
-	// segment. It is called with those that the server must take from then on, and
-	// with whether it must take calls without any, too, which is so as long as a
-	// configuration is registered that has none. It is called before there is a
-	// certificate.
+	// PathTokens enables path tokens if it is not nil. The Manager creates them and
+	// replaces the segment PathTokenPlaceholder in the paths of Configurations. It
+	// calls PathTokens with all tokens that the server must accept from then on.
+	// bare is true if the server must also accept calls without a token, because a
+	// registered webhook has none. The first call is before the first certificate.
 	PathTokens func(accepted []string, bare bool)
 
-	// Configuration is the digest of the configuration that the server must have
-	// read, as it says in ConfigurationHeader. AwaitRegistered waits for it, where the
-	// server knows who asks. Empty for any.
+	// Configuration is the digest of a configuration, as in ConfigurationHeader.
+	// AwaitRegistered waits until the server has read this configuration, unless the
+	// server refuses the request for missing credentials. Empty means any.
 	Configuration string
 
-	// Owner is the ClusterRole that Configurations and the Secret are removed
-	// with; nothing is made without it. Empty for none.
+	// Owner is the name of a ClusterRole. If it is set, it owns Configurations and
+	// the Secret: they are deleted with it, and not created without it.
 	Owner string
 
-	// Deployment names the Deployment in SecretNamespace on which there are Events
-	// when the registration fails. Empty for none.
+	// Deployment is the name of a Deployment in SecretNamespace. If it is set, the
+	// Manager creates Events for it when the registration fails.
 	Deployment string
-	// RulesVary says that the rules of Configurations depend on what the server finds in
-	// the cluster, so that AwaitRegistered does not compare them.
+	// RulesVary means that the rules of Configurations depend on objects in the
+	// cluster. AwaitRegistered does not compare the rules then.
 	RulesVary bool
 
-	// Dial makes the connections to the server itself: to the address that Ready
-	// is asked for, and to the address of the Service or URL that Configurations
-	// name. Nil is a net.Dialer's.
+	// Dial opens connections to the server itself: to the address that is passed to
+	// Ready, and to the Service or URL in Configurations. The default is that of a
+	// net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// CALife and LeafLife are how long certificates are valid from when they are
-	// made; Propagation is how long API servers may take to learn of a bundle.
-	// 0 is the default. A third of the shorter life must be twice Propagation.
+	// CALife and LeafLife are how long new certificates are valid. Propagation is
+	// the time that API servers may need to learn of a new bundle. 0 means the
+	// default. A third of each life must be at least twice Propagation.
 	CALife, LeafLife, Propagation time.Duration
 
-	// PathTokenLife is after how long there is a new path token. 0 is the default.
+	// PathTokenLife is the age at which a path token is replaced. 0 means the
+	// default. It must be at least eight times Propagation.
 	PathTokenLife time.Duration
 
 	Log     *slog.Logger // may be nil
-	Metrics *metrics.Set // where series are made; may be nil
+	Metrics *metrics.Set // the set for the metrics of the Manager; may be nil
 }
 
-// A Manager keeps certificates. Its methods may be called by several goroutines.
+// A Manager manages certificates. Several goroutines may call its methods at the same
+// time.
 type Manager struct {
 	o       Options
 	client  *client
@@ -141,8 +143,8 @@ type Manager struct {
 	wake          time.Time          // when there is something to do at the latest
 }
 
-// New returns a Manager, which speaks with nobody before Run. The error says
-// what is wrong with the options.
+// New returns a Manager. It sends no requests before Run. The error says which option is
+// invalid.
 func New(o Options) (*Manager, error) {
 	o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -211,8 +213,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Run keeps the certificates until ctx ends. It is called once. What was served
-// then goes on being served.
+// Run manages the certificates until ctx ends. Call it once. After that, Certificate
+// returns the last certificate.
 func (m *Manager) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -262,8 +264,8 @@ func (m *Manager) ring() {
 	}
 }
 
-// Certificate returns the leaf to serve, for tls.Config.GetCertificate. The
-// error says that there is none yet.
+// Certificate returns the serving certificate, for tls.Config.GetCertificate. It returns
+// an error if there is none yet.
 func (m *Manager) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := m.served.Load(); pair != nil {
 		return pair, nil
@@ -271,9 +273,9 @@ func (m *Manager) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("certificates: none yet")
 }
 
-// SetConfigurations replaces Options.Configurations: those that differ are
-// applied. There must be one for each that was there. The error says what is
-// wrong with them, and that nothing was replaced.
+// SetConfigurations replaces Options.Configurations. Run applies those that differ. The
+// kinds and names must be those of Options.Configurations. If SetConfigurations returns an
+// error, nothing was replaced.
 func (m *Manager) SetConfigurations(configurations []runtime.Object) error {
 	desired, err := m.o.configurations(configurations)
 	if err != nil {

@@ -36,10 +36,10 @@ type selfCheck struct {
 	last error
 }
 
-// Ready calls the server at address, where the process itself listens, and
-// returns nil if a client of kube-apiserver's kind would trust what is served
-// there now, by each registered bundle. Before anything is registered, it is the
-// bundle that will be. An answer is good for a second.
+// Ready connects to the server of this process at address. It returns nil if every
+// registered caBundle verifies the certificate, as in kube-apiserver. If nothing is
+// registered yet, it uses the bundle that will be registered. The result is cached for a
+// second.
 func (m *Manager) Ready(ctx context.Context, address string) error {
 	m.self.mu.Lock()
 	defer m.self.mu.Unlock()
@@ -128,8 +128,8 @@ func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) e
 
 func status(code int) string { return fmt.Sprintf("%d %s", code, http.StatusText(code)) }
 
-// ConfigurationHeader is the header of an answer to GET that has the digest of the
-// configuration which the server has read.
+// ConfigurationHeader is a header in the answer to a GET request. It contains the digest of
+// the configuration that the server has read.
 const ConfigurationHeader = "Fastadmit-Configuration"
 
 // ask calls the endpoint with GET, which no webhook takes, and returns the code

@@ -126,10 +126,10 @@ func (m *Manager) hear(ctx context.Context, path, name string) error {
 	}
 }
 
-// Rules returns what the process must be allowed to do: the rules of a Role in
-// SecretNamespace, and those of a ClusterRole. Nobody can be allowed to create
-// one Secret only by its name (k8s.io/api/rbac/v1 PolicyRule); server-side apply
-// asks for create with the name.
+// Rules returns the RBAC rules that Run needs: those of a Role in SecretNamespace and those
+// of a ClusterRole. RBAC cannot restrict the creation of Secrets to one name
+// (k8s.io/api/rbac/v1 PolicyRule). For webhook configurations it can, because server-side
+// apply checks the permission create with the name.
 func (o *Options) Rules() (role, clusterRole []rbacv1.PolicyRule) {
 	role = []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},

@@ -49,10 +49,10 @@ func deploymentsPath(namespace string) string {
 }
 func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
-// Registered returns nil if kube-apiserver was told to call the server as
-// Options want it, and to trust what it serves. The error says what is missing.
-// The server goes on being ready then: a webhook must not be registered before
-// its Service has endpoints, which are the pods that are ready.
+// Registered returns nil if the webhook configurations are registered according to Options,
+// with a caBundle that verifies the serving certificate. Otherwise, the error says what is
+// missing. Do not use it for readiness: a webhook must not be registered before its Service
+// has endpoints, and only ready pods are endpoints.
 func (m *Manager) Registered() error {
 	switch missing := m.missing.Load(); {
 	case missing == nil:

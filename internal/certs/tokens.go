@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// PathTokenPlaceholder is the segment of a webhook's path that becomes the path
-	// token. It is none itself.
+	// PathTokenPlaceholder is the segment in the path of a webhook that the Manager
+	// replaces by the path token. It is not a valid token.
 	PathTokenPlaceholder = "path-token"
 
 	// pathTokensKey is the key of the Secret with the tokens: on each line one, and

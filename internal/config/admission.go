@@ -83,8 +83,8 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 	return content, filepath.Dir(name)
 }
 
-// ManifestExtensions are those of the files in a folder of manifests (k8s.io/apiserver
-// pkg/admission/plugin/manifest LoadFiles).
+// ManifestExtensions are the extensions of the files that are read in a folder
+// staticManifestsDir (k8s.io/apiserver pkg/admission/plugin/manifest LoadFiles).
 var ManifestExtensions = []string{".yaml", ".yml", ".json"}
 
 // readManifests reads the folder that a plugin's configuration names as

@@ -1,5 +1,5 @@
-// Package config reads the configuration files: fastadmit's own, and
-// kube-apiserver's for its admission plugins.
+// Package config reads the configuration file of fastadmit and the configuration files of
+// kube-apiserver's admission plugins.
 package config
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// The type of fastadmit's configuration file.
+// The apiVersion and kind of fastadmit's configuration file.
 const (
 	APIVersion = "fastadmit.io/v1alpha1"
 	Kind       = "Configuration"
@@ -125,7 +125,7 @@ type Enforcement struct {
 // timeoutMax is the maximum of timeoutSeconds in a webhook configuration.
 const timeoutMax = 30 * time.Second
 
-// Source names the files to read, and has what is needed to check them.
+// Source contains the names of the files to read, and what Read needs to check them.
 type Source struct {
 	File          string // fastadmit's own configuration, "" for none
 	AdmissionFile string // an AdmissionConfiguration, "" for none
@@ -134,7 +134,7 @@ type Source struct {
 	// NotHere has the names of Kubernetes' plugins that fastadmit does not have, each
 	// with the reason.
 	NotHere map[string]string
-	// Namespaces looks up labels for selectors, from the first review on.
+	// Namespaces looks up labels for selectors. Read does not call it; reviews do.
 	Namespaces match.Namespaces
 	// Compile compiles the match conditions of a plugin with this failure policy. The
 	// conditions are valid; the path is their place in the file.

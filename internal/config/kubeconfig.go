@@ -51,14 +51,14 @@ func inFolder(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// Flatten reads a kubeconfig file and puts the contents of the files that it names in
-// place of their names: those of the current context, or of all clusters and users if
-// there is none. Who reads the result needs no other file, and sees any change.
+// Flatten reads a kubeconfig file and replaces the names of files in it by their contents,
+// so that the result needs no other files. It does so for the cluster and the user of the
+// current context, or for all if there is no current context. read reads a file.
 func Flatten(name string, read func(name string) ([]byte, error)) ([]byte, error) {
 	return flatten(name, read, false)
 }
 
-// FlattenUsers is Flatten for a file of which all users are used, and no cluster.
+// FlattenUsers is Flatten for all users. It does not read the files of clusters.
 func FlattenUsers(name string, read func(name string) ([]byte, error)) ([]byte, error) {
 	return flatten(name, read, true)
 }

@@ -31,8 +31,8 @@ func (r *reader) place(plugin string, document *strictyaml.Document, path string
 // one twice.
 var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
 
-// Locate gives the errors of handlers.NewChain, which are about plugins' own
-// configurations, their file and line. Others stay as they are.
+// Locate adds the file and line to errors of handlers.NewChain in the configuration files of
+// plugins. It returns other errors unchanged.
 func (l *Loaded) Locate(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error

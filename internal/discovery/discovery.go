@@ -1,6 +1,6 @@
-// Package discovery knows which resource of the API has the objects of a kind:
-// what kube-apiserver's discovery says, for those who have no kube-apiserver, and
-// with the CustomResourceDefinitions and the clusters that they do have.
+// Package discovery maps kinds to API resources without an API server. It has a table of
+// the built-in kinds. CustomResourceDefinitions and the discovery of a cluster can extend
+// the table.
 package discovery
 
 import (
@@ -23,13 +23,13 @@ import (
 //go:embed resources.txt
 var builtIn string
 
-// Resource is where the API has the objects of a kind.
+// Resource is the API resource of a kind.
 type Resource struct {
 	schema.GroupVersionResource
-	Namespaced bool
+	Namespaced bool // its objects are in namespaces
 }
 
-// Table has the resources of kinds. It may be used by several goroutines.
+// Table maps kinds to resources. Several goroutines may use it at the same time.
 type Table struct {
 	// ask returns the resources of a group version from a cluster, nil for none.
 	ask func(version schema.GroupVersion) (*metav1.APIResourceList, error)
@@ -39,9 +39,9 @@ type Table struct {
 	asked map[schema.GroupVersion]bool
 }
 
-// NewTable returns the resources that are built in. What is not among them is
-// asked of a cluster with ask, which returns nil for a group version that is not
-// served there; ask may be nil.
+// NewTable returns a table with the built-in kinds of Kubernetes. For other kinds, Find
+// calls ask, once for each group version. ask returns the resources that a cluster serves,
+// nil if it does not serve the group version. ask may be nil.
 func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, error)) *Table {
 	t := &Table{ask: ask, known: make(map[schema.GroupVersionKind]Resource), asked: make(map[schema.GroupVersion]bool)}
 	for line := range strings.Lines(builtIn) {
@@ -52,7 +52,7 @@ func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, er
 	return t
 }
 
-// Add adds the resource of a kind, unless one is known.
+// Add adds the resource of a kind, unless the table has one already.
 func (t *Table) Add(kind string, resource Resource) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,8 @@ type crd struct {
 	}
 }
 
-// AddCRD adds the resources of a CustomResourceDefinition, which is JSON.
+// AddCRD adds the resources of all served versions of a CustomResourceDefinition in JSON.
+// They replace existing ones.
 func (t *Table) AddCRD(definition []byte) error {
 	var c crd
 	if err := json.Unmarshal(definition, &c); err != nil {
@@ -100,10 +101,10 @@ func (t *Table) AddCRD(definition []byte) error {
 	return nil
 }
 
-// UnknownError is a kind of which no resource is known.
+// UnknownError means that the resource of a kind is unknown.
 type UnknownError struct {
 	schema.GroupVersionKind
-	Served []string // other group versions with such a kind
+	Served []string // other group versions that have a kind of this name
 }
 
 func (e *UnknownError) Error() string {
@@ -114,8 +115,8 @@ func (e *UnknownError) Error() string {
 	return text + "; give its CustomResourceDefinition too, or name a cluster that has it with --kubeconfig"
 }
 
-// Find returns the resource of a kind. The error is an *UnknownError if there is
-// none.
+// Find returns the resource of a kind. The error is an *UnknownError if there is none, or
+// says that the cluster could not be asked.
 func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

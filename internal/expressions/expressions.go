@@ -1,9 +1,9 @@
-// Package expressions generates CEL expressions for tests, such as admission
-// policies have: over the fields of an object, with all libraries of Kubernetes.
-// Most compile, many have a value, some are wrong in every way.
+// Package expressions generates random CEL expressions for tests. They resemble those of
+// admission policies: they use the fields of an object and all CEL libraries of Kubernetes.
+// Most of them compile, many have a value, and some have errors of all kinds.
 //
-// The value and the cost of an expression do not depend on the order of a map,
-// which is not the same on every evaluation in kube-apiserver.
+// The value and the cost of an expression do not depend on the order of map entries,
+// because kube-apiserver iterates over maps in random order.
 package expressions
 
 import (
@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// Kind is a kind of values: a letter that templates have after a dollar.
+// Kind is the type of an expression's value. In templates, it is the letter after "$".
 type Kind byte
 
-// The kinds that whoever generates asks for.
+// The kinds for Generator.Expression.
 const (
 	Bool   Kind = 'b'
 	String Kind = 's'
@@ -25,20 +25,18 @@ const (
 	List   Kind = 'l'
 )
 
-// Generator makes expressions over objects. It must not be used by two goroutines at
-// once.
+// Generator generates expressions. Only one goroutine at a time may use it.
 type Generator struct {
 	*rand.Rand
-	// Wrong is how seldom a value of another kind than an operation wants is
-	// taken: once in so many.
+	// Wrong is n if, on average, one of n operands has a random type. New sets it to 16.
 	Wrong int
 
 	feature string
 	paths   map[Kind][]string
 }
 
-// New returns a Generator for expressions with these variables, such as object, whose
-// values are what encoding/json decodes.
+// New returns a Generator. variables are the variables of the expressions, such as object,
+// with values as decoded by encoding/json.
 func New(r *rand.Rand, variables map[string]any) *Generator {
 	g := &Generator{Rand: r, Wrong: 16, paths: make(map[Kind][]string)}
 	for _, name := range sorted(variables) {
@@ -50,8 +48,7 @@ func New(r *rand.Rand, variables map[string]any) *Generator {
 	return g
 }
 
-// Add makes an expression, such as variables.a, one of the values that others are made
-// of.
+// Add adds an expression, such as variables.a, to the operands of later expressions.
 func (g *Generator) Add(kind Kind, expression string) {
 	for range 1 + len(g.paths[kind])/8 { // not lost among the fields of an object
 		g.paths[kind] = append(g.paths[kind], expression)
@@ -124,11 +121,12 @@ var reserved = strings.Fields("false in null true as break const continue else f
 
 func (g *Generator) pick(all ...string) string { return all[g.IntN(len(all))] }
 
-// Features returns the names of the features, of which one is CEL without
-// libraries.
+// Features returns the names of all features, sorted. A feature is a CEL library, or CEL
+// without libraries.
 func Features() []string { return sorted(features) }
 
-// Expression returns an expression of a kind that uses a feature, "" for any.
+// Expression returns an expression of a kind that uses a feature. If feature is "", it
+// chooses one at random.
 func (g *Generator) Expression(feature string, kind Kind) string {
 	if g.feature = feature; feature == "" {
 		g.feature = g.pick(Features()...)

@@ -13,10 +13,10 @@ var spoilt = []string{
 	`["a","a","a"]`, `[1,1.0,"1",true,null,{}]`, `{"name":"a"}`, `"2024-01-02T03:04:05Z"`, `"1.2.3"`, `"10.0.0.1"`, `"100m"`,
 }
 
-// Spoil returns a JSON value, changed at a few places, into values of other types for
-// the most part. Kind, apiVersion and metadata stay. Only a list becomes a list, and no
-// more than one member is in what anything becomes: an expression over the elements of
-// a list must not meet a map, whose order it would depend on.
+// Spoil returns a JSON object with up to four values replaced, mostly by values of other
+// types. It does not change kind, apiVersion and metadata. Only a list can become a list,
+// and a new map has at most one entry. Otherwise, the value of an expression could depend
+// on the order of map entries. Spoil returns an error if content is not a JSON object.
 func Spoil(r *rand.Rand, content []byte) ([]byte, error) {
 	var root map[string]json.RawMessage
 	if err := json.Unmarshal(content, &root); err != nil {

@@ -1,6 +1,6 @@
-// Package files reads the files that an operator names. Nothing that such a name
-// may lead to can make a read wait or take all memory: a FIFO without a writer, a
-// device without an end, a file of any size.
+// Package files reads files that an operator names in flags and configuration files. A
+// read never blocks and never uses unlimited memory, even if the name is that of a FIFO, a
+// device or a huge file.
 package files
 
 import (
@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// BytesMax is the largest file that Read reads. A ConfigMap or Secret holds 1 MiB
-// (k8s.io/api/core/v1 MaxSecretSize); a list of tokens may be larger.
+// BytesMax is the maximum size of a file that Read reads. A Secret or ConfigMap has at most
+// 1 MiB (k8s.io/api/core/v1 MaxSecretSize), but a list of tokens may be larger.
 const BytesMax = 16 << 20
 
-// Read returns the contents of a regular file, or of one that symbolic links lead
-// to, as in a mounted ConfigMap. It is an error if the file has more than BytesMax
-// bytes, or is no regular file: it opens without waiting for a FIFO's writer.
+// Read returns the contents of a regular file. It follows symbolic links, as in a mounted
+// ConfigMap. It returns an error if the file has more than BytesMax bytes or is not a
+// regular file. It does not block on a FIFO.
 func Read(name string) ([]byte, error) { return ReadAtMost(name, BytesMax) }
 
-// ReadAtMost is Read with another bound.
+// ReadAtMost is Read with the limit bytesMax instead of BytesMax.
 func ReadAtMost(name string, bytesMax int64) ([]byte, error) {
 	f, size, err := open(name, bytesMax)
 	if err != nil {
@@ -47,8 +47,9 @@ func ReadAtMost(name string, bytesMax int64) ([]byte, error) {
 	}
 }
 
-// Check returns the error that Read would return for what the file is, for those
-// that are read by other code. An empty name is no file and no error.
+// Check opens files without reading them, and returns the first error that Read would
+// return for their type and size. It is for files that other packages read. It ignores
+// empty names.
 func Check(names ...string) error {
 	for _, name := range names {
 		if name == "" {

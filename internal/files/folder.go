@@ -8,19 +8,21 @@ import (
 	"strings"
 )
 
-// FolderFilesMax is how many files of a folder ReadFolder reads: ten times as many
-// as a large cluster has policies.
+// FolderFilesMax is the maximum number of files that ReadFolder reads: ten times the number
+// of policies in a large cluster.
 const FolderFilesMax = 10_000
 
 // File is a file that was read.
 type File struct {
-	Name    string
+	Name    string // with the folder
 	Content []byte
 }
 
-// ReadFolder reads the files of a folder whose names end with one of the
-// extensions, whatever their case, sorted by name. It does not read folders below it.
-// Files are bounded as those of Read are, and all together by BytesMax too.
+// ReadFolder reads the files of a folder that have one of the extensions, sorted by name.
+// extensions are in lower case and begin with a dot; the case of a file's extension does
+// not matter. Subfolders are not read. It returns an error if a file cannot be read, if
+// there are more than FolderFilesMax files, or if they have more than BytesMax bytes
+// together.
 func ReadFolder(dir string, extensions ...string) ([]File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package imagereview decides about ImageReviews of imagepolicy.k8s.io/v1alpha1, which
-// a kube-apiserver with the plugin ImagePolicyWebhook sends, by rules about
-// registries, repositories, tags and digests.
+// Package imagereview answers ImageReviews of imagepolicy.k8s.io/v1alpha1, which a
+// kube-apiserver with the plugin ImagePolicyWebhook sends. Rules about registries,
+// repositories, tags and digests decide.
 package imagereview
 
 import (
@@ -50,7 +50,8 @@ type Rule struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Validate returns all errors in the policy, which may be nil.
+// Validate returns all errors in the policy. p may be nil. at is the path of the policy in
+// the configuration file.
 func (p *Policy) Validate(at *field.Path) error {
 	if p == nil {
 		return nil

@@ -29,16 +29,17 @@ const (
 	imagesMax = 256
 )
 
-// Answer is what a review comes to. It has nothing of the review's bytes.
+// Answer is the answer to an ImageReview. It contains no views of the request. If Allowed
+// is true, the other fields are empty.
 type Answer struct {
 	Allowed   bool
-	Namespace string // of a refusal
-	Reason    string // of a refusal
-	Rule      string // the first that refused, "" for an image that cannot be read
+	Namespace string
+	Reason    string // describes the refused images
+	Rule      string // name of the rule that refused the first image, "" if the image name is invalid
 }
 
-// Review decides about an ImageReview in JSON. The error says what is wrong with it, or
-// is that of ctx.
+// Review decides about an ImageReview in JSON. The error says that the ImageReview is
+// invalid, or is that of ctx.
 func (p *Policy) Review(ctx context.Context, body []byte) (Answer, error) {
 	var o codec.Object
 	o.Reset(body)
@@ -110,7 +111,7 @@ func refusalOf(rules []*Rule, image string) (rule, why string) {
 	return rules[i].Name, why
 }
 
-// AppendJSON appends the ImageReview that says so.
+// AppendJSON appends the answer to dst as an ImageReview in JSON.
 func (a *Answer) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","metadata":{},"spec":{},"status":{"allowed":`...)
 	if a.Allowed {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Extensions are those of the files of a folder that are read, as kubectl has
-// them (k8s.io/cli-runtime pkg/resource FileExtensions).
+// Extensions are the extensions of the files that Read reads in a folder. They are those of
+// kubectl (k8s.io/cli-runtime pkg/resource FileExtensions).
 var Extensions = []string{".json", ".yaml", ".yml"}
 
 // A file is one to read.
@@ -21,11 +21,11 @@ type file struct {
 	err     error
 }
 
-// Read reads files, folders with all that is below them, and, for "-", standard
-// input. What cannot be read is a fault, and does not keep the rest from being
-// read. Items are in the order of the paths, of the names of files in a folder,
-// and of the text. Files and folders in a folder whose names begin with a dot are
-// left out.
+// Read reads objects from files, from folders and their subfolders, and from stdin if a
+// path is "-". A file or document that cannot be read is an Item with a Fault; the others
+// are read nevertheless. Items are in the order of paths; those of a folder are in the
+// order of the file names, and those of a file in the order of the text. In folders, names
+// that begin with a dot are skipped.
 func Read(paths []string, stdin io.Reader) []Item {
 	var files []file
 	for _, path := range paths {

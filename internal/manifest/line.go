@@ -7,10 +7,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// LineOf returns the line in which a field of the object stands, such as
-// "spec.validations[0].expression", or what is around it if there is no such field.
-// The file is read again for this. Of an object in a list, and where the file cannot
-// be read again, it is the line in which the object begins.
+// LineOf returns the line of a field of the object, such as
+// "spec.validations[0].expression". If the field does not exist, it returns the line of the
+// innermost existing field around it. LineOf reads the file again. If that is not possible,
+// or if the object is an item of a list, it returns the line where the object begins.
 func (o *Object) LineOf(path string) int {
 	content, err := os.ReadFile(o.File)
 	if err != nil || path == "" {

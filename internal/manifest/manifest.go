@@ -1,6 +1,6 @@
-// Package manifest reads Kubernetes objects from files, folders and standard
-// input: YAML and JSON, several documents in a file, and lists of objects. It
-// says for each object where it stands.
+// Package manifest reads Kubernetes objects from files, folders and standard input. It
+// reads YAML and JSON, files with several documents, and lists of objects. It records the
+// file and line of each object.
 package manifest
 
 import (
@@ -14,21 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is an object of the input.
+// Object is an object from a file.
 type Object struct {
 	Source
 	Head
-	// JSON is the object's text. YAML was converted as kubectl converts it.
+	// JSON is the text of the object. YAML is converted to JSON as kubectl does.
 	JSON []byte
 }
 
-// Source says where something stands.
+// Source is a position in a file.
 type Source struct {
 	File string // as the user named it, Stdin for standard input
 	Line int    // from 1; 0 for the whole file
 }
 
-// Stdin is what standard input is called where files are named.
+// Stdin is the file name of standard input in a Source.
 const Stdin = "stdin"
 
 func (s Source) String() string {
@@ -38,14 +38,14 @@ func (s Source) String() string {
 	return fmt.Sprintf("%s:%d", s.File, s.Line)
 }
 
-// Head is what every object says about itself.
+// Head contains the fields that all objects have.
 type Head struct {
 	APIVersion string
 	Kind       string
 	Metadata   struct{ Name, GenerateName, Namespace string }
 }
 
-// GroupVersionKind returns the kind of the object with its group and version.
+// GroupVersionKind returns the group, version and kind of the object.
 func (h *Head) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
 }
@@ -61,10 +61,10 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Source, e.Err) }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Item is an object, or a fault in its place.
+// Item is an object, or an error in its place.
 type Item struct {
 	Object
-	Fault *Error // nil for an object
+	Fault *Error // nil if the object was read
 }
 
 // newItem makes an item of an object's JSON text.
@@ -82,7 +82,8 @@ func newItem(source Source, text []byte) Item {
 	return item
 }
 
-// NoObjectError is a document that is no Kubernetes object.
+// NoObjectError means that a document is not a Kubernetes object: it is not a JSON object,
+// or it has no apiVersion or no kind.
 type NoObjectError struct{ APIVersion, Kind string }
 
 func (e *NoObjectError) Error() string {

@@ -19,7 +19,8 @@ type document struct {
 	line int
 }
 
-// Parse reads the objects of a file. The name is for their Source.
+// Parse reads the objects in the content of a file. name is the file name in their Source.
+// A document that cannot be read is an Item with a Fault.
 func Parse(name string, content []byte) []Item {
 	documents := split(bytes.TrimPrefix(content, []byte("\ufeff")))
 	items := make([][]Item, len(documents))

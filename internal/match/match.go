@@ -1,7 +1,6 @@
-// Package match decides which reviews a plugin gets beyond what it handles: by
-// the rules, the namespaceSelector and the objectSelector of its configuration,
-// which are those of a webhook in a ValidatingWebhookConfiguration and mean the
-// same (k8s.io/apiserver pkg/admission/plugin/webhook/predicates).
+// Package match selects reviews by the rules, the namespaceSelector and the objectSelector
+// in the configuration of a plugin. They have the same meaning as in a webhook
+// configuration (k8s.io/apiserver pkg/admission/plugin/webhook/predicates).
 package match
 
 import (
@@ -54,9 +53,9 @@ type Matcher struct {
 	objectSelector    labels.Selector
 }
 
-// New compiles the criteria and keeps their lists. It refuses what kube-apiserver
-// refuses in a new webhook configuration. The error joins all errors, with paths
-// that start with path, the place of the criteria in their configuration.
+// New compiles the criteria. The Matcher shares their lists. New returns an error for
+// everything that kube-apiserver rejects in a new webhook configuration. The error joins
+// all errors, with paths that start with path, the path of the criteria in the file.
 func New(c *Criteria, path *field.Path) (*Matcher, error) {
 	if err := validate(c, path).ToAggregate(); err != nil {
 		return nil, err
@@ -81,20 +80,20 @@ func newSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// NeedsNamespaces reports whether Matches may ask for the labels of a
-// namespace. If not, its argument may be nil.
+// NeedsNamespaces reports whether Matches may look up the labels of a namespace. If not,
+// its argument namespaces may be nil.
 func (m *Matcher) NeedsNamespaces() bool { return !m.namespaceSelector.Empty() }
 
-// Matches reports whether the criteria select the review, whose attributes are
-// a. Edits to review.Object count, as a webhook sees what those before it made
-// of an object.
+// Matches reports whether the criteria select the review. a are the attributes of the
+// review. The objectSelector sees the edits of review.Object, as a webhook sees the changes
+// of earlier webhooks.
 //
-// The error is what the API server denies the request with when the labels that
-// the namespaceSelector looks at cannot be had: code 404 if there is no such
-// namespace, else 500. It has a metav1.Status. It is a handlers.RefusalError where
-// the review is to blame, and none where the API server gave no answer. There is
-// none where the rules or the objectSelector do not match. A fault in the text of
-// the review reads as missing labels; Review.Err has it.
+// Matches returns an error if the labels for the namespaceSelector cannot be read, unless
+// the rules or the objectSelector do not match. The error has the metav1.Status with which
+// kube-apiserver denies the request: code 404 if the namespace does not exist, otherwise
+// code 500. It is a *handlers.RefusalError if the review causes it, and not if the lookup
+// of the namespace failed. If the text of the review is invalid, labels in it are missing;
+// Review.Err returns the error.
 func (m *Matcher) Matches(ctx context.Context, review *codec.Review, a *handlers.Attributes, namespaces Namespaces) (bool, error) {
 	// The API server begins with the namespace, but a failure to look it up counts
 	// only if the rest matches. Looking it up last may save a call.

@@ -7,7 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// NewRule makes a rule ready, whose lists it shares. The scope is the empty one for "*".
+// NewRule converts a rule of a webhook configuration. The result shares its lists. The
+// Scope of the result is empty if r has none.
 func NewRule(r *admissionregistrationv1.RuleWithOperations) handlers.Rule {
 	ready := handlers.Rule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources}
 	for _, operation := range r.Operations {

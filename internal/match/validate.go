@@ -39,8 +39,8 @@ func validate(c *Criteria, path *field.Path) field.ErrorList {
 	return append(errs, metav1validation.ValidateLabelSelector(c.ObjectSelector, strict, path.Child("objectSelector"))...)
 }
 
-// ValidateRule refuses what kube-apiserver refuses in a rule, in its words. The rule
-// stands at path.
+// ValidateRule returns the errors that kube-apiserver reports for a rule of a webhook
+// configuration, with the same messages. path is the path of the rule.
 func ValidateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
 	errs := validateList(r.Operations, path.Child("operations"), "operations")
 	for i, operation := range r.Operations {
@@ -114,8 +114,8 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 // conditionsMax is how many match conditions kube-apiserver takes.
 const conditionsMax = 64
 
-// ValidateConditions refuses what kube-apiserver refuses in match conditions, in its
-// words. Expressions are compiled elsewhere.
+// ValidateConditions returns the errors that kube-apiserver reports for match conditions,
+// with the same messages. path is the path of the list. It does not compile expressions.
 func ValidateConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
 	if len(conditions) > conditionsMax {
 		errs = append(errs, field.TooMany(path, len(conditions), conditionsMax))

@@ -1,9 +1,9 @@
-// Package pathtoken is the syntax of path tokens: secret segments of the path of
-// a webhook, by which a server knows its callers.
+// Package pathtoken implements path tokens. A path token is a secret segment in the path of
+// a webhook; it authenticates the callers.
 //
-// A managed control plane presents neither a client certificate nor a bearer
-// token to a webhook. But it calls the path that the webhook configuration
-// names, and few may read that.
+// The API server of a managed control plane sends neither a client certificate nor a bearer
+// token to webhooks. But it calls the path in the webhook configuration, which only few
+// users can read.
 package pathtoken
 
 import (
@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// LengthMin is how many characters a token has at least. New makes tokens of
-	// this length, which have 130 random bits. 26 hexadecimal digits have 104.
+	// LengthMin is the minimum length of a token. New returns tokens of this length, with
+	// 130 random bits. 26 hexadecimal digits have 104 bits.
 	LengthMin = 26
 
-	// LengthMax is how long a DNS label may be. kube-apiserver takes only DNS names
-	// as segments of the path of a webhook's service (k8s.io/apiserver
+	// LengthMax is the maximum length of a token, that of a DNS label. kube-apiserver
+	// accepts only DNS names as path segments of a webhook service (k8s.io/apiserver
 	// pkg/util/webhook/validation.go).
 	LengthMax = 63
 
-	// TokensMax is how many tokens a file may have. A rotation needs two; each call
-	// is compared with all of them.
+	// TokensMax is the maximum number of tokens in a file. A rotation needs two. The
+	// server compares each call with all tokens.
 	TokensMax = 16
 )
 
 // New returns a random token.
 func New() string { return strings.ToLower(rand.Text()) }
 
-// Check returns what is wrong with a token, nil if nothing is. The error does not
-// show the token.
+// Check returns an error if a token is invalid. The error does not contain the token.
 func Check(token string) error {
 	for i := range len(token) {
 		if c := token[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
@@ -45,8 +44,8 @@ func Check(token string) error {
 	return nil
 }
 
-// Parse reads a file that has a token on each line. Empty lines do not count.
-// The error names the line and does not show the token.
+// Parse reads the text of a file with one token per line. It ignores empty lines. The error
+// contains the line number but not the token.
 func Parse(text string) (tokens []string, err error) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -66,8 +65,8 @@ func Parse(text string) (tokens []string, err error) {
 	return tokens, nil
 }
 
-// Of returns the first segment of a path, or of a URI that begins with one. It is
-// empty if it is too long for a token.
+// Of returns the first segment of a path or of a URI that begins with a path. The result is
+// a view of path. It is nil if the segment is longer than LengthMax.
 func Of(path []byte) []byte {
 	if len(path) == 0 || path[0] != '/' {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// Locate gives the errors of handlers.NewChain that are about documents of the set
-// their file, and the line of the field. Others stay as they are.
+// Locate adds the file and line to those errors of handlers.NewChain that are in documents
+// of the set. It returns them first, joined with the other errors.
 func (s *Set) Locate(err error) error {
 	var located []error
 	var others func(err error) []error

@@ -12,10 +12,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/manifest"
 )
 
-// UseParams has policies take their parameters from the items. The resources of
-// kinds are the built-in ones, and those of CustomResourceDefinitions among the items.
-// Namespace is that of objects that name none. Of two objects of one name, the last
-// counts.
+// UseParams lets the policies use the items as parameters. The kind of a parameter must be
+// a built-in one or have a CustomResourceDefinition in the items. namespace is the
+// namespace of objects without one. If two objects have the same name, the last one is
+// used.
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
 	table := discovery.NewTable(nil)
 	for i := range items {

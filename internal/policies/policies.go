@@ -1,5 +1,5 @@
-// Package policies finds admission policies and their bindings among manifests, for
-// commands that evaluate policies which no folder of a configuration has.
+// Package policies finds admission policies and their bindings in manifests. It is for
+// commands that evaluate policies from files that the configuration does not name.
 package policies
 
 import (
@@ -30,7 +30,7 @@ type kind struct {
 	hasActions bool // of bindings
 }
 
-// Actions are those of a binding of a ValidatingAdmissionPolicy.
+// Actions are the validationActions that a binding of a ValidatingAdmissionPolicy can have.
 var Actions = []string{"Deny", "Warn", "Audit"}
 
 var kinds = []kind{{"ValidatingAdmissionPolicy", true}, {"MutatingAdmissionPolicy", false}}
@@ -51,11 +51,11 @@ func find(t schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// IsPolicy reports whether an object is a policy or a binding.
+// IsPolicy reports whether objects of a kind are admission policies or bindings.
 func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil }
 
-// AddResources adds where the API has policies and bindings, in all versions that are
-// read.
+// AddResources adds the resources of policies and bindings to the table, in all supported
+// versions.
 func AddResources(table *discovery.Table) {
 	for _, version := range []schema.GroupVersion{
 		{Group: kubernetesGroup, Version: "v1"}, {Group: kubernetesGroup, Version: "v1beta1"},
@@ -70,7 +70,7 @@ func AddResources(table *discovery.Table) {
 	}
 }
 
-// A Set has policies and bindings. The zero Set has none.
+// A Set contains policies and bindings. The zero Set is empty.
 type Set struct {
 	documents []document
 	params    []handlers.ParamKind
@@ -96,8 +96,8 @@ func (d *document) String() string {
 	return fmt.Sprintf("%s: %s %q", d.item.Source, d.item.Kind, d.item.Metadata.Name)
 }
 
-// Add adds the policies and bindings that are among the items, and returns how many
-// those are.
+// Add adds the policies and bindings in items and returns their number. It ignores other
+// items.
 func (s *Set) Add(items []manifest.Item) (added int) {
 	for _, given := range items {
 		item := &given
@@ -143,13 +143,13 @@ func policyOf(item *manifest.Item) string {
 	return binding.Spec.PolicyName
 }
 
-// Enable says that the plugins that evaluate the policies of the set are to be
-// enabled. Otherwise the policies count where the plugin is enabled.
+// Enable makes Apply enable the plugins that evaluate the policies of the set. Otherwise,
+// policies are evaluated only if their plugin is already enabled.
 func (s *Set) Enable() { s.enables = true }
 
-// Apply adds the policies to the plugins that are enabled, and enables plugins unless
-// they are among the disabled. It returns the plugins that evaluate policies and are
-// not known.
+// Apply adds the policies to their plugins in enabled. After Enable, it first enables
+// plugins that are not in disabled. known are the names of all plugins. Apply returns the
+// names of plugins that policies need and that are not in known.
 func (s *Set) Apply(enabled map[string]handlers.Enabled, disabled, known []string) (unknown []string) {
 	for i := range s.documents {
 		d := &s.documents[i]
@@ -172,8 +172,8 @@ func (s *Set) Apply(enabled map[string]handlers.Enabled, disabled, known []strin
 	return unknown
 }
 
-// Bind adds a binding with that action to each policy that has none, and matches
-// what the policy matches.
+// Bind adds a binding with the validation action to each policy that has no binding. The
+// binding matches all requests that the policy matches.
 func (s *Set) Bind(action string) {
 	for _, d := range s.unbound() {
 		if d.isBinding() {
@@ -209,8 +209,8 @@ func (s *Set) unbound() (all []*document) {
 	return all
 }
 
-// Notes say what plugins do not evaluate, as kube-apiserver does not: policies without a
-// binding, and bindings of policies that are not there. Without Apply there are none.
+// Notes returns a sentence for each policy without a binding and each binding without a
+// policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns nil.
 func (s *Set) Notes() (all []string) {
 	if !s.applied {
 		return nil

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Options are the fields of the webhook configurations that do not follow from
-// the plugins. The zero Options are the defaults.
+// Options are the settings of the webhook configurations that do not depend on the plugins.
+// The zero Options are the defaults.
 type Options struct {
 	// Name is metadata.name of both configurations and the suffix of the names of
 	// their webhooks, as in "validate-fail.fastadmit.io". It has at least two
@@ -60,8 +60,8 @@ type Options struct {
 	Static bool `json:"-"`
 }
 
-// The defaults. Port and timeout are kube-apiserver's defaults
-// (k8s.io/kubernetes pkg/apis/admissionregistration/v1/defaults.go).
+// The defaults of Options. Port and timeout are those of kube-apiserver (k8s.io/kubernetes
+// pkg/apis/admissionregistration/v1/defaults.go).
 const (
 	DefaultName           = "fastadmit.io"
 	DefaultNamespace      = "fastadmit"

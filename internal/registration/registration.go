@@ -1,6 +1,6 @@
-// Package registration makes the webhook configurations with which
-// kube-apiserver calls fastadmit for the plugins that are enabled: as narrow as
-// the plugins allow, and checked as kube-apiserver checks them.
+// Package registration creates the webhook configurations with which kube-apiserver calls
+// fastadmit for the enabled plugins. They select only the requests that the plugins need,
+// and are validated as in kube-apiserver.
 package registration
 
 import (
@@ -20,37 +20,35 @@ import (
 	"github.com/fastadmit/fastadmit/internal/match"
 )
 
-// Plugin is an enabled plugin, and what its configuration says about which
-// reviews it gets.
+// Plugin is an enabled plugin with the part of its configuration that selects reviews.
 type Plugin struct {
 	*handlers.Plugin
-	// Criteria narrow which reviews the plugin gets. match.New must accept them.
+	// Criteria select the reviews that the plugin gets. They must be valid; see match.New.
 	Criteria match.Criteria
-	// FailurePolicy is Fail, also if empty, or Ignore.
+	// FailurePolicy is Fail or Ignore. Empty means Fail.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
 }
 
-// Registration is what makes kube-apiserver call fastadmit.
+// Registration contains the webhook configurations of fastadmit.
 type Registration struct {
 	// Mutating and Validating are nil if no plugin needs them.
 	Mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	Validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	// Notes are what an operator must know about them, a sentence or two each.
+	// Notes are remarks for the operator, one or two sentences each.
 	Notes []string
 }
 
-// New returns the webhook configurations for plugins, which are in the order of
-// the table. There is one webhook for those whose failure policy is Fail and one
-// for those with Ignore, each for as many phases as plugins take part in.
+// New returns the webhook configurations for plugins. In each configuration, there is one
+// webhook for the plugins with the failure policy Fail and one for those with Ignore.
+// Plugins that do not mutate or validate are not behind webhooks of that kind.
 //
-// The webhooks' rules select what one of the plugins behind them handles and
-// its criteria select, and nothing else. Selectors are applied by fastadmit for
-// each plugin; they are those of the webhook as well if all plugins behind it
-// have the same ones.
+// The rules of a webhook select exactly the requests that the rules and Criteria of at
+// least one of its plugins select. fastadmit applies the selectors of each plugin itself.
+// If all plugins of a webhook have the same selectors, the webhook also has them.
 //
-// The options stand at path. The error is what kube-apiserver would refuse, with
-// paths to options and plugins; it joins all of it, for which it has a method
-// Errors() []error.
+// path is the path of the options in the configuration file. The error joins everything
+// that kube-apiserver would reject, with the paths of options and names of plugins. It has
+// a method Errors() []error. It is also an error if there is nothing to register.
 func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, error) {
 	errs := []error{options.Validate(path)}
 	for i := range plugins {

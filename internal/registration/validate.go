@@ -43,10 +43,11 @@ var (
 	}
 )
 
-// Validate refuses what kube-apiserver would refuse of configurations with these
-// options, which stand at path, mostly in its words. It looks closer where
-// kube-apiserver would only fail to call, at caBundle and the namespace. It
-// compiles no expressions. The error joins everything, as that of New.
+// Validate returns the errors that kube-apiserver would report for configurations with
+// these options, mostly with the same messages. It also checks caBundle and the namespace,
+// because kube-apiserver accepts some values with which it cannot call the webhook. It does
+// not compile expressions. path is the path of the options. The error joins all errors, as
+// that of New.
 func (o *Options) Validate(path *field.Path) error {
 	filled := o.WithDefaults()
 	errs := filled.validateNames(path)
@@ -126,8 +127,8 @@ func (o *Options) validateClientConfig(path *field.Path) (errs field.ErrorList) 
 	return errs
 }
 
-// ValidateURL refuses what ValidateWebhookURL does (k8s.io/apiserver
-// pkg/util/webhook/validation.go).
+// ValidateURL returns the errors of ValidateWebhookURL (k8s.io/apiserver
+// pkg/util/webhook/validation.go) for the URL of a webhook.
 func ValidateURL(text string, path *field.Path) (errs field.ErrorList) {
 	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(text)
@@ -152,7 +153,8 @@ func ValidateURL(text string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateService refuses what ValidateWebhookService does, there too.
+// ValidateService returns the errors of ValidateWebhookService (k8s.io/apiserver
+// pkg/util/webhook/validation.go) for the service of a webhook.
 func ValidateService(s *admissionregistrationv1.ServiceReference, path *field.Path) (errs field.ErrorList) {
 	if s.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -209,7 +211,8 @@ func validateCABundle(bundle []byte, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateReviewVersions refuses admissionReviewVersions that kube-apiserver refuses.
+// ValidateReviewVersions returns the errors that kube-apiserver reports for
+// admissionReviewVersions.
 func ValidateReviewVersions(versions []string, path *field.Path) (errs field.ErrorList) {
 	known := strings.Join(knownReviewVersions, ", ")
 	if len(versions) == 0 {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The type of the documents of -o json and -o yaml.
+// The apiVersion and kind of the output of -o json and -o yaml.
 const (
 	APIVersion = "fastadmit.io/v1alpha1"
 	Kind       = "ReviewReport"

@@ -1,5 +1,5 @@
-// Package report writes what became of reviewed objects: as text for people, and
-// in the formats that pipelines, editors and code hosts read.
+// Package report writes the results of reviews, as text or in the formats that pipelines,
+// editors and code hosts read.
 package report
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Decision is what became of an object.
+// Decision is the result of reviewing an object.
 type Decision string
 
 // The decisions.
@@ -19,29 +19,29 @@ const (
 	Patched Decision = "patched" // allowed, and changed
 	Denied  Decision = "denied"
 	Failed  Decision = "failed"  // a plugin could not decide, and its failure policy is Fail
-	Broken  Decision = "broken"  // the input cannot be reviewed
-	Skipped Decision = "skipped" // the input was left out, as was asked for
+	Broken  Decision = "broken"  // the object cannot be reviewed
+	Skipped Decision = "skipped" // the object was not reviewed, for example because of an option
 )
 
-// Result is what became of one object. The JSON names are those of -o json.
+// Result is the result of reviewing one object. The JSON names are those of -o json.
 type Result struct {
-	File        string `json:"file,omitempty"` // empty for an object that a controller makes
+	File        string `json:"file,omitempty"` // empty for an object that a controller creates
 	Line        int    `json:"line,omitempty"`
 	Operation   string `json:"operation,omitempty"`
 	APIVersion  string `json:"apiVersion,omitempty"`
 	Kind        string `json:"kind,omitempty"`
 	Resource    string `json:"resource,omitempty"` // plural
 	SubResource string `json:"subResource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"` // empty for what is in none
-	// Name is that of the object; one that the API server will generate ends with
-	// a star.
+	Namespace   string `json:"namespace,omitempty"` // empty for cluster-scoped objects
+	// Name is the name of the object. It ends with "*" if the API server will generate
+	// it.
 	Name string `json:"name,omitempty"`
-	UID  string `json:"uid,omitempty"` // of an object that is in a cluster
-	// User is who the request was from, if that is not who all are from.
+	UID  string `json:"uid,omitempty"` // of an existing object of a cluster
+	// User is the user of the request, if it is not the one of the options.
 	User string `json:"user,omitempty"`
 
 	Decision Decision `json:"decision"`
-	Plugin   string   `json:"plugin,omitempty"` // that denied or failed
+	Plugin   string   `json:"plugin,omitempty"` // the plugin that denied or failed
 	Code     int32    `json:"code,omitempty"`   // HTTP status of a denial
 	Reason   string   `json:"reason,omitempty"` // metav1.StatusReason of a denial
 	Message  string   `json:"message,omitempty"`
@@ -52,21 +52,21 @@ type Result struct {
 	Audits    []Finding       `json:"audits,omitempty"`  // denials that are audit annotations only
 	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins whose failure policy is Ignore
 
-	// Created is what controllers make of the object, as far as it was reviewed.
+	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`
 
-	Before   []byte `json:"-"` // the object as plugins got it, JSON
-	After    []byte `json:"-"` // as it would be stored; nil unless it was allowed
-	Response []byte `json:"-"` // the AdmissionReview with the answer
+	Before   []byte `json:"-"` // the object before the plugins, as JSON
+	After    []byte `json:"-"` // the object as it would be stored; nil unless it was allowed
+	Response []byte `json:"-"` // the AdmissionReview with the response
 }
 
-// Finding is something that a plugin said beside its decision.
+// Finding is a message of a plugin that is not the reason of the decision.
 type Finding struct {
-	Plugin  string `json:"plugin,omitempty"` // empty if that is not known
+	Plugin  string `json:"plugin,omitempty"` // empty if it is unknown
 	Message string `json:"message"`
 }
 
-// Object is how messages call the object: its kind, namespace and name.
+// Object returns the kind, namespace and name of the object, for messages.
 func (r *Result) Object() string {
 	kind, name := r.Kind, r.Name
 	if r.SubResource != "" {
@@ -78,7 +78,8 @@ func (r *Result) Object() string {
 	return strings.TrimSpace(kind + " " + name)
 }
 
-// Location is the file and line of the object, "" if it is in none.
+// Location returns the file and line of the object, such as "a.yaml:3", or "" if it is not
+// from a file.
 func (r *Result) Location() string {
 	switch {
 	case r.File == "":
@@ -89,7 +90,7 @@ func (r *Result) Location() string {
 	return fmt.Sprintf("%s:%d", r.File, r.Line)
 }
 
-// Said is the decision in words.
+// Said returns the decision with its reason, for messages.
 func (r *Result) Said() string {
 	switch r.Decision {
 	case Denied:
@@ -106,8 +107,7 @@ func (r *Result) Said() string {
 	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
 }
 
-// Walk visits a result and what was made of it, with how deep it is below
-// the result that it began with.
+// Walk calls visit for the result and, recursively, for its Created. depth is 0 for r.
 func (r *Result) Walk(visit func(r *Result, depth int)) { r.walk(0, visit) }
 
 func (r *Result) walk(depth int, visit func(r *Result, depth int)) {
@@ -117,8 +117,8 @@ func (r *Result) walk(depth int, visit func(r *Result, depth int)) {
 	}
 }
 
-// IsNews says whether anything about the result, or about what was made of it, is
-// more than that it was allowed or skipped.
+// IsNews reports whether the result or one of its Created has findings, or a decision other
+// than Allowed, Patched and Skipped.
 func (r *Result) IsNews() (news bool) {
 	r.Walk(func(r *Result, _ int) {
 		isAllowed := r.Decision == Allowed || r.Decision == Patched || r.Decision == Skipped
@@ -129,8 +129,8 @@ func (r *Result) IsNews() (news bool) {
 
 // Summary counts results.
 type Summary struct {
-	Objects  int `json:"objects"` // of the input, broken and skipped ones included
-	Created  int `json:"created"` // that controllers make of them
+	Objects  int `json:"objects"` // in the input, broken and skipped ones included
+	Created  int `json:"created"` // that controllers create for them; the decisions include them
 	Allowed  int `json:"allowed"` // patched ones included
 	Patched  int `json:"patched"`
 	Denied   int `json:"denied"`
@@ -140,7 +140,7 @@ type Summary struct {
 	Warnings int `json:"warnings"`
 }
 
-// Add counts a result and what was made of it.
+// Add counts a result and its Created.
 func (s *Summary) Add(r *Result) {
 	r.Walk(func(r *Result, depth int) {
 		if depth == 0 {
@@ -200,23 +200,23 @@ func counted(n int, what string) string {
 
 // Writer writes results in a format.
 type Writer interface {
-	// Write writes a result, with what was made of it.
+	// Write writes a result and its Created.
 	Write(r *Result) error
-	// Close ends the output. It does not close what is written to.
+	// Close completes the output. It does not close the underlying io.Writer.
 	Close(s *Summary) error
 }
 
-// Options are what formats show.
+// Options configure formats.
 type Options struct {
-	Color   bool   // of text, by ANSI escape sequences
-	Quiet   bool   // text has only what was not simply allowed
-	Tool    string // what calls itself in SARIF and JUnit, as "fastadmit review"
+	Color   bool   // color the format text with ANSI escape sequences
+	Quiet   bool   // the format text shows only results for which IsNews is true
+	Tool    string // name of the command in SARIF and JUnit, such as "fastadmit review"
 	Version string // of the tool
-	// Rules say what plugins do, by their names, for SARIF.
+	// Rules are the summaries of the plugins by name, for SARIF.
 	Rules map[string]string
 }
 
-// Formats are the names of all formats.
+// Formats returns the names of all formats.
 func Formats() []string {
 	names := make([]string, len(formats))
 	for i := range formats {
@@ -240,7 +240,8 @@ var formats = []struct {
 	{"response", newResponse},
 }
 
-// New returns a Writer for a format.
+// New returns a Writer that writes a format to w. It returns an error if the format is
+// unknown.
 func New(format string, w io.Writer, o Options) (Writer, error) {
 	for i := range formats {
 		if formats[i].name == format {
@@ -250,8 +251,8 @@ func New(format string, w io.Writer, o Options) (Writer, error) {
 	return nil, fmt.Errorf("got %q, want one of %s", format, strings.Join(Formats(), ", "))
 }
 
-// NeedsObjects says whether a format shows Before and After.
+// NeedsObjects reports whether a format shows Before and After of results.
 func NeedsObjects(format string) bool { return slices.Contains([]string{"object", "diff"}, format) }
 
-// NeedsResponse says whether a format shows Response.
+// NeedsResponse reports whether a format shows Response of results.
 func NeedsResponse(format string) bool { return format == "response" }

@@ -18,12 +18,12 @@ type TestCase struct {
 	Name    string
 	Line    int
 	Took    time.Duration
-	Failure string // what is not as expected
-	Error   string // why it could not be run
+	Failure string // differences from the expected result
+	Error   string // why the test could not run
 	Skipped bool
 }
 
-// WriteJUnit writes suites of tests as -o junit writes results.
+// WriteJUnit writes suites of tests as JUnit XML. tool is the name of the command.
 func WriteJUnit(w io.Writer, tool string, suites []TestSuite) error {
 	j := &junit{w: w, o: &Options{Tool: tool}}
 	for i := range suites {

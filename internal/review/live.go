@@ -13,26 +13,26 @@ import (
 	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
-// Live reviews objects of a cluster, one after the other. It must not be used by
-// two goroutines at once.
+// Live reviews existing objects of a cluster one by one. Only one goroutine at a time may
+// use it.
 type Live struct {
 	reviewer *reviewer
 	object   codec.Object
 }
 
-// NewLive returns a Live. Of the options, those about a cluster of the input
-// (Resources, Cluster, Old) are not used. The operation is CREATE or UPDATE.
+// NewLive returns a Live. The Operation of the options is CREATE or UPDATE. Resources,
+// Cluster and Old are not used.
 func NewLive(o Options) *Live {
 	o.Cluster = nil // what plugins see is the cluster that the objects are from
 	return &Live{reviewer: (&session{Options: &o}).newReviewer()}
 }
 
-// Review reviews an object as the API server returned it.
+// Review reviews an object. text is its JSON as returned by the API server.
 //
-// With CREATE, it is reviewed as if it were created now: without what an API
-// server sets (uid, resourceVersion, status and so on), and as sent by the
-// controller that owns it, if kube-controller-manager runs that. With UPDATE, it
-// is reviewed as written without a change. An object that is being deleted is
+// With CREATE, the object is reviewed as if it were created now. Fields that the API server
+// sets are removed (uid, resourceVersion, status and so on). If a controller of
+// kube-controller-manager owns the object, it is the user of the request. With UPDATE, the
+// object is reviewed as an update without a change. An object that is being deleted is
 // skipped.
 func (l *Live) Review(ctx context.Context, kind schema.GroupVersionKind, resource discovery.Resource, text []byte) *report.Result {
 	r, object := l.reviewer, &l.object

@@ -1,6 +1,6 @@
-// Package review runs plugins on objects as kube-apiserver would have them run
-// on requests: it makes the AdmissionReviews, and those of what controllers would
-// make of the objects, and keeps what plugins then see of the cluster.
+// Package review runs plugins on objects from files or from a cluster, without requests of
+// kube-apiserver. It creates the AdmissionReviews for the objects, and for the objects that
+// controllers would create for them. It also maintains the cluster that the plugins see.
 package review
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
-// User is who sends a request, as authentication.k8s.io/v1 UserInfo has it.
+// User is the user of a request, with the fields of authentication.k8s.io/v1 UserInfo.
 type User struct {
 	Username string              `json:"username,omitempty"`
 	UID      string              `json:"uid,omitempty"`
@@ -32,37 +32,38 @@ type User struct {
 	Extra    map[string][]string `json:"extra,omitempty"`
 }
 
-// Options say how objects are reviewed.
+// Options configure reviews.
 type Options struct {
 	Chain     *handlers.Chain
 	Resources *discovery.Table
-	// Cluster is what the plugins of Chain see; nil if none of them looks.
+	// Cluster is the cluster that the plugins of Chain see. It may be nil if they need
+	// none.
 	Cluster *cluster.State
 
-	Namespace string // of objects that name none
-	User      User
-	// Operation is what is done with objects. Empty is CREATE, or UPDATE for those
-	// that are among Old.
+	Namespace string // of objects without a namespace
+	User      User   // of all requests, except those of controllers
+	// Operation is the operation of all requests. Empty means UPDATE for objects that are
+	// in Old, and CREATE for others.
 	Operation codec.Operation
-	// Old are objects as they are before an UPDATE. If there are none, nothing
-	// changes.
+	// Old are the objects before an UPDATE. If Old is empty, the objects are updated
+	// without a change. Otherwise, an UPDATE of an object that is not in Old is an error.
 	Old []manifest.Item
-	// State are objects that are in the cluster, beside those that Cluster has. What
-	// no plugin looks at may be among them, and is left out.
+	// State are objects of the cluster, in addition to those of Cluster. Objects of kinds
+	// that plugins do not read are ignored.
 	State  []manifest.Item
 	DryRun bool
 
-	// WorkloadPods says whether what controllers make of objects is reviewed.
-	// PodTemplatePaths are for those that are not Kubernetes'.
+	// WorkloadPods enables reviews of the objects that controllers create for objects.
+	// PodTemplatePaths are for kinds that are not built into Kubernetes.
 	WorkloadPods     bool
 	PodTemplatePaths workload.Paths
-	// SkipUnknown leaves out what is no Kubernetes object, or of an unknown kind.
+	// SkipUnknown skips documents that are not Kubernetes objects or have an unknown kind.
 	SkipUnknown bool
 
-	KeepObjects, KeepResponse bool // for what reports may show
+	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
 
-	// Selects says which reviews are called for at all; the others are skipped. Nil
-	// is for all.
+	// Selects reports whether kube-apiserver would send a review. Others are skipped. Nil
+	// selects all reviews.
 	Selects func(ctx context.Context, review *codec.Review) (bool, error)
 }
 
@@ -90,9 +91,10 @@ type target struct {
 	result    **report.Result
 }
 
-// Run reviews objects, and calls emit with what became of each of them, in their
-// order. Objects that are part of the state of a cluster, such as Namespaces, are
-// reviewed first, and then seen by plugins. The error is the first of emit.
+// Run reviews the objects in items and calls emit with the result of each, in their order.
+// Before that, it calls emit for errors in State and Old. It reviews objects that plugins
+// read from the cluster first, such as Namespaces, and adds them to the cluster. Run
+// returns the first error of emit.
 func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*report.Result) error) error {
 	s := &session{Options: &o, results: make([]*report.Result, len(items))}
 	if o.Cluster != nil {

@@ -1,9 +1,8 @@
-// Package socket reads and writes TCP connections without telling Go's
-// scheduler of each system call.
+// Package socket reads and writes TCP connections with system calls that the Go scheduler
+// does not track.
 //
-// The runtime treats a system call as something that may block: the first one
-// after the process was idle wakes the runtime's monitor thread, which looks
-// after the call every 20 µs until the process is idle again. At some hundred
-// requests a second that costs more than the calls. Those of a socket in
-// non-blocking mode do not block, so nobody needs to look after them.
+// The Go runtime assumes that a system call may block. The first call after an idle time
+// wakes the monitor thread of the runtime, which then checks every 20 µs until the process
+// is idle again. At some hundred requests per second, this costs more than the calls. Calls
+// on a socket in non-blocking mode do not block, so they need no monitoring.
 package socket

@@ -4,7 +4,6 @@ package socket
 
 import "net"
 
-// Fast returns the connection as it is: only on Linux are there system calls
-// that the scheduler need not know of, and the race detector must know of them, to
-// see that what was before a write is before the read of what was written.
+// Fast returns the connection unchanged. The fast calls exist only on Linux. They are not
+// used with the race detector, which must see the order of writes and reads.
 func Fast(of net.Conn) net.Conn { return of }

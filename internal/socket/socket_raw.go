@@ -35,9 +35,9 @@ type transfer struct {
 	try   func(fd uintptr) (done bool) // made once, for a method value allocates
 }
 
-// Fast returns the connection with cheaper system calls if it is a TCP
-// connection, and otherwise as it is. Deadlines and Close work as they do for
-// conn. Only one goroutine at a time may read, and only one may write.
+// Fast returns a TCP connection that uses cheaper system calls. It returns other connections
+// unchanged. Deadlines and Close work as for the original connection. Only one goroutine at
+// a time may read, and only one may write.
 func Fast(of net.Conn) net.Conn {
 	tcp, ok := of.(*net.TCPConn)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package strictyaml decodes configuration files in YAML or JSON into Go types,
-// and says everything that is wrong with one at once: the file, the line, where
-// in the document, what was got and what is allowed.
+// Package strictyaml decodes configuration files in YAML or JSON into Go types. It reports
+// all errors of a file together. Each error has the file, the line, the path in the
+// document, the actual value and the allowed values.
 package strictyaml
 
 import (
@@ -26,12 +26,12 @@ type Document struct {
 	root *yaml.Node
 }
 
-// Error is one thing that is wrong with a document.
+// Error is an error in a document.
 type Error struct {
 	File string
-	Line int    // of the value, or of what it is missing in; 0 if the file could not be parsed
+	Line int    // of the value or of the innermost value around it; 0 for some errors of the parser
 	Path string // such as "plugins[0].timeout"; "" for the whole document
-	Want string // what was got, and what is allowed
+	Want string // the message: the actual value, and what is allowed
 }
 
 func (e *Error) Error() string {
@@ -45,8 +45,8 @@ func (e *Error) Error() string {
 	return text + ": " + e.Want
 }
 
-// Parse reads the only document of a file. The name of the file is for
-// messages.
+// Parse parses a file, which must have exactly one document. file is the name for errors.
+// The error is an *Error.
 func Parse(file string, content []byte) (*Document, error) {
 	d := &Document{file: file}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
@@ -66,15 +66,13 @@ func Parse(file string, content []byte) (*Document, error) {
 	return d, nil
 }
 
-// Unread returns an empty Document of a file, for errors about a file that Parse
-// cannot read.
+// Unread returns an empty Document. It is for errors in a file that Parse cannot parse.
 func Unread(file string) *Document { return &Document{file: file, root: new(yaml.Node)} }
 
-// Decode decodes the document into what into points to, by the names that
-// encoding/json goes by. The errors are all of its faults: members that the
-// type does not have or that come twice, and values that are not of their type.
-// decoded says whether into has the rest, so that it can be looked at for further
-// faults.
+// Decode decodes the document into the value that into points to. It uses the field names
+// of encoding/json. errs are all errors in the document: unknown fields, duplicate fields
+// and values of wrong types. If decoded is true, the other fields of into are set even if
+// there are errors, so the caller can check them too.
 func (d *Document) Decode(into any) (errs []error, decoded bool) {
 	c := checker{document: d}
 	c.check(d.root, reflect.TypeOf(into).Elem(), "")
@@ -88,7 +86,7 @@ func (d *Document) Decode(into any) (errs []error, decoded bool) {
 	return c.errs, err == nil
 }
 
-// Text returns the value of the scalar at a path, "" if there is none.
+// Text returns the scalar at a path as a text, or "" if it does not exist.
 func (d *Document) Text(path string) string {
 	node := resolve(d.root)
 	for _, token := range step.FindAllString(path, -1) {
@@ -99,8 +97,8 @@ func (d *Document) Text(path string) string {
 	return node.Value
 }
 
-// Locate gives errors of package k8s.io/apimachinery/pkg/util/validation/field
-// their file and line. Others stay as they are.
+// Locate converts field errors (k8s.io/apimachinery pkg/util/validation/field) to *Error,
+// with the file and line. It returns other errors unchanged.
 func (d *Document) Locate(errs ...error) []error {
 	located := make([]error, len(errs))
 	for i, err := range errs {
@@ -112,8 +110,8 @@ func (d *Document) Locate(errs ...error) []error {
 	return located
 }
 
-// Errorf returns an error about what is at a path, or about what is around it
-// if there is nothing.
+// Errorf returns an *Error for the value at a path. If there is no such value, it has the
+// line of the innermost value around it.
 func (d *Document) Errorf(path, format string, args ...any) error {
 	return &Error{File: d.file, Line: d.Line(path), Path: path, Want: fmt.Sprintf(format, args...)}
 }
@@ -121,8 +119,8 @@ func (d *Document) Errorf(path, format string, args ...any) error {
 // step is a member, an index or a key of a path.
 var step = regexp.MustCompile(`[^.\[\]]+`)
 
-// Line returns the line in which the value at a path stands, or the innermost one around
-// it that exists.
+// Line returns the line of the value at a path. If there is no such value, it returns the
+// line of the innermost value around it.
 func (d *Document) Line(path string) int {
 	node := resolve(d.root)
 	for _, token := range step.FindAllString(path, -1) {

@@ -15,26 +15,26 @@ import (
 	"github.com/fastadmit/fastadmit/internal/report"
 )
 
-// Expect is what is to become of the object of a case. What is not given may be
-// anything.
+// Expect is the expected result of a case. Fields that are not set are not compared.
 type Expect struct {
-	// Decision is allowed, patched (allowed and changed), denied, or failed.
+	// Decision is allowed (with or without a change), patched (allowed and changed),
+	// denied or failed.
 	Decision string `json:"decision"`
-	Plugin   string `json:"plugin,omitempty"` // that denied or failed
-	Policy   string `json:"policy,omitempty"` // that denied
+	Plugin   string `json:"plugin,omitempty"` // the plugin that denied or failed
+	Policy   string `json:"policy,omitempty"` // the policy that denied
 	Code     *int32 `json:"code,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Message is that of a denial.
+	// Message is the message of a denial or failure.
 	Message *Text `json:"message,omitempty"`
-	// Warnings are all warnings, in any order. An empty list wants none.
+	// Warnings are all warnings, in any order. An empty list expects no warnings.
 	Warnings *[]Text `json:"warnings,omitempty"`
-	// AuditAnnotations are some of the audit annotations, without the name of the
-	// webhook.
+	// AuditAnnotations are expected audit annotations, without the name of the webhook.
+	// There may be others.
 	AuditAnnotations map[string]Text `json:"auditAnnotations,omitempty"`
-	// Patch is the JSON patch (RFC 6902).
+	// Patch is the JSON Patch (RFC 6902).
 	Patch *[]json.RawMessage `json:"patch,omitempty"`
-	// Object is part of the object as it would be stored: other fields may be
-	// there. Lists are whole, and a field that is null must not be there.
+	// Object is a part of the object as it would be stored. The object may have other
+	// fields. Lists must be equal. A field that is null must not exist.
 	Object json.RawMessage `json:"object,omitempty"`
 }
 

@@ -57,11 +57,11 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Formats are the names of the formats of Write.
+// Formats returns the names of the formats of Write.
 func Formats() []string { return []string{"text", "junit"} }
 
-// Write writes what came of the cases: as text, with what passed too if it is
-// verbose, or as JUnit.
+// Write writes the outcomes as text or as JUnit XML. With verbose, the text also shows
+// cases that passed or were skipped. tool is the name of the command, for JUnit.
 func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) error {
 	if format == "junit" {
 		return report.WriteJUnit(w, tool, asJUnit(outcomes))

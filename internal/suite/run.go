@@ -19,8 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/review"
 )
 
-// Setup is what a case needs: the plugins with their policies, the cluster, and the
-// request.
+// Setup contains the plugins, policies, cluster and request of a case.
 type Setup struct {
 	Policies, State, Objects, Old []manifest.Item
 
@@ -50,32 +49,32 @@ func (s *Suite) setup(c *Case) *Setup {
 	return setup
 }
 
-// Outcome is what came of a case.
+// Outcome is the result of a case, or of a suite that cannot be read.
 type Outcome struct {
 	Suite, Case string
 	File        string
 	Line        int
 	Took        time.Duration
 
-	Failures []string // what is not as expected; none if the case passes
-	Broken   error    // why the case, or a whole suite, could not be run
-	Skipped  bool     // another one failed before, and that was to end the run
+	Failures []string // differences from the expected result; none if the case passes
+	Broken   error    // why the case or the suite could not run
+	Skipped  bool     // the case did not run: FailFast is set and another one failed, or ctx ended
 }
 
 // Runner runs suites.
 type Runner struct {
-	// Review reviews the objects of a case. The notes may say why something is not as
-	// expected. It is called by several goroutines.
+	// Review reviews the objects of a case. notes are shown if the case fails. Several
+	// goroutines call Review at the same time.
 	Review func(ctx context.Context, s *Setup) (results []*report.Result, notes []string, err error)
-	// Select, if it is set, matches "suite/case" of those cases that are run.
+	// Select, if set, selects the cases to run. It matches "suite/case".
 	Select *regexp.Regexp
-	// FailFast ends the run with the first case that fails.
+	// FailFast skips the remaining cases when a case fails.
 	FailFast bool
 }
 
-// Run runs the suites in files, as many cases at once as there are processors. The
-// outcomes are in the order of the files and the cases. A suite that cannot be read
-// is one outcome, and does not keep others from being run.
+// Run runs the suites in files, with one case per CPU at the same time. The outcomes are in
+// the order of the files and cases. A suite that cannot be read is one outcome with Broken;
+// the other suites run nevertheless.
 func (r *Runner) Run(ctx context.Context, files []string) []Outcome {
 	type work struct {
 		suite *Suite

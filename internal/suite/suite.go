@@ -1,5 +1,5 @@
-// Package suite tests policies and the configuration of plugins: a suite is a YAML
-// file with cases, each of which has an object, and what is to become of it.
+// Package suite runs tests of policies and of the configuration of plugins. A suite is a
+// YAML file with cases. Each case has an object and the expected result.
 package suite
 
 import (
@@ -23,30 +23,30 @@ import (
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// The type of a suite.
+// The apiVersion and kind of a suite.
 const (
 	APIVersion = "fastadmit.io/v1alpha1"
 	Kind       = "TestSuite"
 )
 
-// Suite is a file with cases. Paths in it begin at the folder of the file.
+// Suite is a file with cases. Paths in it are relative to the folder of the file.
 type Suite struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name,omitempty"` // by default the path of the file
 
-	// Policies are files or folders with policies and bindings, or such documents.
+	// Policies are policies and bindings, or files or folders with them.
 	Policies []Given `json:"policies,omitempty"`
-	// BindPolicies is the action of the bindings that policies without one get: Deny,
-	// Warn or Audit. If it is empty, they are not evaluated.
+	// BindPolicies creates bindings for policies without a binding, with this validation
+	// action: Deny, Warn or Audit. If it is empty, these policies are not evaluated.
 	BindPolicies string `json:"bindPolicies,omitempty"`
-	// These are as the flags of the same names.
+	// These correspond to the flags with the same names.
 	EnableAdmissionPlugins     []string `json:"enableAdmissionPlugins,omitempty"`
 	AdmissionControlConfigFile string   `json:"admissionControlConfigFile,omitempty"`
 	Config                     string   `json:"config,omitempty"`
 
-	// Common is what cases have that do not say otherwise. Of the cluster, each case
-	// has its own beside this one.
+	// Common contains the defaults of all cases. The objects in Cluster are added to those
+	// of each case.
 	Common `json:",inline"`
 	Cases  []Case `json:"cases"`
 
@@ -56,25 +56,25 @@ type Suite struct {
 	state    []manifest.Item
 }
 
-// Common is what suites and cases have.
+// Common contains the fields that suites and cases have in common.
 type Common struct {
-	// Cluster are files or folders with objects that are in the cluster, or such
-	// objects: Namespaces, parameters and so on.
+	// Cluster are the existing objects of the cluster, such as Namespaces and parameters,
+	// or files or folders with them.
 	Cluster []Given `json:"cluster,omitempty"`
-	// User is who sends the request.
+	// User is the user of the request.
 	User *review.User `json:"user,omitempty"`
-	// Namespace is that of objects that name none; "default" if it is empty.
+	// Namespace is the namespace of objects without one. The default is "default".
 	Namespace string `json:"namespace,omitempty"`
-	// WorkloadPods says whether what controllers make of the object is reviewed too.
+	// WorkloadPods also reviews the objects that controllers create for the object.
 	WorkloadPods *bool `json:"workloadPods,omitempty"`
 }
 
-// Case is one review, or one of each object of a file.
+// Case is a test: a review of one object, or of each object in a file.
 type Case struct {
 	Name   string `json:"name"`
 	Common `json:",inline"`
-	// Object is what is reviewed: an object, or a file with one or several. An
-	// AdmissionReview is answered as it is.
+	// Object is the object to review, or a file with one or more objects. An
+	// AdmissionReview is reviewed unchanged.
 	Object Given `json:"object"`
 	// OldObject is the object before an UPDATE.
 	OldObject Given `json:"oldObject"`
@@ -110,9 +110,10 @@ func (g *Given) isSet() bool { return g.path != "" || g.object != nil }
 // patterns are the names of files with suites.
 var patterns = []string{"fastadmit-test.yaml", "fastadmit-test.yml", "*.test.yaml", "*.test.yml"}
 
-// Find returns the files with suites: those that are named, and those in folders and
-// below them whose names are fastadmit-test.yaml or end with .test.yaml, in the
-// order of the paths.
+// Find returns the names of files with suites, sorted and without duplicates. Paths of files
+// are returned unchanged. In folders and their subfolders, it finds files with the name
+// fastadmit-test.yaml or a name that ends with .test.yaml; .yml is possible too. Hidden files
+// and folders are skipped. It is an error if a folder contains no suite.
 func Find(paths []string) (found []string, err error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -154,8 +155,8 @@ func isSuite(name string) bool {
 	})
 }
 
-// Read reads a suite and the files that it names. The error joins all that is wrong
-// with it, with file and line.
+// Read reads a suite and the files that it names. The error joins all errors, with file and
+// line.
 func Read(file string) (*Suite, error) {
 	content, err := files.Read(file)
 	if err != nil {
@@ -280,8 +281,8 @@ func (s *Suite) path(name string) string {
 	return filepath.Join(filepath.Dir(s.file), name)
 }
 
-// Text is what a text is to be: equal to a text, to contain one, or to match a
-// regular expression.
+// Text is an expected text. The actual text must be equal to it, contain it, or match it as
+// a regular expression. A message of a policy may also be equal without its prefix.
 type Text struct {
 	equals, contains string
 	matches          *regexp.Regexp

@@ -7,17 +7,17 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// SetDefaults adds to an object what kube-apiserver adds before admission, as far
-// as plugins and selectors look at it (k8s.io/kubernetes pkg/apis/core/v1
-// defaults.go and conversion.go, pkg/apis/batch/v1/defaults.go):
+// SetDefaults sets defaults that kube-apiserver sets before admission, if plugins or
+// selectors read them (k8s.io/kubernetes pkg/apis/core/v1 defaults.go and conversion.go,
+// pkg/apis/batch/v1/defaults.go):
 //
-//   - Pods: the requests of containers that have limits only, the hostPorts of
-//     those on the node's network, serviceAccountName where only serviceAccount
-//     is given;
-//   - Namespaces: the label kubernetes.io/metadata.name;
-//   - Jobs, CronJobs' Jobs and ReplicationControllers: the labels of their template.
+//   - In a Pod: the requests of containers that have only limits, the hostPorts of
+//     containers if the Pod uses the host network, and serviceAccountName if only
+//     serviceAccount is set.
+//   - In a Namespace: the label kubernetes.io/metadata.name.
+//   - In a Job or ReplicationController without labels: the labels of its template.
 //
-// All else that has a default means the same to plugins without it.
+// Plugins decide the same without the other defaults.
 func SetDefaults(gvk schema.GroupVersionKind, o *codec.Object) {
 	switch gvk.GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:

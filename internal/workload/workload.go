@@ -1,10 +1,9 @@
-// Package workload makes the objects that kube-controller-manager makes for
-// workloads: of a Deployment a ReplicaSet, of that a Pod, of a CronJob a Job. So
-// the Pods can be reviewed before there is a cluster that runs them.
+// Package workload creates the objects that kube-controller-manager creates for workloads: a
+// ReplicaSet for a Deployment, a Pod for a ReplicaSet, a Job for a CronJob and so on. So
+// their Pods can be reviewed without a cluster.
 //
-// What only a cluster can know has a fixed value: uids are NoUID, the suffixes
-// of names are made of the object or are UnknownSuffix, and a CronJob's Job is that
-// of a fixed minute.
+// Values that only a cluster knows are fixed: uids are NoUID, suffixes of names are derived
+// from the object or are UnknownSuffix, and the Job of a CronJob is that of a fixed minute.
 package workload
 
 import (
@@ -23,27 +22,28 @@ import (
 )
 
 const (
-	// NoUID is the uid of what was not created.
+	// NoUID is the uid of objects that do not exist in a cluster.
 	NoUID = "00000000-0000-0000-0000-000000000000"
-	// UnknownSuffix stands for the characters that an API server adds to
+	// UnknownSuffix replaces the random characters that kube-apiserver appends to
 	// metadata.generateName.
 	UnknownSuffix = "xxxxx"
 )
 
-// Child is an object that a controller makes for another one.
+// Child is an object that a controller creates for another one.
 type Child struct {
 	Kind      schema.GroupVersionKind
 	Resource  string // plural
 	Namespace string
 	Name      string // "" if the API server generates one
-	// Controller is the name of the service account in kube-system as which the
-	// controller makes it. "" if that is not known.
+	// Controller is the name of the controller's service account in kube-system, "" if it
+	// is unknown.
 	Controller string
 	JSON       []byte
 }
 
-// Paths says where custom workloads have the template of their pods: paths as
-// ".spec.template", by resource and group as "rollouts.argoproj.io".
+// Paths contains the paths of the pod templates of custom workloads, such as
+// ".spec.template". The keys are the resource with its group, such as
+// "rollouts.argoproj.io".
 type Paths map[string]string
 
 // object is what is read of a workload.
@@ -115,9 +115,9 @@ var makers = map[schema.GroupKind]maker{
 	{Group: "batch", Kind: "CronJob"}:    cronJob,
 }
 
-// Controller returns the name of the service account in kube-system as which
-// kube-controller-manager makes objects for owners of this kind. "" if it makes
-// none.
+// Controller returns the name of the service account in kube-system with which
+// kube-controller-manager creates objects for owners of a kind. It returns "" if
+// kube-controller-manager creates none.
 func Controller(owner schema.GroupKind) string { return controllers[owner] }
 
 var controllers = map[schema.GroupKind]string{
@@ -130,9 +130,9 @@ var controllers = map[schema.GroupKind]string{
 	{Group: "batch", Kind: "CronJob"}:    "cronjob-controller",
 }
 
-// Children returns what the object's controller makes of it first: one pod of
-// several that are the same, and none for objects that have no such controller. The
-// object is JSON, as it is stored.
+// Children returns the objects that the controller of an object creates first. Equal pods
+// are returned only once. The result is empty if the object has no such controller. text is
+// the JSON of the object as it is stored. The error says that the object is invalid.
 func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byte) ([]Child, error) {
 	from, path := makers[gvk.GroupKind()], p[schema.GroupResource{Group: gvk.Group, Resource: resource}.String()]
 	if from == nil && path == "" {
