@@ -32,7 +32,7 @@ func (e Expect) check() error {
 	case Same, Allowed, Denied, Any:
 		return nil
 	}
-	return fmt.Errorf("got %q as what is expected, want %q, %q, %q or %q", string(e), Same, Allowed, Denied, Any)
+	return fmt.Errorf("expected decision: got %q, want %q, %q, %q or %q", string(e), Same, Allowed, Denied, Any)
 }
 
 // Fault is the reason why a request failed: there was no answer, kube-apiserver would

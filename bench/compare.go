@@ -48,7 +48,7 @@ func Metrics() []Metric {
 		{"allocations per request", Number, server(func(s *ServerUse) *float64 { return s.Allocations })},
 		{"allocated per request", Bytes, server(func(s *ServerUse) *float64 { return s.AllocatedBytes })},
 		{"garbage collections", Number, server(func(s *ServerUse) *float64 { return s.GCs })},
-		{"stopped for them", Time, server(func(s *ServerUse) *float64 { return s.GCPause })},
+		{"pauses for garbage collection", Time, server(func(s *ServerUse) *float64 { return s.GCPause })},
 		{"goroutines", Number, server(func(s *ServerUse) *float64 { return s.Goroutines })},
 	}
 }

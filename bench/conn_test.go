@@ -75,7 +75,7 @@ func TestConfigErrors(t *testing.T) {
 	f("got connection model", func(c *Config) { c.Model = "x" })
 	f("got a timeout of 31s", func(c *Config) { c.Timeout = 31 * time.Second })
 	f("nothing to send", func(c *Config) { c.Mix = nil })
-	f("as what is expected", func(c *Config) { c.Expect = "x" })
+	f("expected decision: got", func(c *Config) { c.Expect = "x" })
 	f("how many patches", func(c *Config) { c.PatchSample = -1 })
 }
 

@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 	o.Reset([]byte(`{}`))
 	o.TooLarge(&SizeError{What: "dogs", Max: 3})
 	o.TooLarge(&SizeError{What: "cats", Max: 4})
-	if err := o.Err(); err == nil || err.Error() != "got more than 3 dogs, want at most that" {
+	if err := o.Err(); err == nil || err.Error() != "got more than 3 dogs, the maximum" {
 		t.Errorf("got %v", err)
 	}
 }

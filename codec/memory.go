@@ -43,7 +43,7 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("got more than %d %s, want at most that", e.Max, e.What)
+	return fmt.Sprintf("got more than %d %s, the maximum", e.Max, e.What)
 }
 
 // TooLarge records err as the first fault, unless there is one.

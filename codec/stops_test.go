@@ -213,7 +213,7 @@ func TestFirstFaultStays(t *testing.T) {
 	}
 	var o Object
 	o.Reset([]byte(`{"a":1}`))
-	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed of the object, want at most that", MemoryMax) {
+	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed of the object, the maximum", MemoryMax) {
 		t.Errorf("got %v", o.Err())
 	}
 }

@@ -52,7 +52,7 @@ func TestTooManyOperations(t *testing.T) {
 		}
 		want := codec.Status{
 			Code: http.StatusRequestEntityTooLarge, Reason: "RequestEntityTooLarge",
-			Message: "the object is too large for admission: got more than 131072 operations of the JSON Patch with its changes, want at most that; " +
+			Message: "the object is too large for admission: got more than 131072 operations of the JSON Patch with its changes, the maximum; " +
 				"send one with fewer or shorter lists in it",
 		}
 		got := review.Response.Status
@@ -89,7 +89,7 @@ func TestTooLargeIsDenied(t *testing.T) {
 		var seen []handlers.Outcome
 		chain.Observe = func(run handlers.Run) { seen = append(seen, run.Outcome) }
 		outcome, err := chain.Review(context.Background(), review, phase)
-		const want = "Sets: the object is too large for admission: got more than 67108864 bytes of memory for what is read and changed of the object, want at most that; "
+		const want = "Sets: the object is too large for admission: got more than 67108864 bytes of memory for what is read and changed of the object, the maximum; "
 		if outcome != handlers.OutcomeDenied || err != nil || review.Response.Allowed || review.Response.Status.Code != http.StatusRequestEntityTooLarge ||
 			!strings.HasPrefix(review.Response.Status.Message, want) {
 			t.Errorf("%s: got %s, %v, %+v", name, outcome, err, review.Response.Status)

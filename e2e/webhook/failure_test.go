@@ -163,7 +163,7 @@ func (s *stand) tooLarge(t *testing.T) {
 			if policy == admissionregistrationv1.Ignore {
 				allowed(t, err)
 			} else {
-				denied(t, err, "body: got more than 33554432 bytes, want at most that")
+				denied(t, err, "body: got more than 33554432 bytes, the maximum")
 			}
 		})
 	}

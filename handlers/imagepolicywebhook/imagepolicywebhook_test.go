@@ -219,7 +219,7 @@ func TestAnswers(t *testing.T) {
 	f(code(504, `x`), "unable to return a response in the time allotted", 5, true)
 	f(code(302, `x`), "the server responded with the status code 302", 1, true)
 	long := strings.Repeat("x", answerBytesMax)
-	f(says(`{"allowed":true,"reason":"`+long+`"}`), "got more than 4194304 bytes, want at most that", 1, true)
+	f(says(`{"allowed":true,"reason":"`+long+`"}`), "got more than 4194304 bytes, the maximum", 1, true)
 	f(func(w http.ResponseWriter, _ *http.Request) { // one that does not end
 		for range 3 * answerBytesMax / 1024 {
 			if _, err := w.Write(make([]byte, 1024)); err != nil {

@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options, emit func(*report.Result) error) error 
 		}
 	}
 	if len(resources) == 0 && len(faults) == 0 {
-		return fmt.Errorf("there is nothing to review: the plugins handle no %s of anything that can be listed; kube-apiserver has no such resource", o.Review.Operation)
+		return fmt.Errorf("there is nothing to review: kube-apiserver can list none of the resources whose %s the plugins handle", o.Review.Operation)
 	}
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {

@@ -76,12 +76,12 @@ func (m *Manager) checkRegistered(ctx context.Context) error {
 func (m *Manager) checkRegistration(ctx context.Context, r *registration) error {
 	wanted := webhooks(r.desired.object)
 	if len(wanted) > 0 && r.live == nil {
-		return errors.New("there is none: the pods make it when they are ready and reach their own Service")
+		return errors.New("there is none: the pods create it when they are ready and can reach their own Service")
 	}
 	for _, w := range wanted {
 		live := named(webhooks(r.live), w["name"])
 		if live == nil || !m.o.RulesVary && !covers(live["rules"], w["rules"]) {
-			return fmt.Errorf("webhook %v is not there with the rules of the enabled plugins: the pods have not read them yet, or refuse them", w["name"])
+			return fmt.Errorf("webhook %v is missing or has other rules than the enabled plugins: the pods have not read them yet, or refuse them", w["name"])
 		}
 		if err := m.callRegistered(ctx, live, r.desired.tokenAt >= 0); err != nil {
 			return fmt.Errorf("webhook %v: %w", w["name"], err)

@@ -94,8 +94,8 @@ func TestAwaitSaysWhy(t *testing.T) {
 	f("MutatingWebhookConfiguration other: there is none", func(_ *stand, o *Options) {
 		o.Configurations[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Name = "other"
 	})
-	f("webhook c.fastadmit.io is not there", func(_ *stand, o *Options) { o.Configurations = withPlaceholder("a", "b", "c") })
-	f("webhook b.fastadmit.io is not there with the rules", func(_ *stand, o *Options) {
+	f("webhook c.fastadmit.io is missing", func(_ *stand, o *Options) { o.Configurations = withPlaceholder("a", "b", "c") })
+	f("webhook b.fastadmit.io is missing or has other rules", func(_ *stand, o *Options) {
 		o.Configurations[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[1].Rules = []admissionregistrationv1.RuleWithOperations{{}}
 	})
 	f("webhook b.fastadmit.io: it has no caBundle", func(s *stand, _ *Options) {

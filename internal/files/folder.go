@@ -35,7 +35,7 @@ func ReadFolder(dir string, extensions ...string) ([]File, error) {
 			continue
 		}
 		if len(all) == FolderFilesMax {
-			return nil, fmt.Errorf("%s: got more than %d files, want at most that", dir, FolderFilesMax)
+			return nil, fmt.Errorf("%s: got more than %d files, the maximum", dir, FolderFilesMax)
 		}
 		name := filepath.Join(dir, entry.Name())
 		content, err := Read(name)
@@ -43,7 +43,7 @@ func ReadFolder(dir string, extensions ...string) ([]File, error) {
 			return nil, err
 		}
 		if left -= int64(len(content)); left < 0 {
-			return nil, fmt.Errorf("%s: got more than %d bytes in all files, want at most that", dir, BytesMax)
+			return nil, fmt.Errorf("%s: got more than %d bytes in all files, the maximum", dir, BytesMax)
 		}
 		all = append(all, File{Name: name, Content: content})
 	}

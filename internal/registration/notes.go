@@ -34,8 +34,8 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 		}
 		for _, a := range atoms {
 			if a[group] == all && a[resource] == all && (a[subresource] == all || a[subresource] == "") {
-				note("%s takes every resource: %s wait for fastadmit, also those that are cluster-scoped, for which no "+
-					"namespaceSelector counts; configure rules for it to narrow that", p.Name, o.everything())
+				note("%s handles every resource: %s wait for fastadmit, even cluster-scoped ones, to which no "+
+					"namespaceSelector applies; configure rules for the plugin to select fewer", p.Name, o.everything())
 				break
 			}
 		}

@@ -134,7 +134,7 @@ func TestNotesAboutEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(strings.Join(r.Notes, "\n"), "P takes every resource"); got != want {
+		if got := strings.Contains(strings.Join(r.Notes, "\n"), "P handles every resource"); got != want {
 			t.Errorf("%+v: got %v, want %v", rules, got, want)
 		}
 	}

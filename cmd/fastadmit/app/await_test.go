@@ -23,7 +23,7 @@ func TestAwait(t *testing.T) {
 	managed := []string{"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"}
 	with := func(args ...string) []string { return append(args, managed...) }
 	f(0, "kube-apiserver calls fastadmit for AlwaysPullImages\n", with("--config="+config)...)
-	f(1, "is not there with the rules of the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=1s")...)
+	f(1, "is missing or has other rules than the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=1s")...)
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)

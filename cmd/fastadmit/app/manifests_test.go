@@ -72,8 +72,8 @@ plugins:
 		"no plugin sees requests in the namespaces kube-node-lease, kube-system",
 		"with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the namespace, so that fastadmit does not " +
 			"keep its own pods from starting",
-		"AlwaysDeny takes every resource: leases, events, nodes and webhook configurations wait for fastadmit, also those that are " +
-			"cluster-scoped, for which no namespaceSelector counts; configure rules for it to narrow that",
+		"AlwaysDeny handles every resource: leases, events, nodes and webhook configurations wait for fastadmit, even " +
+			"cluster-scoped ones, to which no namespaceSelector applies; configure rules for the plugin to select fewer",
 		"kube-apiserver reads mutating and validating configurations from different folders, named by staticManifestsDir in its " +
 			"AdmissionConfiguration, with the feature gate ManifestBasedAdmissionControlConfig",
 	}, "--enable-admission-plugins=AlwaysDeny", "--static", "--url=https://127.0.0.1:8443", "--ca-bundle-file="+caFile,

@@ -326,10 +326,10 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 		s.overloaded(ctx)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
-			fmt.Sprintf("body: got more than %d bytes, want at most that", bodyBytesMax))
+			fmt.Sprintf("body: got more than %d bytes, the maximum", bodyBytesMax))
 	case errors.As(err, &small):
 		s.refuse(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
-			fmt.Sprintf("header: got more than %d bytes, want at most that", headerBytesMax))
+			fmt.Sprintf("header: got more than %d bytes, the maximum", headerBytesMax))
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout():
 		s.refuse(ctx, fasthttp.StatusRequestTimeout, "Timeout",
 			fmt.Sprintf("the request did not arrive within %s", s.timeouts.read))

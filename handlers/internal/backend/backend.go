@@ -91,7 +91,7 @@ func (l *limited) Read(p []byte) (n int, err error) {
 	}
 	n, err = l.ReadCloser.Read(p)
 	if l.left -= int64(n); l.left < 0 {
-		return 0, fmt.Errorf("%w: got more than %d bytes, want at most that", errTooLong, l.most)
+		return 0, fmt.Errorf("%w: got more than %d bytes, the maximum", errTooLong, l.most)
 	}
 	return n, err
 }

@@ -92,7 +92,7 @@ func (c *call) deadlineFrom(now time.Time) time.Time {
 
 func (c *call) failed(reason error, code int32) error { return &CallError{c.Name, reason, code} }
 
-var errBusy = fmt.Errorf("%d calls of it are in flight, and none has ended in time", callsMax)
+var errBusy = fmt.Errorf("%d calls to this webhook are in flight, and none ended in time", callsMax)
 
 func (c *call) send(ctx context.Context) (*Answer, error) {
 	select {
