@@ -27,11 +27,6 @@ const (
 	answeredFirst   = 2_000
 	countedRequests = 6
 
-	// countedProcesses is how many processes are counted, of which the least counts
-	// too: each has other seeds of its hash tables and another layout of its memory,
-	// which make a difference of up to one in a hundred.
-	countedProcesses = 3
-
 	// settledLooks is how often in a row, a millisecond apart, the thread must be
 	// seen asleep to be done with a request.
 	settledLooks = 10
@@ -45,13 +40,27 @@ var steppedEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1
 // the floor does not: those of the processes in user mode, which do not depend on
 // what else the machine does.
 func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *contest.Arena, w *contest.Work, bound bound) error {
-	all, where, answer, err := fewest(ctx, arena, contest.OurContender(), w, nil)
+	ours, err := arena.Start(contest.OurContender(), w, contest.Settings{Env: steppedEnv}, nil)
 	if err != nil {
 		return err
 	}
-	transport, _, _, err := fewest(ctx, arena, contest.FloorContender(), w, answer)
+	defer ours.Stop()
+	answer, err := ours.Check(ctx, w)
 	if err != nil {
 		return err
+	}
+	floor, err := arena.Start(contest.FloorContender(), w, contest.Settings{Env: steppedEnv}, answer)
+	if err != nil {
+		return err
+	}
+	defer floor.Stop()
+	all, where, err := step(ctx, arena, ours)
+	if err != nil {
+		return fmt.Errorf("cannot count the instructions of %s: %w", ours.Contender.Name, err)
+	}
+	transport, _, err := step(ctx, arena, floor)
+	if err != nil {
+		return fmt.Errorf("cannot count the instructions of %s: %w", floor.Contender.Name, err)
 	}
 	if err := o.keepProfile(where, w.Name+".instructions.pprof"); err != nil {
 		return err
@@ -62,35 +71,6 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 		return fmt.Errorf("got %d instructions per request more than the floor, want at most %d", all-transport, bound.Instructions)
 	}
 	return nil
-}
-
-// fewest counts the instructions of several processes of a contender for a request,
-// and returns those of the process that needs fewest. The floor is told its answer;
-// fastadmit's is returned.
-func fewest(ctx context.Context, arena *contest.Arena, c contest.Contender, w *contest.Work, answer []byte) (count int64, where *profile.Profile, checked []byte, err error) {
-	for range countedProcesses {
-		n, at, got, err := countOne(ctx, arena, c, w, answer)
-		if err != nil {
-			return 0, nil, nil, fmt.Errorf("cannot count the instructions of %s: %w", c.Name, err)
-		}
-		if count == 0 || n < count {
-			count, where, checked = n, at, got
-		}
-	}
-	return count, where, checked, nil
-}
-
-func countOne(ctx context.Context, arena *contest.Arena, c contest.Contender, w *contest.Work, answer []byte) (count int64, where *profile.Profile, checked []byte, err error) {
-	p, err := arena.Start(c, w, contest.Settings{Env: steppedEnv}, answer)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	defer p.Stop()
-	if checked, err = p.Check(ctx, w); err != nil {
-		return 0, nil, nil, err
-	}
-	count, where, err = step(ctx, arena, p)
-	return count, where, checked, err
 }
 
 // step counts the instructions of a process for a request. Where says at which
