@@ -32,8 +32,8 @@ func decoded(t *testing.T, more string) *codec.Review {
 // TestAsker says what an expression that asks who may do what asks the API server, and
 // what the decision is.
 func TestAsker(t *testing.T) {
-	const jane = `"userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scopes":["x","y"]}},`
-	const as = `"user":"jane","groups":["g"],"extra":{"scopes":["x","y"]},"uid":"7"`
+	const jane = `"userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scopes":["x","y"],"tenant":["z"]}},`
+	const as = `"user":"jane","groups":["g"],"extra":{"scopes":["x","y"],"tenant":["z"]},"uid":"7"`
 	f := func(user, expression, status, wantAsked, want string) {
 		t.Helper()
 		asked := ""
@@ -77,6 +77,8 @@ func TestAsker(t *testing.T) {
 		`"version":"*","resource":"deployments","subresource":"scale","name":"web"},`+as+`}`, "true")
 	f(jane, "authorizer.group('').resource('pods').fieldSelector('a=b,c!=d').labelSelector('e in (f)').check('list').allowed()", may,
 		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b,c!=d"},"labelSelector":{"rawSelector":"e in (f)"}},`+as+`}`, "true")
+	f(jane, "authorizer.group('').resource('pods').fieldSelector('a=b').check('list').allowed()", may,
+		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b"}},`+as+`}`, "true")
 	f("", "authorizer.group('').resource('pods').check('get').allowed()", may, `{"resourceAttributes":{"verb":"get","version":"*","resource":"pods"}}`, "true")
 	f(`"userInfo":{"groups":"all"},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
 	const objects = codec.MemoryMax / 400 // each of them could be one of 1 KB
@@ -127,4 +129,34 @@ func TestMatcherResources(t *testing.T) {
 	f("Exact", "v1", "", false, "")
 	f("Exact", "v2", "", false, converted)
 	f("Exact", "v3", "", false, "")
+}
+
+// TestMatcherExcludes has rules that exclude a review in the version that was sent, the one
+// that the user asked for, and others.
+func TestMatcherExcludes(t *testing.T) {
+	review := decoded(t, "")
+	f := func(policy, version, name string, excluded bool) {
+		t.Helper()
+		text := fmt.Sprintf(`{"matchPolicy":%q,"excludeResourceRules":[{"operations":["*"],"apiGroups":["apps"],"apiVersions":[%q],"resources":["deployments/scale"],`+
+			`"resourceNames":[%q]}]}`, policy, version, name)
+		var resources admissionregistrationv1.MatchResources
+		if err := json.Unmarshal([]byte(text), &resources); err != nil {
+			t.Fatal(err)
+		}
+		m, err := NewMatcher(&resources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := NewRequest(review)
+		if got, err := m.WithoutSelectors().Matches(t.Context(), &request, nil); got == excluded || err != nil {
+			t.Errorf("%s: got %v, %v", text, got, err)
+		}
+	}
+	f("Equivalent", "v1", "web", true)
+	f("Equivalent", "v2", "web", true)
+	f("Equivalent", "v3", "web", false)
+	f("Equivalent", "*", "other", false)
+	f("Exact", "v1", "web", false)
+	f("Exact", "v2", "web", true)
+	f("Exact", "v3", "web", false)
 }

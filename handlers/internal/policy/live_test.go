@@ -41,6 +41,8 @@ type apiServer struct {
 	written  map[string]int    // how often
 	watching int               // requests that watch ConfigMaps
 	broken   atomic.Bool       // it fails when it is asked for schemas
+	aborts   atomic.Bool       // it closes the connection when it is asked for schemas
+	later    atomic.Bool       // it has the group later
 	listing  chan struct{}     // closed when ConfigMaps may be listed
 	events   chan string       // of policies, for who watches them
 	put      http.HandlerFunc  // answers writes; nil for noteStatus
@@ -68,8 +70,19 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1":
 		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` +
 			`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]},` +
+			`{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]},` + // and does not list them
 			`{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get","list","watch"]}]}`))
+	case r.URL.Path == "/apis/later/v1" && a.later.Load():
+		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"later/v1","resources":[` +
+			`{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get","list","watch"]}]}`))
+	case r.URL.Path == "/apis/later/v1/things":
+		_, _ = w.Write([]byte(`{"kind":"ThingList","apiVersion":"later/v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+	case r.URL.Path == "/apis/failing/v1":
+		fail(http.StatusForbidden, "Forbidden")
 	case r.URL.Path == "/openapi/v3":
+		if a.aborts.Load() {
+			panic(http.ErrAbortHandler)
+		}
 		if a.broken.Load() {
 			fail(http.StatusInternalServerError, "InternalError")
 			return
@@ -299,6 +312,15 @@ func TestLive(t *testing.T) {
 	if source.resources.writeStatus(ctx) {
 		t.Error("while parameters are not listed: all is settled, want the status to be written once more")
 	}
+	source.refresh(ctx)
+	if got, want := fmt.Sprint(source.resources.enforced()), []string{"good", "nodes"}; strings.Count(got, "{") != 2 || !strings.Contains(got, "{good 3 ") || !strings.Contains(got, "{nodes 3 ") {
+		t.Errorf("while parameters are not listed: got reports of %s, want of %s", got, want)
+	}
+	bell, statusChanged := make(chan struct{}, 1), make(chan struct{})
+	go source.resources.keepStatus(ctx, statusChanged, bell)
+	for range 2 { // it takes the second one when it has done what the first one says
+		statusChanged <- struct{}{}
+	}
 	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer stop()
 	if _, known, err := source.Cluster.Params.OfKind(brief, maps); err == nil || !known ||
@@ -307,6 +329,7 @@ func TestLive(t *testing.T) {
 	}
 	close(a.listing)
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
+	<-bell // after settlePause
 	checkParams(t, source.Cluster.Params, maps, nodes)
 	objects, _, err := source.Cluster.Params.OfKind(ctx, maps)
 	if err != nil {
@@ -369,6 +392,10 @@ func TestTypesLater(t *testing.T) {
 	f("")
 	a.broken.Store(false)
 	f("; types checked")
+	a.broken.Store(true)
+	if err := source.resources.checkTypes(t.Context(), "p"); err != nil {
+		t.Errorf("got %v, want nobody to ask again", err)
+	}
 }
 
 // TestGivenParams has parameters that are given.

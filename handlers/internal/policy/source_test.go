@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -298,7 +300,6 @@ func TestPrepare(t *testing.T) {
 		d.Begin(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
 			`"name":"n","namespace":%q,"kind":{"version":"v1","kind":%q},"requestKind":{"version":"v1","kind":%q},"resource":{"version":"v1","resource":%q},"object":{}}}`,
 			namespace, kind, kind, resource)), asked)
-		defer d.End()
 		result := d.Prepare()
 		if code := codeOf(result); code != wantCode {
 			t.Errorf("%s in %q: got %d, want %d", kind, namespace, code, wantCode)
@@ -313,6 +314,9 @@ func TestPrepare(t *testing.T) {
 		if got := fmt.Sprint(d.NamespaceObject().Type().TypeName()); got != wantObject {
 			t.Errorf("%s in %q: got %s, want %s", kind, namespace, got, wantObject)
 		}
+		if d.End(); d.Input != nil || d.namespace != nil || d.namespaceObject != nil {
+			t.Errorf("%s in %q: got %+v in the end", kind, namespace, d)
+		}
 	}
 	f("pods", "Pod", "namespace", "map", 0)
 	f("pods", "Pod", "missing", "", 404)
@@ -320,6 +324,16 @@ func TestPrepare(t *testing.T) {
 	f("nodes", "Node", "", "null_type", 0)
 	f("namespaces", "Namespace", "missing", "null_type", 0)
 	f("namespaces", "Namespace", "namespace", "null_type", 0)
+	if result := withoutNamespace(errors.New("it does not answer")); result.Denial != nil || result.Err == nil {
+		t.Errorf("got %+v, want a failure", result)
+	}
+	d := &Dispatch{Cluster: asked}
+	if set, err := d.Labels(t.Context(), "namespace"); err != nil || set["env"] != "prod" {
+		t.Errorf("got labels %v, %v", set, err)
+	}
+	if set, err := d.Labels(t.Context(), "missing"); !apierrors.IsNotFound(err) || set != nil {
+		t.Errorf("got labels %v, %v of a namespace that is missing", set, err)
+	}
 }
 
 // codeOf is that of a denial.
@@ -393,6 +407,14 @@ func TestOwnChecked(t *testing.T) {
 	f(policies, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"no":1}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, "")
 	f(policies, `{"metadata":{"name":"p"},"spec":{"no":2}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, `unknown field "spec.no"`)
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}`, "", "")
+	for _, unchecked := range [][]byte{
+		handlertest.Body(codec.Delete, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`),
+		bytes.Replace(handlertest.Body(codec.Create, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`), []byte(`"name":"name"`), []byte(`"subResource":"status","name":"name"`), 1),
+	} {
+		if _, result := source.Begin(t.Context(), new(Dispatch), reviewOf(t, unchecked)); result.Denial != nil || result.Err != nil {
+			t.Errorf("%s: got %+v, want it allowed", unchecked, result)
+		}
+	}
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p"}}`, "",
 		`ValidatingAdmissionPolicyBinding "b": spec.validationActions: Required value: at least one validation action is required`)
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","no":1}}`, "", `unknown field "spec.no"`)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
 )
 
@@ -24,6 +25,7 @@ type served struct {
 	kinds    map[schema.GroupVersionResource]string
 	singular map[string]string // the names that discovery has, by resource
 	err      error
+	schemas  error // of schemas, not of resources
 }
 
 // SchemaPaths implements schemas.Documents.
@@ -32,7 +34,7 @@ func (s *served) SchemaPaths(context.Context) (map[schema.GroupVersion]string, e
 	for r := range s.kinds {
 		paths[r.GroupVersion()] = r.GroupVersion().String()
 	}
-	return paths, s.err
+	return paths, errors.Join(s.err, s.schemas)
 }
 
 // Schema implements schemas.Documents.
@@ -70,9 +72,10 @@ func (s *served) checker() *typeChecker {
 // pkg/admission/plugin/policy/validating typechecking_test.go).
 func TestTypeChecking(t *testing.T) {
 	apps, batch := schema.GroupVersion{Group: "apps", Version: "v1"}, schema.GroupVersion{Group: "batch", Version: "v1"}
+	apps2 := schema.GroupVersion{Group: "apps", Version: "v2"}
 	server := &served{kinds: map[schema.GroupVersionResource]string{
 		apps.WithResource("deployments"): "Deployment", apps.WithResource("daemonsets"): "DaemonSet", batch.WithResource("jobs"): "Job",
-		{Version: "v1", Resource: "configmaps"}: "ConfigMap",
+		apps2.WithResource("deployments"): "Deployment", {Version: "v1", Resource: "configmaps"}: "ConfigMap",
 	}, singular: map[string]string{"jobs": "task"}}
 	f := func(rules, more string, want ...string) {
 		t.Helper()
@@ -118,7 +121,7 @@ func TestTypeChecking(t *testing.T) {
 	for _, none := range []string{
 		rule(`"batch"`, `"v1"`, `"job"`), rule(`"apps"`, `"v1"`, `"status"`),
 		rule(`"*"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"*"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"*"`), rule(`"apps"`, `"v1"`, `"deployments/status"`),
-		rule(`"apps"`, `"v2"`, `"deployments"`), rule(`"none"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"others"`),
+		rule(`"apps"`, `"v3"`, `"deployments"`), rule(`"none"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"others"`),
 	} {
 		f(none, of("object.foo > 1"))
 	}
@@ -127,7 +130,11 @@ func TestTypeChecking(t *testing.T) {
 	f(deployments, maps+of("params.spec.replicas > 1"))
 	f(deployments, maps+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
 	f(deployments, `"paramKind":{"apiVersion":"v1","kind":"Unknown"},`+of("params.foo > 1"))
-	f(deployments, of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
+	for _, none := range []string{"", `"paramKind":{"apiVersion":"a/b/c","kind":"ConfigMap"},`, `"paramKind":{"apiVersion":"","kind":""},`} {
+		f(deployments, none+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
+	}
+	f(rule(`"apps"`, `"v2","v1"`, `"deployments"`)+","+deployments, of("object.foo > 1"), // as the names of versions sort
+		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"apps/v2, Kind=Deployment: "+undefined)
 	const variables = `"variables":[{"name":"a","expression":"object.spec.replicas"}],`
 	f(deployments, variables+of("variables.a > 1"))
 	f(deployments, variables+of("variables.b > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:10: undefined field 'b'")
@@ -139,6 +146,9 @@ func TestTypeChecking(t *testing.T) {
 		}
 		if warnings, err := (&served{kinds: server.kinds, err: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil || warnings != nil {
 			t.Errorf("got %v, %v, want an error", warnings, err)
+		}
+		if warnings, err := (&served{kinds: server.kinds, schemas: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil || warnings != nil {
+			t.Errorf("got %v, %v, want an error of the schema", warnings, err)
 		}
 		p.Spec.MatchConstraints.ResourceRules[0].APIGroups = []string{""}
 		if _, err := (&served{err: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil {
@@ -152,6 +162,10 @@ func TestTypeChecking(t *testing.T) {
 	}
 	if kinds, err := server.checker().typesToCheck(t.Context(), new(admissionregistrationv1.ValidatingAdmissionPolicy)); kinds != nil || err != nil {
 		t.Errorf("got %v, %v for nothing", kinds, err)
+	}
+	broken := []checkedKind{{apps.WithKind("Deployment"), new(cel.TypeChecker)}} // which panics
+	if got, want := warningOf(broken, "true"), "apps/v1, Kind=Deployment: type checking error: "; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %s", got, want)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestValidate(t *testing.T) {
 	if len(errs) == 0 || errs[0].Detail != "must not have more than 20 auditAnnotations" {
 		t.Errorf("got %v", errs)
 	}
-	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "in": false, "import": false, "ins": true} {
+	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "{": false, "`": false, "[": false, "@": false, "in": false, "import": false, "ins": true} {
 		want := `spec.variables[0].name: Invalid value: "` + name + `": must be a valid CEL identifier`
 		if valid {
 			want = ""
