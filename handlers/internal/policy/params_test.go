@@ -25,6 +25,8 @@ func (f fakeParams) OfKind(_ context.Context, kind admissionregistrationv1.Param
 		return fakeObjects{f, false}, true, nil
 	case "Slow":
 		return nil, true, errors.New("not yet synced")
+	case "Lost":
+		return nil, false, errors.New("nobody answers")
 	}
 	return nil, false, nil
 }
@@ -111,6 +113,7 @@ func TestCollectParams(t *testing.T) {
 	f("ConfigMap", &ref{Name: "broken"}, "shop", "cannot read it")
 	f("Shop", &ref{Name: "a", Namespace: "shop"}, "shop", "paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 	f("Slow", &ref{Name: "a"}, "shop", "not yet synced")
+	f("Lost", &ref{Name: "a"}, "shop", "nobody answers")
 	f("Ship", &ref{Name: "a"}, "shop", "paramKind kind `&ParamKind{APIVersion:v1,Kind:Ship,}` not known")
 	f("ConfigMap", &ref{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}, "shop",
 		`"x" is not a valid label selector operator`)

@@ -463,6 +463,10 @@ func TestTurn(t *testing.T) {
 		if got := c.isTurn(reports{first: first}, now.Add(after)); got != want {
 			t.Errorf("first %v, after %v: got %v", first, after, got)
 		}
+		c = new(compiledPolicy[string]) // due just now
+		if got := c.isTurn(reports{first: first}, now); got != first || !c.dueSince.Equal(now) {
+			t.Errorf("first %v: got %v, since %v", first, got, c.dueSince)
+		}
 	}
 	f(true, 0, true)
 	f(false, 0, false)
