@@ -137,11 +137,7 @@ func TestShutdownClosesSpares(t *testing.T) {
 	x := p.connected(t)
 	used := p.open(t)
 	used.answers(false)
-	silent, err := net.Dial("tcp", p.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
+	dialed(t, p.address)
 	p.finish(t)
 	for _, conn := range [...]net.Conn{x.conn, used.conn} {
 		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
@@ -181,11 +177,7 @@ func TestHandshakeErrors(t *testing.T) {
 	f := func(p *patient, what, log string, counted uint64, talk func(net.Conn)) {
 		t.Helper()
 		before := p.server.metrics.handshakeErrors.Get()
-		conn, err := net.Dial("tcp", p.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := dialed(t, p.address)
 		talk(conn)
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) && !isReset(err) {
 			t.Errorf("%s: %v", what, err)

@@ -279,12 +279,22 @@ func TestAcceptGoesOn(t *testing.T) {
 func crowded(t *testing.T, address string, n int) {
 	t.Helper()
 	for range n {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
+		dialed(t, address)
 	}
+}
+
+// dialed returns a connection on which nothing has been sent. It has 10 seconds.
+func dialed(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // TestKnownCallersStay fills the server with strangers: a known caller keeps its
@@ -337,24 +347,9 @@ func TestRefusedConnection(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
 	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=3", "--max-connections-per-address=3")
-	var busy []*exchange
-	for range most {
-		x := s.open(t)
-		if _, err := x.conn.Write(request("/validate/waits", corpus.MustRead(podCreate))); err != nil {
-			t.Fatal(err)
-		}
-		<-started
-		busy = append(busy, x)
-	}
+	busy := s.fill(t, most, started)
 	for range 2 {
-		refused, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer refused.Close()
-		if err := refused.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		refused := dialed(t, s.address)
 		if n, err := refused.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("got %d bytes, %v, want a closed connection", n, err)
 		}

@@ -31,13 +31,11 @@ func waiting(started, goOn chan struct{}) handlers.Plugin {
 	}
 }
 
-// TestOverload has as many requests in flight as there may be, and one more.
-func TestOverload(t *testing.T) {
-	const most = 3
-	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
-	var busy []*exchange
-	for range most {
+// fill has as many requests in flight, each on a connection of its own, in the plugin
+// that waits.
+func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*exchange) {
+	t.Helper()
+	for range many {
 		x := s.open(t)
 		if _, err := x.conn.Write(request("/validate/waits", corpus.MustRead(podCreate))); err != nil {
 			t.Fatal(err)
@@ -45,6 +43,15 @@ func TestOverload(t *testing.T) {
 		<-started
 		busy = append(busy, x)
 	}
+	return busy
+}
+
+// TestOverload has as many requests in flight as there may be, and one more.
+func TestOverload(t *testing.T) {
+	const most = 3
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
+	busy := s.fill(t, most, started)
 	x := s.open(t)
 	for range 2 { // on the same connection
 		response, body := x.send(request("/mutate", corpus.MustRead(podCreate)))

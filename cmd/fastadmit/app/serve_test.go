@@ -500,31 +500,32 @@ func TestServePanics(t *testing.T) {
 
 func (s *running) get(t testing.TB, path string, code int) string {
 	t.Helper()
-	response, err := http.Get(s.ops + path)
-	if err != nil {
-		t.Fatal(err)
+	got, body := s.ask(t, path)
+	if got != code {
+		t.Fatalf("%s: got %d %s, want %d", path, got, body, code)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != code {
-		t.Fatalf("%s: got %s %s (%v), want %d", path, response.Status, body, err, code)
-	}
-	return string(body)
+	return body
 }
 
 // readyz returns the code and the text of /readyz?verbose.
 func (s *running) readyz(t testing.TB) (code int, about string) {
 	t.Helper()
-	response, err := http.Get(s.ops + "/readyz?verbose")
+	return s.ask(t, "/readyz?verbose")
+}
+
+// ask returns what the ops port answers.
+func (s *running) ask(t testing.TB, path string) (code int, body string) {
+	t.Helper()
+	response, err := http.Get(s.ops + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, string(body)
+	return response.StatusCode, string(content)
 }
 
 // TestMetricsAreFixed shows that requests change values, never the set of

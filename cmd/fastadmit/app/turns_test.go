@@ -124,15 +124,8 @@ func TestHelloBytes(t *testing.T) {
 			config.NextProtos = append(config.NextProtos, strings.Repeat("x", 198))
 		}
 		config.NextProtos = append(config.NextProtos, "http/1.1")
-		raw, err := net.Dial("tcp", p.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer raw.Close()
-		if err := raw.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		err = tls.Client(raw, config).Handshake()
+		raw := dialed(t, p.address)
+		err := tls.Client(raw, config).Handshake()
 		if (err == nil) != want || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a hello of %d bytes: got %v, want success %v", size, err, want)
 		}
@@ -171,14 +164,7 @@ func (*endless) Read(b []byte) (int, error) { return len(b), nil }
 // that it is long. Its parts are kept: the connection ends long before its end.
 func TestKeptBytesAfterHandshake(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	raw, err := net.Dial("tcp", p.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	if err := raw.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	raw := dialed(t, p.address)
 	config, secrets := clientTLS.Clone(), new(bytes.Buffer)
 	config.KeyLogWriter, config.MinVersion = secrets, tls.VersionTLS13
 	client := tls.Client(raw, config)
