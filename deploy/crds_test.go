@@ -114,12 +114,12 @@ func crd(d *customResource) map[string]any {
 		properties["status"] = statusSchema(gvk.Kind)
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
+	metadata := map[string]any{"name": plural + "." + gvk.Group}
+	if d.object != nil { // what people wrote stays after helm uninstall
+		metadata["annotations"] = map[string]string{"helm.sh/resource-policy": "keep"}
+	}
 	return map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{
-			"name":        plural + "." + gvk.Group,
-			"annotations": map[string]string{"helm.sh/resource-policy": "keep"},
-		},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata,
 		"spec": map[string]any{
 			"group": gvk.Group, "scope": "Cluster", "versions": []any{version},
 			"names": map[string]any{

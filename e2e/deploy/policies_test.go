@@ -159,6 +159,11 @@ func (s *stand) policies(t *testing.T) {
 	s.awaitRules(t, "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	s.helm(t, "uninstall", "fastadmit")
 	s.removed(t)
+	cluster.Await(t, "the end of the PolicyReplicas", func() error {
+		_, stderr, _ := s.Kubectl(t, "", "get", "customresourcedefinition", "policyreplicas.policies.fastadmit.io")
+		return cluster.WantError(errors.New(stderr), "not found")
+	})
+	s.MustKubectl(t, "", "get", "validatingadmissionpolicies.policies.fastadmit.io")
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, ""), "delete", "-f", "-")
 }

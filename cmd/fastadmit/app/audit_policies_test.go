@@ -7,11 +7,19 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
+// listTime is how long it takes to list ConfigMaps: longer than a review of the server waits
+// for parameters.
+const listTime = 1500 * time.Millisecond
+
 // auditedCluster serves a cluster of the namespace shop and Deployments of these
-// numbers of replicas in it. Its kubeconfig is the file kubeconfig.
-func auditedCluster(t *testing.T, replicas ...int) {
+// numbers of replicas in it. Its kubeconfig is the file kubeconfig. The result has its
+// documents by their paths.
+func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 	t.Helper()
 	var items []string
 	for _, n := range replicas {
@@ -42,6 +50,9 @@ func auditedCluster(t *testing.T, replicas ...int) {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		default:
+			if r.URL.Path == "/api/v1/configmaps" {
+				time.Sleep(listTime)
+			}
 			fmt.Fprint(w, document)
 		}
 	}))
@@ -53,6 +64,7 @@ func auditedCluster(t *testing.T, replicas ...int) {
 	if err := os.WriteFile("kubeconfig", []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return documents
 }
 
 // TestAuditPolicies reviews the objects of a cluster with policies in files: with their
@@ -101,4 +113,44 @@ spec:
 	f(2, `policy.yaml:9: ValidatingAdmissionPolicy "few.example.com": spec.validations[0].expression: Invalid value: "object.spec.replicas <": compilation failed`,
 		"--policies=policy.yaml")
 	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
+}
+
+// TestAuditClusterPolicies reviews the objects of a cluster with the policies that are
+// custom resources of it, beside one in a file. The former take parameters from the cluster,
+// however long it takes to list them, the latter from its file.
+func TestAuditClusterPolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	documents := auditedCluster(t, 2, 5)
+	documents["/api/v1"] = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["list"]},` +
+		`{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list"]}]}`
+	list := func(version, path, kind string, manifests ...string) {
+		t.Helper()
+		for i, manifest := range manifests {
+			item, err := yaml.YAMLToJSON([]byte(manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifests[i] = string(item)
+		}
+		documents[path] = fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, version, strings.Join(manifests, ","))
+	}
+	const group = "policies.fastadmit.io/v1"
+	policy, binding, _ := strings.Cut(strings.ReplaceAll(limitReplicas, "admissionregistration.k8s.io", "policies.fastadmit.io"), "---\n")
+	list(group, "/apis/"+group+"/validatingadmissionpolicies", "ValidatingAdmissionPolicy", policy)
+	list(group, "/apis/"+group+"/validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", binding)
+	list(group, "/apis/"+group+"/policyreplicas", "PolicyReplica")
+	const limit = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '%d'}\n"
+	list("v1", "/api/v1/configmaps", "ConfigMap", fmt.Sprintf(limit, 4))
+	write(t, "policy.yaml", strings.ReplaceAll(limitReplicas, "replicas.example.com", "file.example.com")+"---\n"+fmt.Sprintf(limit, 3))
+	write(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
+		"  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
+	for most, args := range map[int][]string{4: nil, 3: {"--policies=policy.yaml"}} {
+		out, errs, code := execute("", append([]string{
+			"audit", "--kubeconfig=kubeconfig", "--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file=admission.yaml",
+		}, args...)...)
+		want := fmt.Sprintf("denied request: at most %d replicas\n", most)
+		if code != 1 || errs != "" || strings.Count(out, "denied by") != 1 || !strings.Contains(out, want) {
+			t.Errorf("%q: got exit code %d and\n%s%s\nwant 1 and %q", args, code, errs, out, want)
+		}
+	}
 }

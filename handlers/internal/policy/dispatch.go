@@ -20,9 +20,6 @@ import (
 type Cluster struct {
 	Namespaces *cluster.Objects[*corev1.Namespace]
 	Access     *cluster.Access
-	// Params reads the objects that policies use as parameters. Nil means that there are
-	// none.
-	Params Params
 }
 
 // A Dispatch is the state of evaluating policies on one review. Only one goroutine at a

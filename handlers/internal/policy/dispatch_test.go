@@ -53,7 +53,7 @@ func (h *handled) Misconfigured(p *Policy[string], b *Binding, err error) {
 // pkg/admission/plugin/policy/generic policy_dispatcher_test.go).
 func TestDispatch(t *testing.T) {
 	namespaces := cluster.Namespaces.In(viewOf(t, staticConfig, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}))
-	asked := &Cluster{Namespaces: namespaces, Params: fakeParams{"namespace/a": nil, "namespace/b": nil}}
+	asked := &Cluster{Namespaces: namespaces}
 	set := metrics.NewSet()
 	measured := newSourceMetrics("P", set)
 	measured.use([]string{"p"})
@@ -71,7 +71,7 @@ func TestDispatch(t *testing.T) {
 		}
 		return &Policy[string]{
 			Name: "p", matcher: m, err: err, bindings: bindings, metrics: measured.of("p"),
-			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, params: fakeParams{"namespace/a": nil, "namespace/b": nil},
 		}
 	}
 	bindingOf := func(name, match string, ref *admissionregistrationv1.ParamRef, err error) *Binding {

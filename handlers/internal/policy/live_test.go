@@ -323,15 +323,15 @@ func TestLive(t *testing.T) {
 	}
 	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer stop()
-	if _, known, err := source.Cluster.Params.OfKind(brief, maps); err == nil || !known ||
+	if _, known, err := source.resources.params.OfKind(brief, maps); err == nil || !known ||
 		!strings.HasPrefix(err.Error(), "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission") {
 		t.Errorf("before they are listed: got %v, %v", known, err)
 	}
 	close(a.listing)
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
 	<-bell // after settlePause
-	checkParams(t, source.Cluster.Params, maps, nodes)
-	objects, _, err := source.Cluster.Params.OfKind(ctx, maps)
+	checkParams(t, source.resources.params, maps, nodes)
+	objects, _, err := source.resources.params.OfKind(ctx, maps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("got %v, %v of a review that ended", all, err)
 	}
 	for _, kind := range []string{"Ship", "Secret"} {
-		if _, known, err := source.Cluster.Params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
+		if _, known, err := source.resources.params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
 			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
 		}
 	}
@@ -364,7 +364,7 @@ func TestLive(t *testing.T) {
 	cancel()
 	<-done
 	eventually(t, a.watched, "0")
-	if _, known, err := source.Cluster.Params.OfKind(t.Context(), nodes); known || err != nil {
+	if _, known, err := source.resources.params.OfKind(t.Context(), nodes); known || err != nil {
 		t.Errorf("in the end: got %v, %v, want parameters not to be watched", known, err)
 	}
 }

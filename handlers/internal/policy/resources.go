@@ -161,7 +161,7 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 			continue
 		}
 		own := *c.policy
-		own.bindings, own.err = bound, c.err
+		own.params, own.bindings, own.err = r.params, bound, c.err
 		if len(own.bindings) > 0 && c.paramKind != nil {
 			used[*c.paramKind] = true
 		}

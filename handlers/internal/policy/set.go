@@ -27,6 +27,7 @@ type Policy[E any] struct {
 
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
+	params    Params // of a policy in the cluster those of the cluster, of others the given ones
 	bindings  []*Binding
 	err       error // why the policy cannot be evaluated on what it matches
 	metrics   *policyMetrics
@@ -161,7 +162,7 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 		return nil
 	}
 	for _, b := range p.bindings {
-		params, matches, err := b.collect(d, p.paramKind)
+		params, matches, err := b.collect(d, p.params, p.paramKind)
 		if err != nil {
 			misconfigured(b, "binding", err)
 			continue
@@ -177,14 +178,14 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *handlers.Result {
 }
 
 // collect reports whether the binding is for the review, and with which parameters.
-func (b *Binding) collect(d *Dispatch, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {
+func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {
 	if b.err != nil {
 		return nil, false, b.err
 	}
 	if matches, err = b.matcher.Matches(d.Ctx, &d.Request, d); err != nil || !matches {
 		return nil, false, err
 	}
-	params, err = collectParams(d.Ctx, d.Params, kind, b.paramRef, d.Namespace())
+	params, err = collectParams(d.Ctx, all, kind, b.paramRef, d.Namespace())
 	return params, true, err
 }
 

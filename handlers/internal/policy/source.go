@@ -49,19 +49,20 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup handlers.Setup
 	s := &Source[P, B, E]{
 		kind: kind, compile: compile, configured: setup.Config != nil, metrics: newSourceMetrics(kind.Name, setup.Cluster.Metrics()),
 		Cluster: Cluster{
-			Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster), Params: GivenParams(setup.Params),
+			Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster),
 		},
 	}
 	if s.static, err = NewSet(documents, compile); err != nil {
 		return nil, err
 	}
+	for _, p := range s.static {
+		p.params = GivenParams(setup.Params)
+	}
 	if !config.CustomResources {
 		s.use(nil)
 		return s, nil
 	}
-	params := newClusterParams(cluster.DynamicIn(setup.Cluster))
-	s.Cluster.Params = params
-	s.resources = newResources(kind, setup.Cluster, params, compile)
+	s.resources = newResources(kind, setup.Cluster, newClusterParams(cluster.DynamicIn(setup.Cluster)), compile)
 	return s, nil
 }
 

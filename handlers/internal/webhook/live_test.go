@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,12 +37,16 @@ type apiServer struct {
 	stored   []string
 	statuses map[string][]string // what was written, by the name of the configuration
 	events   chan string         // for the watch
+	hangs    bool                // statuses are not written
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	stored := strings.HasPrefix(r.URL.Path, storedPath)
 	switch {
+	case r.Method == http.MethodPut && a.hangs:
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not see that the client is gone
+		<-r.Context().Done()
 	case r.Method == http.MethodPut:
 		a.noteStatus(w, r)
 	case r.URL.Query().Get("sendInitialEvents") != "":
@@ -238,6 +244,27 @@ func TestLive(t *testing.T) {
 		t.Errorf("got %s, want what was refused to be tried again", got)
 	}
 	cancel()
+}
+
+// TestRulesWhileWritesHang has the rules follow the cluster while the API server does not
+// answer writes.
+func TestRulesWhileWritesHang(t *testing.T) {
+	webhooks := `[{"name":"a.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","clientConfig":{"url":"https://127.0.0.1:1"},` +
+		`"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]`
+	a := &apiServer{t: t, hangs: true, listing: make(chan struct{}), events: make(chan string)}
+	for i := range 9 { // whose statuses take longer than anybody waits
+		a.stored = append(a.stored, storedConfiguration(fmt.Sprint("stored-", i), 1, webhooks))
+	}
+	close(a.listing)
+	chain := a.follow(metrics.NewSet())
+	var changes atomic.Int64
+	chain.Start(t.Context(), nil, func() { changes.Add(1) })
+	said := func() string { return fmt.Sprint(changes.Load(), len(chain.RulesOf("ValidatingAdmissionWebhook"))) }
+	eventually(t, said, "1 10")
+	for i := range 3 {
+		a.events <- `{"type":"ADDED","object":` + storedConfiguration(fmt.Sprint("more-", i), 1, webhooks) + `}`
+		eventually(t, said, fmt.Sprint(2+i, 11+i))
+	}
 }
 
 // TestRunEnds has the plugin follow custom resources no longer than it is to.

@@ -130,13 +130,11 @@ func (r *resources) run(ctx context.Context, rulesChanged func()) {
 	case <-ctx.Done():
 		return
 	}
-	bell := make(chan struct{}, 1)
-	defer r.objects.Subscribe(func() {
-		select {
-		case bell <- struct{}{}:
-		default: // it rings already
-		}
-	})()
+	bell, written := make(chan struct{}, 1), make(chan struct{}, 1)
+	defer r.objects.Subscribe(func() { ring(bell) })()
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { r.keepStatus(ctx, written) })
 	var last []handlers.Rule
 	for {
 		r.refresh()
@@ -145,7 +143,7 @@ func (r *resources) run(ctx context.Context, rulesChanged func()) {
 			last = now
 			rulesChanged()
 		}
-		r.writeStatus(ctx)
+		ring(written)
 		wait := time.NewTimer(retryPause)
 		select {
 		case <-bell:
@@ -156,6 +154,14 @@ func (r *resources) run(ctx context.Context, rulesChanged func()) {
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// ring has the receiver of a channel of length 1 run once more.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default: // it rings already
 	}
 }
 

@@ -14,6 +14,20 @@ import (
 // compile.
 const conditionReady = "Ready"
 
+// keepStatus writes the status of configurations after each change, until ctx ends. It is not
+// part of the loop that makes them ready, because other rules are registered also while the
+// API server does not answer writes.
+func (r *resources) keepStatus(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-changed:
+			r.writeStatus(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // writeStatus writes the status of configurations of which it says something else.
 func (r *resources) writeStatus(ctx context.Context) {
 	r.mu.Lock()
