@@ -19,9 +19,14 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/cel"
 )
 
-// paramsWait is how long a review waits for the first list of a kind of parameters,
-// as upstream (generic/policy_dispatcher.go CollectParams).
-const paramsWait = time.Second
+const (
+	// paramsWait is how long a call waits for the first list of a kind of parameters, as
+	// upstream (generic/policy_dispatcher.go CollectParams). A command that reviews objects
+	// waits until it is there, because it has no deadline, and nobody tries again.
+	paramsWait = time.Second
+	// faultPause is how often it is looked at whether listing has failed.
+	faultPause = 20 * time.Millisecond
+)
 
 // clusterParams are objects of the cluster. The kinds that policies name are watched
 // while they name them.
@@ -115,18 +120,28 @@ func (p *clusterParams) OfKind(ctx context.Context, kind admissionregistrationv1
 	if k == nil || k.err != nil {
 		return nil, false, nil
 	}
-	if k.objects.Err() != nil && k.objects.Fault() == nil {
+	if _, isCall := ctx.Deadline(); isCall {
 		waiting, cancel := context.WithTimeout(ctx, paramsWait)
 		defer cancel()
-		select {
-		case <-k.objects.Synced():
-		case <-waiting.Done():
-		}
+		ctx = waiting
 	}
+	awaitList(ctx, k.objects)
 	if err := k.objects.Err(); err != nil {
 		return nil, true, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: %w", kind.String(), err)
 	}
 	return paramObjects{k.objects}, true, nil
+}
+
+// awaitList waits for the first list of a kind, until it fails or ctx ends.
+func awaitList(ctx context.Context, objects *cluster.DynamicKind) {
+	for objects.Err() != nil && objects.Fault() == nil && !objects.IsFull() {
+		select {
+		case <-objects.Synced():
+		case <-time.After(faultPause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 type paramObjects struct{ *cluster.DynamicKind }
