@@ -220,6 +220,7 @@ func TestCallsMemory(t *testing.T) {
 		"object.long.replace('', object.by) == ''":          true,
 		"object.long.replace('a', object.by, 900) != ''":    false,
 		"object.long.replace('a', object.by, 1000) == ''":   true,
+		"object.long.replace('a', object.by, -1) == ''":     true,
 		"object.long.matches(object.pattern)":               true,
 		"matches('a', object.pattern)":                      true,
 		"'a'.find(object.pattern) == ''":                    true,

@@ -31,7 +31,7 @@ var known = []string{
 	"object.map[?'a'].orValue(5)", "object.map[?'z'].orValue(5)", "object.list[?0].orValue(5)", "object.list[?9].orValue(5)", "object.list[?-1].orValue(5)",
 	"object.?map.a.orValue(1)", "object.?z.a.orValue(1)", "object.?map.a.hasValue()", "object.?z.a.hasValue()", "object.?nil.hasValue()", "object.?map.?z.hasValue()",
 	"object.?items[0].?name.hasValue()", "(object.strings + ['z'])[?7].hasValue()", "(object.strings + ['z'])[?4].hasValue()", "(object.strings + ['z'])[?-1].hasValue()", "(object.strings + ['z'])[?0].orValue('')",
-	"object.?nil.?z.hasValue()", "object.?text.?z.hasValue()", "object.?int.?z.orValue(3)",
+	"object.?nil.?z.hasValue()", "object.?text.?z.hasValue()", "object.text[?0].hasValue()", "object.?text[0].hasValue()", "object.?int.?z.orValue(3)",
 	// The request and variables.
 	"request", "request.name", "request.namespace", "request.operation == 'UPDATE'", "request.kind.kind", "request.dryRun", "request.userInfo.username", "request.?subResource.orValue('')",
 	"has(request.name)", "has(request.subResource)", "request.options.kind", "variables.text", "variables.list[0]", "variables.map.a", "variables.map.?z.orValue(1)", "variables.number + 1",
@@ -51,7 +51,7 @@ var known = []string{
 	"object.list + [1]", "[1] + object.list", "object.float + 1.5", "'a' + object.kind + 'b'",
 	// Functions.
 	"size(object.text)", "size(object.list)", "size(object.map)", "object.text.size()", "size(object.strings + ['z'])", "size({'a': 1}) + object.int", "size([object.int])", "size('aé' + object.kind)",
-	"object.text.startsWith('a')", "object.text.endsWith(object.empty)", "object.text.contains('b')", "object.text.contains(object.kind)", "object.kind.matches('[A-Z]')", "object.kind.matches('^a')", "object.text.matches(object.kind)", "matches(object.text, 'a')",
+	"object.text.startsWith('a')", "object.text.endsWith(object.empty)", "object.text.contains('b')", "object.text.contains(object.kind)", "object.kind.matches('[A-Z]')", "object.kind.matches('^a')", "object.text.matches(object.kind)", "matches(object.text, 'a')", "('12345678' + object.kind).matches('[A-Z]')",
 	"object.kind.startsWith('Y')", "object.kind.endsWith('X')", "object.kind.contains('Y')", "(object.kind + 'Yz').startsWith('X')", "(object.kind + 'Yz').endsWith('Yz')", "('aé' + object.text).contains('é')",
 	"string(object.int)", "int(object.float)", "double(object.int)", "string(object.yes)", "bool('true') == object.yes", "type(object.int)", "type(object.map)", "bytes(object.text)", "bytes(object.text) < b'a'", "uint(object.int) < 2u", "dyn(object.int)",
 	"object.text.indexOf('b')", "object.text.indexOf('b', object.int)", "object.text.lastIndexOf('a')", "object.text.charAt(0)", "object.text.lowerAscii()", "object.text.upperAscii()", "object.text.trim()", "object.text.substring(1)", "object.text.substring(0, 2)",

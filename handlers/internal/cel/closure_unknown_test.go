@@ -18,7 +18,7 @@ const unknown = "{'a': object.int}.a"
 func TestUpstreamUnknown(t *testing.T) {
 	var p expressionsOf
 	for _, format := range []string{
-		"U", "[U]", "[object.int, U]", "U && true", "true && U", "U || true", "false || U", "!U", "!(U == 1)", "(U == 3) && object.yes", "object.yes && (U == 3)",
+		"U", "[U]", "[object.int, U]", "U && true", "true && U", "U || true", "false || U", "!U", "object.yes && object.int", "object.no || object.int", "!object.int", "!(U == 1)", "(U == 3) && object.yes", "object.yes && (U == 3)",
 		"U == 3 ? 1 : 2", "object.yes ? U : 1", "object.no ? object.int : U", "U == 3", "3 == U", "U != 3", "U < 4", "4 > U", "U in [3]", "U in ['3']", "3 in [U]", "object.int in [U]", "U in object.list", "U in []",
 		"U + 1", "1 + U", "object.int + U", "U - 1", "object.int - U", "-U", "size([U])", "size(dyn(string(U)))", "string(U).startsWith('3')", "'3'.startsWith(string(U))", "'3'.contains(string(U))", "string(U).matches('3')", "object.text.matches(string(U))",
 		"object.text.split(string(U))", "int(string(U))", "string(U)", "dyn(U)", "type(U)", "object.list[U]", "object.list[?U].orValue(7)", "object.map[string(U)]", "object.?nope.orValue(U)", "object.?int.orValue(U)", "object.?text[U].hasValue()",

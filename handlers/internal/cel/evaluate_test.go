@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
@@ -38,8 +40,11 @@ func TestBudget(t *testing.T) {
 	}
 	cost := celconfig.RuntimeCELCostBudget - measured.Remaining
 	for _, budget := range [...]int64{cost - 1, cost, cost + 1} {
-		e := c.Begin(in, budget)
+		e, before := c.Begin(in, budget), in.Spent
 		_, _, fatal := e.Evaluate(x)
+		if fatal == nil && in.Spent != before+cost {
+			t.Errorf("budget %d of a cost of %d: got %d spent after %d", budget, cost, in.Spent, before)
+		}
 		if exceeded := errors.Is(fatal, apiservercel.ErrOutOfBudget); exceeded != (budget < cost) {
 			t.Errorf("budget %d of a cost of %d: got %v", budget, cost, fatal)
 		}
@@ -85,6 +90,57 @@ func TestCompilePanics(t *testing.T) {
 	x := new(Compiler).Compile("[?object.x]", Declarations{}, Any)
 	if x.Err == nil || !strings.HasPrefix(x.Err.Detail, "cannot compile the expression: ") {
 		t.Errorf("got %v, want an error", x.Err)
+	}
+}
+
+// TestFunctionPanics has a function that panics, which the interpreter is left to.
+func TestFunctionPanics(t *testing.T) {
+	fn := &function{unary: func(ref.Val) ref.Val { panic("a fault") }}
+	if result := fn.call([]ref.Val{types.True}); result != nil {
+		t.Errorf("got %v, want no result", result)
+	}
+}
+
+// TestEnvironments makes each environment once: those of policies without variables for all
+// of them, and others for one policy.
+func TestEnvironments(t *testing.T) {
+	for name, env := range map[string]func(Declarations) (*celgo.Env, error){"shared": NewCompiler(false).env, "own": NewCompiler(true).env} {
+		var first, again [2]*celgo.Env
+		for _, got := range []*[2]*celgo.Env{&first, &again} {
+			for i, d := range []Declarations{{}, {Params: true}} {
+				var err error
+				if got[i], err = env(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if first != again || first[0] == first[1] {
+			t.Errorf("%s: got %v, and then %v", name, first, again)
+		}
+	}
+	if one, _ := NewCompiler(false).env(Declarations{}); one == nil {
+		t.Error("got no environment")
+	} else if other, _ := NewCompiler(false).env(Declarations{}); other != one {
+		t.Error("another policy has another environment")
+	}
+}
+
+// TestHidesAuthorizer has expressions that ask who may do what fail where they must not.
+func TestHidesAuthorizer(t *testing.T) {
+	a := newAsked(t, review("UPDATE", `{"kind":"X"}`, "null"))
+	for _, expression := range []string{"authorizer.group('').resource('pods').check('get').allowed() in [true, false]", "authorizer.requestResource.check('get').allowed() in [true, false]"} {
+		x := NewCompiler(false).Compile(expression, Declarations{Authorizer: true}, Bool)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		for _, hides := range []bool{false, true} {
+			in := NewInput(t.Context(), reviewOfBody(t, a.body))
+			in.Cluster, in.HidesAuthorizer = someCluster{a, nil}, hides
+			value, err, fatal := NewCompiler(false).Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+			if failed := err != nil && strings.Contains(err.Error(), "no such attribute"); fatal != nil || failed != hides || !hides && value != types.True {
+				t.Errorf("%s, hidden %v: got %v, %v, %v", expression, hides, value, err, fatal)
+			}
+		}
 	}
 }
 

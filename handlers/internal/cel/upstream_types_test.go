@@ -16,11 +16,14 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// TestDeclaredTypes has the types of request and namespaceObject equal to upstream's.
+// TestDeclaredTypes has the types of request and namespaceObject equal to upstream's, and
+// those of variables that are a list or a map.
 func TestDeclaredTypes(t *testing.T) {
 	for name, types := range map[string][2]*apiservercel.DeclType{
 		"request":         {requestType(), plugincel.BuildRequestType()},
 		"namespaceObject": {namespaceType(), plugincel.BuildNamespaceType()},
+		"a list":          {declType(celgo.ListType(celgo.IntType)), apiservercel.NewListType(apiservercel.IntType, -1)},
+		"a map":           {declType(celgo.MapType(celgo.StringType, celgo.IntType)), apiservercel.NewMapType(apiservercel.StringType, apiservercel.IntType, -1)},
 	} {
 		if got, want := describe(types[0]), describe(types[1]); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
@@ -33,7 +36,7 @@ func describe(t *apiservercel.DeclType) map[string]string {
 	all := make(map[string]string)
 	var walk func(path string, t *apiservercel.DeclType)
 	walk = func(path string, t *apiservercel.DeclType) {
-		if all[path] += t.TypeName(); t.KeyType != nil {
+		if all[path] += fmt.Sprintf("%s, at most %d", t.TypeName(), t.MaxElements); t.KeyType != nil {
 			walk(path+"{}", t.KeyType)
 		}
 		if t.ElemType != nil {

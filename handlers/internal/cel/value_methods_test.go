@@ -68,7 +68,9 @@ func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 	}
 	for _, to := range []reflect.Type{reflect.TypeFor[map[string]any](), reflect.TypeFor[[]any](), reflect.TypeFor[string](), reflect.TypeFor[*structpb.Value](), reflect.TypeFor[[]int64]()} {
 		native, err := v.ConvertToNative(to)
-		if all["ConvertToNative "+to.String()] = fmt.Sprint(err != nil); err == nil && to.Kind() != reflect.Pointer {
+		if all["ConvertToNative "+to.String()] = fmt.Sprint(err != nil); err == nil && to.Kind() == reflect.Pointer {
+			all["ConvertToNative "+to.String()] += fmt.Sprintf(" %T", native)
+		} else if err == nil {
 			all["ConvertToNative "+to.String()] += fmt.Sprint(flatten(native))
 		}
 	}

@@ -329,7 +329,7 @@ func TestLive(t *testing.T) {
 	}
 	close(a.listing)
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
-	<-bell // after settlePause
+	eventually(t, func() string { return fmt.Sprint(len(bell)) }, "1") // after settlePause
 	checkParams(t, source.resources.params, maps, nodes)
 	objects, _, err := source.resources.params.OfKind(ctx, maps)
 	if err != nil {

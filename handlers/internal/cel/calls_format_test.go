@@ -1,0 +1,75 @@
+package cel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/mutation"
+)
+
+// TestFormatUpstream has lists and maps formatted as upstream's FormatString does, and the
+// same of them refused.
+func TestFormatUpstream(t *testing.T) {
+	in := NewInput(t.Context(), reviewOf(t, []byte(`{"kind":"X","list":["a",1,[2.5,{"b":null,"a":true}],{}],"deep":`+
+		strings.Repeat(`{"b":[1,`, 40)+`"x"`+strings.Repeat(`],"a":2}`, 40)+`}`)))
+	e := new(Compiler).Begin(in, 0)
+	native := types.DefaultTypeAdapter.NativeToValue
+	ours := []ref.Val{&in.object, ValueOf(in.object.v.Get("list")), ValueOf(in.object.v.Get("deep"))}
+	values := append(slices.Clone(ours),
+		native([]any{}), native(map[string]any{}), native([]any{int64(-1), uint64(2), 1.5, 1e300, math.Inf(1), math.Inf(-1), math.NaN(), true, false, "a\"é", []byte("b\n"), nil}),
+		native([]any{time.Unix(1, 5e8).UTC(), 90 * time.Second, -time.Nanosecond}), native([]ref.Val{types.IntType, types.StringType, types.NewListType(types.IntType)}),
+		native(map[string]any{"c": int64(1), "a": []any{"x", "y"}, "b": map[string]any{"z": nil}}), native(map[ref.Val]ref.Val{types.Int(2): types.String("a"), types.Uint(1): types.True, types.False: types.Int(0), types.String("k"): &in.object}),
+		native([]ref.Val{&in.object, types.NullValue}), native(map[ref.Val]ref.Val{types.Double(1): types.True}), native(map[ref.Val]ref.Val{types.Double(math.NaN()): types.True}), native([]any{[]any{types.OptionalNone}}),
+		native(map[string]any{"a": types.OptionalNone}), native(map[ref.Val]ref.Val{types.NullValue: types.True}))
+	for _, v := range values {
+		want, err := ext.FormatString(v, "")
+		for _, levels := range []int{0, 1, 5, depthMax} {
+			f := formatter{of: e}
+			if ok := f.append(v, levels); ok != (err == nil) || ok && string(f.text) != want {
+				t.Errorf("%v with %d levels: got %s, %v\nwant %s, %v", v.Value(), levels, f.text, ok, want, err)
+			} else if !ok && f.cause != nil { // otherwise upstream formats all of it
+				if _, got := ext.FormatString(f.cause, ""); fmt.Sprint(got) != err.Error() {
+					t.Errorf("%v: got the error %v, want %v", v.Value(), got, err)
+				}
+			}
+		}
+	}
+}
+
+// TestPatchTypesUpstream has the fields of a JSONPatch that upstream's has.
+func TestPatchTypesUpstream(t *testing.T) {
+	want, _ := new(mutation.JSONPatchType).FieldNames()
+	got, ok := new(patchTypes).FindStructFieldNames("JSONPatch")
+	if slices.Sort(want); !ok || !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("got %v, %v, want %v", got, ok, want)
+	}
+	if got, ok := new(patchTypes).FindStructFieldNames("Object.spec"); got != nil || !ok {
+		t.Errorf("got %v, %v of an Object, want none", got, ok)
+	}
+}
+
+// TestUnknownCost has an expression whose cost nobody can tell, as it has no program.
+func TestUnknownCost(t *testing.T) {
+	x := &Expression{Text: "none", program: &program{plan: func() (celgo.Program, error) { return nil, errors.New("it has none") }}}
+	c := NewCompiler(true)
+	c.variables = []variable{{"v", x}}
+	in := newInput(t, t.Context())
+	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+	if value != nil || err != nil || fatal == nil || !strings.Contains(fatal.Error(), "runtime cost could not be calculated for expression: none") {
+		t.Errorf("got %v, %v, %v", value, err, fatal)
+	}
+	e := c.Begin(in, celconfig.RuntimeCELCostBudget)
+	if got := fmt.Sprint(e.variables.value(0, &c.variables[0])); got != `unable to calculate cost of variable "v"` {
+		t.Errorf("got %s", got)
+	}
+}
