@@ -97,6 +97,7 @@ plugins:
 - name: AlwaysPullImages
   configuration: {a: 1}
 - name: DenyServiceExternalIPs
+  configuration: 5
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,8 @@ plugins:
 	if *loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second || loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
 		t.Errorf("got %+v", loaded.Configuration)
 	}
-	if string(loaded.Configs["EventRateLimit"]) != "limits: in a file" || string(loaded.Configs["AlwaysPullImages"]) != `{"a":1}` || loaded.Configs["DenyServiceExternalIPs"] != nil {
+	if string(loaded.Configs["EventRateLimit"]) != "limits: in a file" || string(loaded.Configs["AlwaysPullImages"]) != `{"a":1}` ||
+		string(loaded.Configs["DenyServiceExternalIPs"]) != "5" {
 		t.Errorf("got configs %q", loaded.Configs)
 	}
 	if got := strings.Join(loaded.Files, " "); got != "own.yaml admission.yaml limits.yaml" {
@@ -186,6 +188,9 @@ func TestReadRefuses(t *testing.T) {
 	const known = " (fastadmit plugins lists all)"
 	f("kind: Other\napiVersion: v9", "",
 		`own.yaml:1: kind: got "Other", want "Configuration"`, `own.yaml:2: apiVersion: got "v9", want "fastadmit.io/v1alpha1"`)
+	f("kind: AdmissionConfiguration", "", `own.yaml:1: kind: got "AdmissionConfiguration", want "Configuration": --admission-control-config-file takes this file`)
+	f("", "kind: Configuration", `admission.yaml:1: kind: got "Configuration", want "AdmissionConfiguration": --config takes this file`)
+	f("a: [", "{}\n---\n{}", "own.yaml: line 1: did not find expected node content", "admission.yaml:2: got a second document, want one")
 	f(head+"enableAdmissionPlugins: [Nothing, EventRateLimit, EventRateLimit]", "",
 		`own.yaml:3: enableAdmissionPlugins[0]: unknown plugin "Nothing"`+known,
 		`own.yaml:3: enableAdmissionPlugins[2]: EventRateLimit is configured twice`)

@@ -286,6 +286,27 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
+// TestMerging has schemas that cannot be used for merging, and objects that do not match
+// them.
+func TestMerging(t *testing.T) {
+	f := func(text, object, want string) {
+		t.Helper()
+		s := New(&fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": text}})
+		of, ok, err := s.Type(t.Context(), example.WithKind("Gadget"))
+		if ok && err == nil {
+			_, err = of.FromUnstructured(map[string]any{object: nil})
+		}
+		if got := fmt.Sprint(ok, " ", err); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	f(document("name"), "parts", "true <nil>")
+	f(document("name"), "unknown", "true .unknown: field not declared in schema")
+	f(strings.Replace(document("name"), `"x-kubernetes-list-type":"map"`, `"x-kubernetes-list-type":"heap"`, 1), "parts",
+		"false the schemas of example.com/v1 cannot be read: inlined in Gadget: unknown list type heap")
+	f(strings.Replace(document("name"), `"kind":"Gadget"}]`, `"kind":"Gadget"},5]`, 1), "parts", "false <nil>")
+}
+
 // TestDeclTypes has schemas of which there is no type, and parts of which there is none.
 func TestDeclTypes(t *testing.T) {
 	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: make(map[string]string)}
@@ -316,6 +337,9 @@ func TestDeclTypes(t *testing.T) {
 			`"properties":{"m":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/` + reference + `"}}}},"B":{"type":"object","properties":{"x":{"type":"string"}}}}}}`
 		return New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
 	}
+	f(`,"type":"object","properties":{"self":{"$ref":"#/components/schemas/A"}}`, "A0 apiVersion:string kind:string metadata:A0.metadata self:A0.self")
+	f(`,"type":"object","properties":{"b":{"allOf":[{"description":"none"},{"$ref":"#/components/schemas/B"}]}}},"B":{"type":"string"`,
+		"A0 apiVersion:string b:string kind:string metadata:A0.metadata")
 	if got, err := of("B"); err != nil || got.Fields["m"].Type.ElemType.Fields["x"] == nil {
 		t.Errorf("got %v, %v, want a map of objects with the field x", got, err)
 	}
