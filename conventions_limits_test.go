@@ -113,6 +113,7 @@ var bounds = []struct{ row, shown, in, is string }{
 	{"memory an Object keeps", "64 KiB", "codec", "arenaBytesMax"},
 	{"memory an Object keeps", "1024", "codec", "nodesMax"},
 	{"memory an Object takes beside its text", "64 MiB", "codec", "MemoryMax"},
+	{"string, or name of a member", "4 MiB", "codec", "StringMax"},
 	{"patch", "131,072", "diff", "OperationsMax"},
 	{"patch", "16 MiB", "diff", "PatchBytesMax"},
 	{"parts compared in a value", "256", "diff", "comparedMax"},

@@ -17,6 +17,12 @@ import (
 // each of them, one of which has a checkpoint, that takes 29 MB.
 const MemoryMax = 64 << 20
 
+// StringMax is how many bytes a string or the name of a member may have that is
+// read. Messages repeat it, and each layer of an error copies it once more: a name of
+// 33 MB took 430 MB. kube-apiserver takes requests of 3 MiB
+// (k8s.io/apiserver pkg/server/config.go MaxRequestBodyBytes).
+const StringMax = 4 << 20
+
 // memoryUsual is how many bytes an Object may take without its context being asked.
 // It is what reading takes at most, and some edits: a Pod that ten plugins have read
 // takes a seventh of it.
@@ -77,6 +83,15 @@ func (o *Object) Fits(n int) bool {
 		o.err = ErrNoMemory
 	}
 	return o.err == nil
+}
+
+// bounded returns s, or "" and records the fault if s is longer than StringMax.
+func (o *Object) bounded(s string) string {
+	if len(s) > StringMax {
+		o.TooLarge(&SizeError{What: "bytes of a string", Max: StringMax})
+		return ""
+	}
+	return s
 }
 
 func (o *Object) isGranted() bool {

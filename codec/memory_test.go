@@ -91,6 +91,31 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// TestStringMax reads strings and names of members that are as long as they may be, one
+// byte shorter and one byte longer: plain, not ASCII, and with an escape.
+func TestStringMax(t *testing.T) {
+	for _, more := range []int{-1, 0, 1} {
+		text := strings.Repeat("a", StringMax+more-2)
+		for escaped, want := range map[string]string{text + "bc": text + "bc", text + "é": text + "é", text + `\u0062c`: text + "bc"} {
+			read := func(what, document string, read func(*Object) string) {
+				var o Object
+				o.Reset([]byte(document))
+				got := read(&o)
+				size, isLong := errors.AsType[*SizeError](o.Err())
+				if more <= 0 && (got != want || o.Err() != nil) || more > 0 && (got != "" || !isLong || size.Max != StringMax) {
+					t.Errorf("%s, %+d bytes, %.3q...: got %d bytes, %v", what, more, escaped[len(text):], len(got), o.Err())
+				}
+			}
+			read("string", `["`+escaped+`"]`, func(o *Object) string { return o.Get("0").String() })
+			read("name", `{"`+escaped+`":1}`, func(o *Object) (name string) {
+				for name = range o.Root().Members() {
+				}
+				return name
+			})
+		}
+	}
+}
+
 // A granter has memory as long as it is open, and counts who asks.
 type granter struct {
 	context.Context

@@ -183,7 +183,7 @@ func (o *Object) fail(text string, pos int, want string) int {
 // quotes. It is a view of raw unless there are escapes in it.
 func (o *Object) unescape(raw string) string {
 	if isPlain(raw) {
-		return raw
+		return o.bounded(raw)
 	}
 	escaped, ascii := false, true
 	for i := range len(raw) {
@@ -202,7 +202,7 @@ func (o *Object) unescape(raw string) string {
 		return ""
 	}
 	if !escaped {
-		return raw
+		return o.bounded(raw)
 	}
 	start := len(o.plain)
 	if len(raw) > cap(o.plain)-start && !o.mayGrow(cap(o.plain), len(raw)) {
@@ -216,5 +216,5 @@ func (o *Object) unescape(raw string) string {
 		return ""
 	}
 	o.plain = o.plain[:start+len(plain)]
-	return stringOf(plain)
+	return o.bounded(stringOf(plain))
 }

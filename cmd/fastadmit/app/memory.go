@@ -27,7 +27,7 @@ const (
 	reviewMemoryShare = 3.0 / 8
 
 	// smallShare says which part of that memory is for small reviews alone: one of
-	// so many, 10.8 MiB of the 172. An update of a Pod of 16 KB reserves 0.6 MB. The
+	// so many, 10.8 MiB of the 172. An update of a Pod of 16 KB reserves 0.7 MB. The
 	// rest still has room for reviewMemoryMax.
 	smallShare = 16
 
@@ -35,17 +35,18 @@ const (
 	reviewMemoryDefault = 1 << 30
 
 	// What a large review takes for each byte, object and element of its body,
-	// strings with braces and commas in them included. Containers of two bytes
+	// strings with braces and commas in them included. The name of a ServiceAccount
+	// that is not there is copied eight times for the message. Containers of two bytes
 	// that two plugins change take 900 bytes each; elements that are looked up by
 	// their index take a node, and half of one while nodes grow.
-	memoryOfByte    = 2
+	memoryOfByte    = 8
 	memoryOfObject  = 1 << 10
 	memoryOfElement = 96
 
 	// memoryFreely is for which length of a body, times the reviews in flight, nobody
-	// looks at what a small review takes. That is 375 times its length at most, for
+	// looks at what a small review takes. That is 381 times its length at most, for
 	// a list of "{}". The nth of those that are in flight has a body of memoryFreely
-	// divided by n bytes at most, so a thousand of them take up to 46 MB.
+	// divided by n bytes at most, so a thousand of them take up to 47 MB.
 	memoryFreely = 16 << 10
 )
 

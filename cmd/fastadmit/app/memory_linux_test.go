@@ -12,19 +12,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // chartMemory is the memory limit of a pod in the chart.
 const chartMemory = 512 << 20
 
-// TestProcess is the process that TestFourLargestReviews starts.
+// TestProcess is the process that TestLargestReviews starts.
 func TestProcess(t *testing.T) {
 	args := os.Getenv("FASTADMIT_TEST_ARGS")
 	if args == "" {
@@ -106,16 +108,19 @@ func start(t *testing.T, procs string, args ...string) *process {
 	return &process{cmd, match[1]}
 }
 
-// peak returns the most memory that the process had in use, in bytes.
+// peak returns the most memory that the process had in use, in bytes, without the
+// pages of its binary, which the kernel can take back.
 func (p *process) peak(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	_, text, _ := strings.Cut(string(status), "VmHWM:")
-	var kilobytes int64
-	if _, scanErr := fmt.Sscan(text, &kilobytes); scanErr != nil {
-		t.Fatalf("the process has no peak: %v, %v", scanErr, err)
+	kilobytes := func(name string) (n int64) {
+		_, text, _ := strings.Cut(string(status), name)
+		if _, scanErr := fmt.Sscan(text, &n); scanErr != nil {
+			t.Fatalf("the process has no %s %v, %v", name, scanErr, err)
+		}
+		return n
 	}
-	return kilobytes << 10
+	return (kilobytes("VmHWM:") - kilobytes("RssFile:")) << 10
 }
 
 const attackedState = `
@@ -146,11 +151,12 @@ spec:
     max: {cpu: "1"}
 `
 
-// TestFourLargestReviews sends four reviews at once, of which each is the worst for
-// a plugin, in a control group with the chart's memory limit where one can be
-// made. All are answered, and the process stays below the limit. Several of them
-// would take more than that alone if nothing bounded it.
-func TestFourLargestReviews(t *testing.T) {
+// TestLargestReviews sends reviews, of which each is the worst for a plugin, in a
+// control group with the chart's memory limit where one can be made. As many are sent at
+// once as their bodies may be in flight. All are answered, and the process stays below
+// the limit. Beside its body, a review of images takes up to 130 MiB. Without
+// codec.StringMax, one with the longest name of an account takes 430 MiB.
+func TestLargestReviews(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes many seconds")
 	}
@@ -181,9 +187,16 @@ func TestFourLargestReviews(t *testing.T) {
 	update := list(most/2, `{"spec":{"containers":[%s]}}`, `0`)
 	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`, `{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
 		`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
-	for _, round := range [][4][3]string{
+	images := list(bytesInFlightMax/16-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
+	account := func(size int) string {
+		return `{"metadata":{},"spec":{"serviceAccountName":"` + strings.Repeat("a", size) + `"}}`
+	}
+	for _, round := range [][][3]string{
 		{{"/mutate", containers}, {"/mutate", storable}, {"/mutate/AlwaysPullImages", update, update}, {"/validate/ResourceQuota", empty}},
 		{{"/mutate", empty}, {"/validate/PodSecurity", empty}, {"/validate/AlwaysPullImages", empty}, {"/validate/PodSecurity", aliases}},
+		slices.Repeat([][3]string{{"/mutate/AlwaysPullImages", images}}, 16),
+		slices.Repeat([][3]string{{"/mutate/ServiceAccount", account(codec.StringMax)}}, 16),
+		slices.Repeat([][3]string{{"/mutate/ServiceAccount", account(most)}}, 4),
 	} {
 		var group sync.WaitGroup
 		for _, sent := range round {

@@ -180,7 +180,7 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
 		}
 	}
-	fits := most/smallShare/(memoryOfObject+memoryOfElement) - 100 // for the envelope, and lengths
+	fits := (most/smallShare-memoryOfByte*memoryFreely)/(len("{},")*memoryOfByte+memoryOfObject+memoryOfElement) - 100 // for the envelope
 	f(fits+100, http.StatusTooManyRequests)
 	f(fits, http.StatusOK)
 	close(goOn)
@@ -353,7 +353,7 @@ func TestLargeAnswer(t *testing.T) {
 func TestTooLargeObject(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	_, answer := s.open(t).send(request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
-	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists in it"} {
+	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists and strings in it"} {
 		if !strings.Contains(string(answer), part) {
 			t.Errorf("no %s in %.1000s", part, answer)
 		}
