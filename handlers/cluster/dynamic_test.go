@@ -77,7 +77,7 @@ func TestDynamic(t *testing.T) {
 	last.Stop()
 }
 
-// TestDynamicBytes shows when there is too much of a kind.
+// TestDynamicBytes shows when there is too much of a kind, or not all of it yet.
 func TestDynamicBytes(t *testing.T) {
 	object := func(name string) *JSON {
 		j, err := NewJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n"}}`, name))
@@ -105,4 +105,8 @@ func TestDynamicBytes(t *testing.T) {
 	f(2*one-1, true)
 	f(2*one, false)
 	f(2*one+1, false)
+	unsynced := DynamicKind{store: newStore(wholeTeams.Kind, nil)}
+	if err := unsynced.Err(); err == nil || !strings.HasSuffix(err.Error(), "are not known yet: waiting for the API server") {
+		t.Errorf("got %v before anything was listed", err)
+	}
 }

@@ -76,7 +76,7 @@ func TestDefinitions(t *testing.T) {
 	if k := newKind(d); k.listName != "Flock" {
 		t.Errorf("got a list %s", k.listName)
 	}
-	if DefineJSON(d).protobuf || !Define(d, Type[*corev1.Pod]{}).protobuf || !Define(d, Type[*corev1.Pod]{List: &corev1.PodList{}}).protobuf {
+	if DefineJSON(d).protobuf || Define(d, Type[*corev1.Pod]{List: &unstructured.UnstructuredList{}}).protobuf || !Define(d, Type[*corev1.Pod]{}).protobuf || !Define(d, Type[*corev1.Pod]{List: &corev1.PodList{}}).protobuf {
 		t.Error("JSON is read from protobuf, or protobuf is not")
 	}
 }

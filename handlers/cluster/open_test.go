@@ -324,6 +324,14 @@ func putTeam(t *testing.T, s *State, v *View) {
 	}
 }
 
+// noJSON is an object that cannot be encoded.
+type noJSON struct {
+	metav1.TypeMeta
+	Function func()
+}
+
+func (n *noJSON) DeepCopyObject() runtime.Object { return n }
+
 // TestObjectsOfOpenKinds gives objects as tests of plugins do: typed ones, JSON, and
 // what other packages have for any object.
 func TestObjectsOfOpenKinds(t *testing.T) {
@@ -347,6 +355,9 @@ func TestObjectsOfOpenKinds(t *testing.T) {
 	}
 	if n, ok := Namespaces.In(v).Cached("", "one"); !ok || n.Labels["team"] != "a" {
 		t.Errorf("got %v, want the namespace", n)
+	}
+	if _, err := New(Options{Objects: []runtime.Object{&noJSON{}}}); err == nil || !strings.Contains(err.Error(), "object 0: json: unsupported type: func()") {
+		t.Errorf("got %v for an object that cannot be encoded", err)
 	}
 	if _, err := New(Options{Objects: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}}}); err == nil ||
 		!strings.Contains(err.Error(), "object 0: got a *v1.Secret without apiVersion and kind") {
