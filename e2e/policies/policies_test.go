@@ -102,7 +102,7 @@ func ours(t testing.TB, documents *Documents) *handlers.Chain {
 	return chainOf(t, validatingadmissionpolicy.Plugin(), manifests)
 }
 
-// fileOf returns a document as it would be in a file.
+// fileOf returns a document as it would be in a file, from the API.
 func fileOf(t testing.TB, kind, name string, document any) handlers.File {
 	t.Helper()
 	content, err := json.Marshal(document)
@@ -110,7 +110,7 @@ func fileOf(t testing.TB, kind, name string, document any) handlers.File {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,%s`, kind, content[1:])
-	return handlers.File{Name: name, Content: []byte(text)}
+	return handlers.File{Name: name, Content: []byte(text), FromAPI: true}
 }
 
 func chainOf(t testing.TB, plugin handlers.Plugin, manifests []handlers.File) *handlers.Chain {

@@ -89,12 +89,12 @@ func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespa
 
 // compile does what compilePolicy does there, which is not exported.
 func compile(policy *validating.Policy) (validating.Validator, error) {
-	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	spec := &policy.Spec
+	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: spec.ParamKind != nil}
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		return nil, err
 	}
-	spec := &policy.Spec
 	for _, v := range spec.Variables {
 		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, all, environment.StoredExpressions)
 	}
@@ -121,7 +121,7 @@ func compile(policy *validating.Policy) (validating.Validator, error) {
 			a := &spec.AuditAnnotations[i]
 			return &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 		}),
-		condition(plugincel.OptionalVariableDeclarations{}, len(spec.Validations), func(i int) plugincel.ExpressionAccessor {
+		condition(plugincel.OptionalVariableDeclarations{HasParams: all.HasParams}, len(spec.Validations), func(i int) plugincel.ExpressionAccessor {
 			if e := spec.Validations[i].MessageExpression; e != "" {
 				return &validating.MessageExpressionCondition{MessageExpression: e}
 			}

@@ -441,6 +441,7 @@ func TestPolicies(t *testing.T) {
 	mustWrite(t, generatedRow)
 	tw.wantAll(t)
 	tw.compareTypes(t)
+	tw.paramKindGone(t, scenarios)
 }
 
 // wantAll wants that the requests were of use: some of each outcome.
