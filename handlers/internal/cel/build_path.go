@@ -157,7 +157,7 @@ func (p *path) resolve(f *frame) value {
 			if i == last && p.tests {
 				return boolValue(true)
 			}
-			if v.json = member; i == last || member.Kind() != codec.KindObject {
+			if v.json = member; member.Kind() != codec.KindObject {
 				v = jsonValue(member)
 			}
 			continue

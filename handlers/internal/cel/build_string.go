@@ -36,9 +36,6 @@ func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 
 // stringFunction is a function of two strings.
 func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
-	if !c.IsMemberFunction() {
-		return nil
-	}
 	args := b.args(c, 2)
 	if args == nil {
 		return nil

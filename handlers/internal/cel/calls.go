@@ -65,7 +65,7 @@ func boundCalls(env *cel.Env) cel.ProgramOption {
 			return nil, err
 		}
 		bounded := &boundedCall{InterpretableCall: call, does: does}
-		for _, b := range bindings { // as the planner: the overload, or what finds it by the arguments
+		for _, b := range bindings { // as the planner: the overload, or what finds it by the arguments, which all of them have
 			if b.Operator == call.OverloadID() || b.Operator == call.Function() && bounded.original == nil {
 				bounded.original = b
 			}
@@ -132,9 +132,9 @@ func (c *boundedCall) isVariadic() bool {
 	o := c.original
 	switch len(c.Args()) {
 	case 1:
-		return o != nil && o.Unary == nil
+		return o.Unary == nil
 	case 2:
-		return o != nil && o.Binary == nil
+		return o.Binary == nil
 	}
 	return true
 }
@@ -142,7 +142,7 @@ func (c *boundedCall) isVariadic() bool {
 func (c *boundedCall) call(args []ref.Val) ref.Val {
 	o, first := c.original, args[0]
 	switch {
-	case o == nil || o.OperandTrait != 0 && !first.Type().HasTrait(o.OperandTrait):
+	case o.OperandTrait != 0 && !first.Type().HasTrait(o.OperandTrait):
 		if first.Type().HasTrait(traits.ReceiverType) {
 			return first.(traits.Receiver).Receive(c.Function(), c.OverloadID(), args[1:])
 		}

@@ -46,6 +46,34 @@ func TestFormatUpstream(t *testing.T) {
 	}
 }
 
+// TestClauses has the clauses of texts, and none from the first on that is none.
+func TestClauses(t *testing.T) {
+	f := func(text string, want ...clause) {
+		t.Helper()
+		if got := clausesOf(text); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+	f("")
+	f("a%%b")
+	f("%s a%%b %.2f%d", clause{'s', 0}, clause{'f', 2}, clause{'d', 0})
+	f("%.f%.09e%.9999999f", clause{'f', 0}, clause{'e', 9}, clause{'f', formatPlacesMax})
+	f("%s%", clause{'s', 0})
+	f("%s%.3", clause{'s', 0})
+}
+
+// TestJoinLimit refuses the first text that costs more than an expression may.
+func TestJoinLimit(t *testing.T) {
+	const between = 100
+	list := types.NewStringList(types.DefaultTypeAdapter, make([]string, between+1))
+	const most = celconfig.PerCallLimit / 2 * 10 / between // a character costs a tenth, and it is read and written
+	for n, refused := range map[int]bool{most - 1: false, most: false, most + 1: true} {
+		if got := join(nil, []ref.Val{list, types.String(strings.Repeat("a", n))}); (got != nil) != refused {
+			t.Errorf("%d characters between elements: got %v, want it refused: %v", n, got != nil, refused)
+		}
+	}
+}
+
 // TestPatchTypesUpstream has the fields of a JSONPatch that upstream's has.
 func TestPatchTypesUpstream(t *testing.T) {
 	want, _ := new(mutation.JSONPatchType).FieldNames()

@@ -221,6 +221,7 @@ func TestCallsMemory(t *testing.T) {
 		"object.long.replace('a', object.by, 900) != ''":    false,
 		"object.long.replace('a', object.by, 1000) == ''":   true,
 		"object.long.replace('a', object.by, -1) == ''":     true,
+		"object.long.replace('a', object.by, 0) != ''":      false,
 		"object.long.matches(object.pattern)":               true,
 		"matches('a', object.pattern)":                      true,
 		"'a'.find(object.pattern) == ''":                    true,
@@ -242,7 +243,7 @@ func TestCallsMemory(t *testing.T) {
 		review := reviewOf(t, text)
 		_, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
 		var tooLarge *codec.SizeError
-		if got := errors.As(review.Object.Err(), &tooLarge); got != refuses || fatal != nil || refuses && err == nil {
+		if got := errors.As(review.Object.Err(), &tooLarge); got != refuses || fatal != nil || refuses != (err != nil) {
 			t.Errorf("%s: got %v, %v, the review's error %v, want it refused: %v", expression, err, fatal, review.Object.Err(), refuses)
 		}
 	}
