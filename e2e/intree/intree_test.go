@@ -1,6 +1,6 @@
 // Package intree measures what it costs kube-apiserver and webhooks when Pods are
-// created: with a policy evaluated in-tree, in fastadmit, and in a webhook of
-// controller-runtime, and with webhooks registered in several ways. The environment
+// created: with a policy evaluated in-tree, in fastadmit, in a webhook of
+// controller-runtime and in Gatekeeper, and with webhooks registered in several ways. The environment
 // variable FASTADMIT_COST is the number of Pods in each round; without it the test is
 // skipped. FASTADMIT_COST_WRITE has the table written into bench/README.md.
 package intree
@@ -33,6 +33,7 @@ const (
 // A stand is an API server, and what may be switched on in it.
 type stand struct {
 	*cluster.APIServer
+	policy     *admissionregistrationv1.ValidatingAdmissionPolicy
 	validating *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	mutating   *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	pod        *corev1.Pod // that is measured
@@ -102,15 +103,15 @@ func start(t *testing.T) *stand {
 	}
 	s := &stand{
 		APIServer:  cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}}),
+		policy:     new(admissionregistrationv1.ValidatingAdmissionPolicy),
 		validating: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding), mutating: new(admissionregistrationv1.MutatingAdmissionPolicyBinding),
 	}
-	var validating admissionregistrationv1.ValidatingAdmissionPolicy
 	var mutating admissionregistrationv1.MutatingAdmissionPolicy
 	one, itsBinding, _ := strings.Cut(strings.ReplaceAll(string(text), ".static.k8s.io", ".example.com"), "\n---\n")
 	other, othersBinding, _ := strings.Cut(pull, "\n---\n")
 	var review struct{ Request struct{ Object *corev1.Pod } }
 	for text, into := range map[string]any{
-		one: &validating, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating, string(corpus.MustRead("pods-create-v1-1.json")): &review,
+		one: s.policy, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating, string(corpus.MustRead("pods-create-v1-1.json")): &review,
 	} {
 		if err := yaml.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
@@ -126,7 +127,7 @@ func start(t *testing.T) *stand {
 		return err
 	})
 	api := s.Client.AdmissionregistrationV1()
-	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), &validating, metav1.CreateOptions{}); err != nil {
+	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), s.policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := api.MutatingAdmissionPolicies().Create(t.Context(), &mutating, metav1.CreateOptions{}); err != nil {

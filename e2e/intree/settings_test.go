@@ -26,10 +26,10 @@ const (
 type setting struct {
 	name    string
 	mutates bool
-	denial  string             // of the Pod for which the policy does not hold; empty if it is not denied
-	webhook *cluster.Fastadmit // or another program; nil for none
-	hooks   []hook             // empty for policies in-tree
-	probe   *hook              // of a setting that mutates
+	denial  string           // of the Pod for which the policy does not hold; empty if it is not denied
+	webhook *cluster.Process // nil for none
+	hooks   []hook           // empty for policies in-tree
+	probe   *hook            // of a setting that mutates
 }
 
 // A hook is a webhook.
@@ -44,15 +44,15 @@ type hook struct {
 // allSettings starts the programs and returns all settings.
 func (s *stand) allSettings(t *testing.T) []setting {
 	t.Helper()
-	p := startPrograms(t)
+	p := s.startPrograms(t)
 	at := func(f *cluster.Fastadmit, path string) hook { return hook{url: f.URL + path, ca: p.authority.PEM} }
 	probe := at(p.fastadmit, "/mutate/AlwaysPullImages")
 	probe.forLabeled = true
 	validating := func(name string, f *cluster.Fastadmit, hooks ...hook) setting {
-		return setting{name: name, denial: "denied the request", webhook: f, hooks: hooks}
+		return setting{name: name, denial: "denied the request", webhook: f.Process, hooks: hooks}
 	}
 	mutating := func(name string, f *cluster.Fastadmit, hooks ...hook) setting {
-		return setting{name: name, mutates: true, webhook: f, hooks: hooks, probe: &probe}
+		return setting{name: name, mutates: true, webhook: f.Process, hooks: hooks, probe: &probe}
 	}
 	one := at(p.fastadmit, "/validate/ValidatingAdmissionPolicy")
 	pull, nothing := at(p.fastadmit, "/mutate/AlwaysPullImages"), at(p.fastadmit, "/mutate/DefaultTolerationSeconds")
@@ -63,9 +63,11 @@ func (s *stand) allSettings(t *testing.T) []setting {
 		{name: "validates: policy in-tree", denial: "ValidatingAdmissionPolicy 'pods.example.com'"},
 		validating("validates: fastadmit", p.fastadmit, one),
 		validating("validates: controller-runtime", p.validating, at(p.validating, "")),
+		validating("validates: Gatekeeper", p.gatekeeper, at(p.gatekeeper, "/v1/admit")),
 		{name: "mutates: policy in-tree", mutates: true},
 		mutating("mutates: fastadmit", p.fastadmit, pull),
 		mutating("mutates: controller-runtime", p.mutating, at(p.mutating, "")),
+		mutating("mutates: Gatekeeper", p.gatekeeper, at(p.gatekeeper, "/v1/mutate")),
 		validating("fastadmit, four webhooks that validate", p.fastadmit, one, one, one, one),
 		mutating("fastadmit, a call without a patch", p.fastadmit, nothing),
 		mutating("fastadmit, a call that a match condition saves", p.fastadmit, saved),
@@ -123,12 +125,12 @@ func (h *hook) selector() *metav1.LabelSelector {
 
 // programs are the webhooks.
 type programs struct {
-	fastadmit, validating, mutating *cluster.Fastadmit
-	authority                       *cluster.Authority
+	fastadmit, validating, mutating, gatekeeper *cluster.Fastadmit
+	authority                                   *cluster.Authority
 }
 
-// startPrograms builds and starts them, as make compare does.
-func startPrograms(t *testing.T) programs {
+// startPrograms starts them. It builds those of make compare.
+func (s *stand) startPrograms(t *testing.T) programs {
 	t.Helper()
 	const module = "../../bench/compare"
 	dir, err := filepath.Abs(t.TempDir())
@@ -162,6 +164,7 @@ plugins:
 			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy", "--admission-control-config-file="+config, "--cluster-state-dir="+state),
 		validating: start("controllerruntime", "--work=policy"),
 		mutating:   start("controllerruntime", "--work=mutate"),
+		gatekeeper: s.startGatekeeper(t, authority),
 		authority:  authority,
 	}
 }

@@ -46,7 +46,7 @@ func table(all []row, pods int) string {
 // String returns three cells of the table.
 func (c *costs) String() string {
 	webhook := "-"
-	if slices.Max(c.webhook) > 0 {
+	if slices.Max(c.webhook) >= time.Microsecond {
 		webhook = middleAndLeast(c.webhook)
 	}
 	latencies := slices.Sorted(slices.Values(c.latencies))
