@@ -264,8 +264,9 @@ func TestEnforcedHere(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
-		var enforced []reportedPolicy
-		r := newReplicas(cluster.PolicyReplicas.In(c.view), ValidatingKind.Name, func() []reportedPolicy { return enforced })
+		var enforced atomic.Pointer[[]reportedPolicy]
+		enforced.Store(new([]reportedPolicy))
+		r := newReplicas(cluster.PolicyReplicas.In(c.view), ValidatingKind.Name, func() []reportedPolicy { return *enforced.Load() })
 		r.host = "a"
 		ctx, cancel := context.WithCancel(t.Context())
 		changed := make(chan struct{}, 1)
@@ -283,7 +284,9 @@ func TestRun(t *testing.T) {
 			return version
 		}
 		change := func() {
-			enforced = append(slices.Clone(enforced), reportedPolicy{Name: fmt.Sprint("p", len(enforced))})
+			now := *enforced.Load()
+			now = append(slices.Clone(now), reportedPolicy{Name: fmt.Sprint("p", len(now))})
+			enforced.Store(&now)
 			ring(changed)
 		}
 		f(time.Hour, "")
