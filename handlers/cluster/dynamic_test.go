@@ -100,6 +100,9 @@ func TestDynamicBytes(t *testing.T) {
 		if s.isFull() != full || (ended > 0) != full || full && s.size() > 1 {
 			t.Errorf("%d: got full %v with %d objects of %d bytes", bytesMax, s.isFull(), s.size(), size)
 		}
+		if !s.mu.TryLock() {
+			t.Error("the cache stays locked")
+		}
 	}
 	one := int64(len(object("a").text))
 	f(2*one-1, true)

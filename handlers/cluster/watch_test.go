@@ -571,6 +571,19 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestSeriesAge shows the age of the oldest of two caches of a resource.
+func TestSeriesAge(t *testing.T) {
+	old, young := newStore(Namespaces.Kind, nil), newStore(Namespaces.Kind, nil)
+	old.began = old.began.Add(-time.Hour)
+	for _, stores := range [][]*store{{old, young}, {young, old}} {
+		var all series
+		all.stores.Store(&stores)
+		if got := all.age(); got < 3600 {
+			t.Errorf("got %v seconds, want at least 3600", got)
+		}
+	}
+}
+
 // TestViewsWaitForTheirOwn has a kind be followed, as after a reload, whose list
 // does not come: who needs another kind is not kept waiting.
 func TestViewsWaitForTheirOwn(t *testing.T) {
