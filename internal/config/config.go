@@ -298,10 +298,8 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	for i := range c.Plugins {
 		path := field.NewPath("plugins").Index(i)
 		name := c.Plugins[i].Name
-		isNew := r.checkName(document, path.Child("name").String(), name, configured)
-		if s := r.settings(document, &c.Plugins[i], path); isNew {
-			settings[name] = s
-		}
+		r.checkName(document, path.Child("name").String(), name, configured)
+		settings[name] = r.settings(document, &c.Plugins[i], path)
 	}
 	return settings
 }
@@ -421,8 +419,8 @@ func (b both) Matches(ctx context.Context, review *codec.Review, attributes hand
 func (r *reader) locate(document *strictyaml.Document, err error) {
 	if joined, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		r.refuse(document.Locate(joined.Errors()...)...)
-	} else if err != nil {
-		r.refuse(document.Locate(err)...)
+	} else {
+		r.refuse(document.Locate(err)...) // or nil, which errors.Join leaves out
 	}
 }
 

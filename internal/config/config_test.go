@@ -206,6 +206,7 @@ func TestReadRefuses(t *testing.T) {
 	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
 		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)
 	f(head+"enableAdmissionPlugins: [Gone, EventRateLimit]", "", "own.yaml:3: enableAdmissionPlugins[0]: fastadmit has no plugin Gone: it was removed")
+	f(head+"imageReview: {rules: []}", "", "own.yaml:3: imageReview.rules: Required value: want at least one rule; without rules, every image may run")
 	f(head+"server: {securePort: -1}", "", "own.yaml:3: server.securePort: got -1, want 0 to 65535")
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
 	f(head+"server: {maxConnections: -1}", "", "own.yaml:3: server.maxConnections: got -1, want 0 or more")

@@ -94,11 +94,12 @@ func TestKubeconfigsWrong(t *testing.T) {
 		return map[string]string{"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  configuration:\n    " + a}
 	}
 	f(admission("kubeConfigFile: /none"), "dir/admission.yaml:6: plugins[0].configuration.kubeConfigFile: cannot read the kubeconfig of A: open /none: file does not exist")
+	f(map[string]string{"dir/sub/b.yaml": "kubeConfigFile: /none\n---\n{}"}, "dir/sub/b.yaml: kubeConfigFile: cannot read the kubeconfig of B: open /none: file does not exist")
 	f(map[string]string{"dir/sub/kubeconfig": "rubbish"},
 		"dir/admission.yaml:5: plugins[0].configuration.imagePolicy.kubeConfigFile: cannot read the kubeconfig of A: couldn't get version/kind",
 		"dir/sub/b.yaml:2: imagePolicy.kubeConfigFile: cannot read the kubeconfig of B: couldn't get version/kind")
 	f(map[string]string{"dir/sub/kubeconfig": strings.Replace(kubeconfigFiles["dir/sub/kubeconfig"], "pki/tls.key", "pki/none", 1)}, "open dir/sub/pki/none: file does not exist")
-	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1", "x: y"} {
+	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1", "{kubeConfigFile: /none, imagePolicy: 1}", "x: y"} {
 		if _, err := readKubeconfigs(admission(fine)); err != nil {
 			t.Errorf("%s: got %v, want it to be for the plugin to say", fine, err)
 		}
@@ -140,14 +141,15 @@ func TestFlattenAll(t *testing.T) {
 		read = append(read, name)
 		switch name {
 		case "kubeconfig":
-			return []byte(`{"apiVersion":"v1","kind":"Config","users":[{"name":"b","user":{"tokenFile":"/b"}},{"name":"a","user":{"tokenFile":"a"}},` +
-				`{"name":"c","user":{"client-key":"beside","client-key-data":"YQ=="}}]}`), nil
-		case "a", "/b":
+			return []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"certificate-authority":"ca"}}],"users":[{"name":"b","user":{"tokenFile":"/b"}},{"name":"a","user":{"tokenFile":"a"}},` +
+				`{"name":"c","user":{"client-key":"beside","client-key-data":"YQ==","token":"kept"}}]}`), nil
+		case "a", "/b", "ca":
 			return []byte(name), nil
 		}
 		return nil, errors.New("not read")
 	})
-	if want := []string{"kubeconfig", "a", "/b"}; err != nil || !slices.Equal(read, want) || !strings.Contains(string(flat), "client-key: beside") {
+	if want := []string{"kubeconfig", "ca", "a", "/b"}; err != nil || !slices.Equal(read, want) ||
+		!strings.Contains(string(flat), "client-key: beside") || !strings.Contains(string(flat), "token: kept") {
 		t.Errorf("got %s, %q, %v, want %q read", flat, read, err, want)
 	}
 }
