@@ -74,6 +74,12 @@ func TestDynamic(t *testing.T) {
 	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "One"}); err == nil || s.dynamicRefusals("kinds").Get() != 1 {
 		t.Errorf("got %v for one more", err)
 	}
+	for range 2 {
+		last.store.full()
+	}
+	if got := s.dynamicRefusals("bytes").Get(); got != 1 {
+		t.Errorf("got %d refusals of a kind that is too large, want 1", got)
+	}
 	last.Stop()
 }
 

@@ -152,19 +152,29 @@ func TestStoreOfOthers(t *testing.T) {
 	size(0, "one")
 }
 
+// TestEndedWatchIsNoFault begins a watch whose context has ended.
+func TestEndedWatchIsNoFault(t *testing.T) {
+	store := newAPIServer(t).newState(Options{}).find(Namespaces.Kind)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := store.watch(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) || store.fault.Load() != nil {
+		t.Errorf("got %v and a fault: %v", err, store.fault.Load() != nil)
+	}
+}
+
 // TestListsInstead has the answers after which client-go's reflector lists in place
 // of watching.
 func TestListsInstead(t *testing.T) {
 	resource := schema.GroupResource{Resource: "namespaces"}
 	for err, want := range map[error]bool{
-		apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil):   true,
-		apierrors.NewInternalError(errors.New("the required storage feature")): true,
-		apierrors.NewTooManyRequests("later", 1):                               false,
-		apierrors.NewTimeoutError("slow", 1):                                   false,
-		apierrors.NewResourceExpired("old"):                                    false,
-		apierrors.NewResourceExpired("old"):                                    false,
-		apierrors.NewForbidden(resource, "", errors.New("no role")):            true,
-		errors.New("connection refused"):                                       false,
+		apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil):              true,
+		apierrors.NewInternalError(errors.New("the required storage feature")):            true,
+		apierrors.NewTooManyRequests("later", 1):                                          false,
+		apierrors.NewTimeoutError("slow", 1):                                              false,
+		apierrors.NewResourceExpired("old"):                                               false,
+		&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone}}: false,
+		apierrors.NewForbidden(resource, "", errors.New("no role")):                       true,
+		errors.New("connection refused"):                                                  false,
 	} {
 		if got := listsInstead(err); got != want {
 			t.Errorf("%v: got %v", err, got)

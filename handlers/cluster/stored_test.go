@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -207,15 +208,25 @@ func TestKubeconfigFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		need := Namespaces.Called("get")
-		if err := s.Follow(t.Context(), need); err != nil {
+		asJSON := namespacesAsJSON.Called("get")
+		if err := s.Follow(t.Context(), need, asJSON); err != nil {
 			t.Fatal(err)
+		}
+		lastRequest := func() *http.Request {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.requests[len(a.requests)-1]
+		}
+		if _, err := namespacesAsJSON.In(s.View(asJSON)).GetLive(t.Context(), "", "none"); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		if accept := lastRequest().Header.Get("Accept"); accept != "application/json" {
+			t.Errorf("accepts %q, want JSON", accept)
 		}
 		if _, err := Namespaces.In(s.View(need)).GetLive(t.Context(), "", "none"); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
-		a.mu.Lock()
-		last := a.requests[len(a.requests)-1]
-		a.mu.Unlock()
+		last := lastRequest()
 		if got, accept := last.UserAgent(), last.Header.Get("Accept"); got != want || accept != "application/vnd.kubernetes.protobuf,application/json" {
 			t.Errorf("got %q, accepting %q, want %q", got, accept, want)
 		}
