@@ -246,10 +246,11 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:3: plugins[0].timeout: got 30.000000001s, want more than 0s and at most 30s")
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
-	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}",
+	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}\n- {name: Gone, path: /none/z.yaml}",
 		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
-		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory")
+		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory",
+		"admission.yaml:6: plugins[2].name: fastadmit has no plugin Gone: it was removed")
 	if _, err := Read(Source{File: "missing.yaml"}); err == nil || err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {
 		t.Errorf("got %v", err)
 	}
