@@ -78,7 +78,7 @@ func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
 
 func (b *builder) operand(e ast.Expr) *path {
 	if e.Kind() == ast.CallKind && !isIndex(e.AsCall()) || e.Kind() == ast.ComprehensionKind {
-		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Conditional {
+		if isCall(e, operators.Conditional) {
 			return nil // steps go into the branches then
 		}
 		if root := b.expr(e); root != nil {

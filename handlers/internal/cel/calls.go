@@ -146,10 +146,7 @@ func (c *boundedCall) call(args []ref.Val) ref.Val {
 		if first.Type().HasTrait(traits.ReceiverType) {
 			return first.(traits.Receiver).Receive(c.Function(), c.OverloadID(), args[1:])
 		}
-		if c.isVariadic() {
-			return types.NewErr("no such overload: %s %d", c.Function(), c.ID())
-		}
-		return types.NewErr("no such overload: %s", c.Function())
+		return types.NewErr("no such overload: %s", c.Function()) // only matches has a trait, and it is binary
 	case c.isVariadic():
 		return o.Function(args...)
 	case len(args) == 1:

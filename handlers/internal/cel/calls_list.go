@@ -138,7 +138,7 @@ func replace(e *Evaluation, args []ref.Val) ref.Val {
 	}
 	n := strings.Count(s, old)
 	if len(args) > 3 {
-		if most, ok := args[3].(types.Int); ok && most >= 0 {
+		if most, _ := args[3].(types.Int); most >= 0 { // 0 for what is no number, which is refused
 			n = int(min(types.Int(n), most))
 		}
 	}

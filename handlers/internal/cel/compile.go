@@ -51,7 +51,7 @@ var (
 	Bool         = []*cel.Type{cel.BoolType}
 	String       = []*cel.Type{cel.StringType}
 	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
-	Any          = []*cel.Type{cel.AnyType, cel.DynType}
+	Any          = []*cel.Type{cel.AnyType}
 	JSONPatches  = []*cel.Type{cel.ListType(jsonPatchType)}
 	Object       = []*cel.Type{objectRoot}
 )

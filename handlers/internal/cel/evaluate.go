@@ -232,7 +232,7 @@ func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err
 	if x.closure != nil {
 		e.checks = 0
 		if value, cost, ok, err = e.runClosure(x); ok {
-			return value, cost, ok, err
+			return value, cost, true, err
 		}
 	}
 	return e.interpret(x)

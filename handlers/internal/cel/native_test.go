@@ -3,6 +3,7 @@ package cel
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -43,15 +44,37 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestDepthNoJSON has what is no JSON, far down, before and behind what nests deep.
+// TestNoMemoryToDecode has values of a document that there is no memory to decode: they are
+// empty, and have their type.
+func TestNoMemoryToDecode(t *testing.T) {
+	review := reviewOf(t, []byte(`{"kind":"X","list":[1]}`))
+	object, list := review.Object.Root(), review.Object.Get("list")
+	object.Refuse(codec.ErrNoMemory)
+	for v, want := range map[codec.Value]any{object: map[string]any{}, list: []any{}} {
+		val := ValueOf(v)
+		got, err := val.ConvertToNative(reflect.TypeOf(want))
+		if !reflect.DeepEqual(got, want) || err != nil || !reflect.DeepEqual(val.Value(), want) {
+			t.Errorf("got %#v, %v, and %#v, want %#v", got, err, val.Value(), want)
+		}
+	}
+}
+
+// TestDepthNoJSON has what is no JSON, far down, before and behind what nests too deep. The
+// review has the error of the first of them.
 func TestDepthNoJSON(t *testing.T) {
 	x := new(Compiler).Compile("object.d == oldObject.d", Declarations{}, Bool)
-	deep := strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000)
-	for _, inner := range []string{`["\q",` + deep + `]`, `[1.2.3,` + deep + `]`, `[` + deep + `,"\q"]`, `{"a":"\x","b":` + deep + `}`} {
+	deep := strings.Repeat("[", decodedDepthMax+1) + strings.Repeat("]", decodedDepthMax+1)
+	const noJSON, tooDeep = false, true
+	for inner, want := range map[string]bool{
+		`["\q"]`: noJSON, `["\q",` + deep + `]`: noJSON, `[1.2.3,` + deep + `]`: noJSON, `{"a":"\x","b":` + deep + `}`: noJSON, deep: tooDeep, `[` + deep + `,"\q"]`: tooDeep,
+	} {
 		d := strings.Repeat("[", depthMax) + inner + strings.Repeat("]", depthMax)
 		review := reviewOf(t, fmt.Appendf(nil, `{"kind":"X","d":%s}`, d))
-		if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x); review.Err() == nil {
-			t.Errorf("%.100s: got %v, %v, %v, want a fault of the document", inner, value, err, fatal)
+		value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
+		var syntax *codec.SyntaxError
+		var size *codec.SizeError
+		if errors.As(review.Err(), &syntax) == want || errors.As(review.Err(), &size) != want {
+			t.Errorf("%.100s: got %v, %v, %v, the review's error %v, want it too deep: %v", inner, value, err, fatal, review.Err(), want)
 		}
 	}
 }

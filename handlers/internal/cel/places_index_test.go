@@ -82,4 +82,8 @@ func TestPlacesLarge(t *testing.T) {
 	if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True {
 		t.Errorf("got %v, %v, %v, want true", value, err, fatal)
 	}
+	x = new(Compiler).Compile("object.list.all(l, !object.list[?-1].hasValue())", Declarations{}, Bool)
+	if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True || x.closure == nil {
+		t.Errorf("an element of a negative index: got %v, %v, %v, want none, by a closure", value, err, fatal)
+	}
 }

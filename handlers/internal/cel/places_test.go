@@ -73,13 +73,14 @@ func TestDeep(t *testing.T) {
 // TestEqualLevels compares values around the depth behind which they are decoded.
 func TestEqualLevels(t *testing.T) {
 	for depth := depthMax - 2; depth <= depthMax+2; depth++ {
-		for bottom, same := range map[string]string{
-			`{"a":1,"b":[2.5,"x",null,true]}`: `{"b":[2.5,"x",null,true],"a":1.0}`, `[]`: `[]`, `{}`: `{}`,
+		for bottom, than := range map[string]struct{ same, other string }{
+			`{"a":1,"b":[2.5,"x",null,true]}`: {`{"b":[2.5,"x",null,true],"a":1.0}`, `[0]`}, `[]`: {`[]`, `[0]`}, `{}`: {`{}`, `[]`},
+			`[true]`: {`[true]`, `[false]`}, `[1]`: {`[1.0]`, `[2]`}, `["a"]`: {`["a"]`, `["b"]`}, `[null]`: {`[null]`, `[0]`},
 		} {
 			nested := func(bottom string) string {
 				return strings.Repeat(`{"a":[`, depth/2) + bottom + strings.Repeat(`]}`, depth/2)
 			}
-			text := fmt.Appendf(nil, `{"kind":"X","x":%s,"same":%s,"other":%s}`, nested(bottom), nested(same), nested(`[0]`))
+			text := fmt.Appendf(nil, `{"kind":"X","x":%s,"same":%s,"other":%s}`, nested(bottom), nested(than.same), nested(than.other))
 			compareValues(t, text, "object.x == object.same")
 			compareValues(t, text, "object.x == object.other")
 			compareValues(t, text, "type(object.x) == map ? size([object.x].map(x, x)) : 0")

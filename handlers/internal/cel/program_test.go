@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 )
 
 // TestProgramsAreNotKept compiles many expressions that have closures, which take
@@ -40,6 +43,40 @@ func TestProgramsAreNotKept(t *testing.T) {
 	group.Wait()
 	if all[7].program.made == nil || all[8].program.made != nil {
 		t.Error("got a program for an expression that was not evaluated, or none for one that failed")
+	}
+}
+
+// TestProgramIsMadeOnce plans a program when it is made, and once more if it was dropped.
+func TestProgramIsMadeOnce(t *testing.T) {
+	env, err := NewCompiler(false).env(Declarations{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast, issues := env.Compile("1 + 1")
+	if issues != nil {
+		t.Fatal(issues)
+	}
+	for _, drops := range []bool{false, true} {
+		planned, want := 0, 1
+		p, err := newProgram(func() (celgo.Program, error) {
+			planned++
+			return env.Program(ast)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drops {
+			p.drop()
+			want++
+		}
+		for range 3 {
+			if value, _, err := p.Eval(celgo.NoVars()); value != types.Int(2) || err != nil {
+				t.Errorf("got %v, %v, want 2", value, err)
+			}
+		}
+		if planned != want {
+			t.Errorf("dropped %v: got %d plans, want %d", drops, planned, want)
+		}
 	}
 }
 

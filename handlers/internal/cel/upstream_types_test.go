@@ -52,6 +52,27 @@ func describe(t *apiservercel.DeclType) map[string]string {
 	return all
 }
 
+// TestReturnTypes has the types that each kind of expression may have: those of the
+// ReturnTypes in k8s.io/apiserver pkg/admission/plugin/policy.
+func TestReturnTypes(t *testing.T) {
+	texts := []string{"true", "'a'", "null", "1", "object", "[1]", "[JSONPatch{op: 'add'}]", "JSONPatch{}", "Object{}", "Object.spec{}"}
+	f := func(returns []*celgo.Type, compile ...string) {
+		t.Helper()
+		for _, text := range texts {
+			want := slices.Contains(compile, text)
+			if x := NewCompiler(false).Compile(text, Declarations{PatchTypes: true}, returns); (x.Err == nil) != want {
+				t.Errorf("%s as one of %v: got the error %v, want it to compile: %v", text, returns, x.Err, want)
+			}
+		}
+	}
+	f(Bool, "true")
+	f(String, "'a'")
+	f(StringOrNull, "'a'", "null")
+	f(Any, texts...)
+	f(JSONPatches, "[JSONPatch{op: 'add'}]")
+	f(Object, "Object{}")
+}
+
 // TestUpstreamTypes has both sides compile and evaluate expressions with each type that
 // one may have to have, with variables of each type, and with the types of patches.
 func TestUpstreamTypes(t *testing.T) {
