@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -172,9 +174,70 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 	<-finished
 }
 
+// newIdleServer returns a server that serves nobody, for tests of a part of it.
+func newIdleServer(log *lockedBuffer) *server {
+	return newServer(new(handlers.Chain), new(callers), newLog(log))
+}
+
+// TestBegin has calls where there are too many, on a connection that was ended meanwhile,
+// and one whose body was read: that body is not dropped for others, even when there is an
+// answer.
+func TestBegin(t *testing.T) {
+	s, ended, c := newIdleServer(new(lockedBuffer)), new(conn), new(conn)
+	start := time.Now()
+	of := call{start: start, deadline: start.Add(time.Minute)}
+	if ended.hand.take(); s.begin(ended, of) || s.load.requests.Load() != 0 {
+		t.Errorf("got %d requests in flight of a connection that was ended", s.load.requests.Load())
+	}
+	if s.load.requestsMax = 0; s.begin(c, of) || c.hand.inCall() {
+		t.Error("a call more than there may be was begun")
+	}
+	s.load.requestsMax, s.load.bytesMax, s.load.grace = 1, 100, -1
+	if err := s.load.expect(c, 100); err != nil || !s.begin(c, of) || !s.end(c) {
+		t.Fatal("a call was not begun or not ended", err)
+	}
+	if s.load.reserve(1) || c.hand.isDropped() || s.load.bytes.Load() != 100 {
+		t.Errorf("got %d bytes in flight, dropped %v, want those that were read", s.load.bytes.Load(), c.hand.isDropped())
+	}
+}
+
+// TestStacksAreRare logs the stacks of plugins that do not return once in a while.
+func TestStacksAreRare(t *testing.T) {
+	log := new(lockedBuffer)
+	s := newIdleServer(log)
+	l := &listener{server: s, table: newConnections(s.metrics.webhooks, 1, 1)}
+	e := &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", handlers.Validate)}
+	start := time.Now()
+	f := func(now time.Time, want int) {
+		t.Helper()
+		near, far := net.Pipe()
+		far.Close()
+		c := &conn{Conn: tls.Server(near, new(tls.Config)), listener: l}
+		deadline := now.Add(-s.timeouts.stuck - 1)
+		if !s.begin(c, call{endpoint: e, start: start, deadline: deadline}) {
+			t.Fatal("the call was not begun")
+		}
+		w := watcher{server: s, now: now}
+		w.look(c)
+		w.answer()
+		w.answer() // of a look that found nothing
+		if got := strings.Count(log.String(), "plugins did not return in time"); got != want {
+			t.Errorf("%s after the first: got %d times stacks in the log, want %d", now.Sub(start), got, want)
+		}
+		until(t, "the call is answered", func() bool { return s.load.requests.Load() == 0 })
+		if got := s.stuck.Swap(0); got != 1 {
+			t.Errorf("got %d stuck calls, want 1", got)
+		}
+	}
+	f(start, 1)
+	f(start.Add(stacksInterval), 1)
+	f(start.Add(stacksInterval+1), 2)
+	f(start.Add(stacksInterval+2), 2)
+}
+
 // TestLiveness fails when too many plugins do not return.
 func TestLiveness(t *testing.T) {
-	s := newServer(new(handlers.Chain), new(callers), newLog(new(lockedBuffer)))
+	s := newIdleServer(new(lockedBuffer))
 	handler := newOpsServer(s.metrics, []check{s.check()}, nil, false).Handler
 	f := func(stuck int64, code int, want string) {
 		t.Helper()
@@ -186,6 +249,12 @@ func TestLiveness(t *testing.T) {
 		}
 	}
 	f(0, 200, "ok")
+	for stuck, want := range []string{"", "1 calls did not return from a plugin, want less than 100"} {
+		s.stuck.Store(int64(stuck))
+		if ok, got := s.check().ask(); !ok || got != want {
+			t.Errorf("%d stuck calls: got %v, %q, want %q", stuck, ok, got, want)
+		}
+	}
 	f(stuckMax-1, 200, "ok")
 	f(stuckMax, 503, "100 calls did not return from a plugin, want less than 100")
 	f(stuckMax+1, 503, "101 calls")

@@ -177,6 +177,55 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfAnAddressAsConfigured has tables with and without a bound for an address.
+func TestConnectionsOfAnAddressAsConfigured(t *testing.T) {
+	for mostAtOne, want := range map[int64]int64{0: 3, 1: 1, 2: 2, 3: 3} {
+		m := newServerMetrics(new(load)).webhooks
+		table := newConnections(m, 100, mostAtOne)
+		for range 3 {
+			table.add(&newFakePeer("10.0.0.1").member)
+		}
+		if got := m.open.Load(); got != want {
+			t.Errorf("at most %d of strangers at one address: got %d, want %d", mostAtOne, got, want)
+		}
+	}
+}
+
+// TestLeastUsed has a known caller at one address, and looks at which connection makes
+// room for another one.
+func TestLeastUsed(t *testing.T) {
+	f := func(want int, used ...int64) {
+		t.Helper()
+		table := newConnections(newServerMetrics(new(load)).webhooks, int64(len(used)), 0)
+		var all []*fakePeer
+		for _, at := range used {
+			p := newFakePeer("10.0.0.1")
+			p.used = at
+			table.add(&p.member)
+			table.admit(&p.member)
+			all = append(all, p)
+		}
+		table.makeRoom()
+		for i, p := range all {
+			if p.closed != (i == want) {
+				t.Errorf("connection %d of %d: got closed %v, want the one numbered %d", i, len(all), p.closed, want)
+			}
+		}
+	}
+	f(0, 1, 2, 3)
+	f(1, 2, 1, 3)
+	f(2, 3, 2, 1)
+	f(0, 1, 1, 1) // the oldest of those that are the same
+	used := make([]int64, leastUsedOf+2)
+	for i := range used {
+		used[i] = 10
+	}
+	used[leastUsedOf+1] = 1
+	f(0, used...) // so far behind it is not looked for
+	used[leastUsedOf] = 1
+	f(leastUsedOf, used...)
+}
+
 // TestConnectionsStayConsistent does at random what may be done, and counts.
 func TestConnectionsStayConsistent(t *testing.T) {
 	m := newServerMetrics(new(load)).webhooks

@@ -11,13 +11,16 @@ import (
 // reading, as the system's clock says it, would end calls when that is set.
 func TestHandKeepsTheMonotonicClock(t *testing.T) {
 	var h hand
+	if _, inCall := h.deadline(); inCall || h.inCall() {
+		t.Error("a new connection has a call in hand")
+	}
 	start := time.Now()
 	deadline := start.Add(time.Minute)
 	if !h.begin(deadline) {
 		t.Fatal("a new connection cannot take a call")
 	}
 	got, inCall := h.deadline()
-	if !inCall || !strings.Contains(got.String(), " m=+") || got.Sub(deadline) != 0 {
+	if !inCall || !h.inCall() || !strings.Contains(got.String(), " m=+") || got.Sub(deadline) != 0 {
 		t.Errorf("got deadline %s, %v, want %s with a reading of the monotonic clock", got, inCall, deadline)
 	}
 	if h.takeOverdue(deadline) {

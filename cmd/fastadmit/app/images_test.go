@@ -6,8 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/imagereview"
 	"github.com/fastadmit/fastadmit/internal/pathtoken"
 )
 
@@ -74,6 +80,28 @@ func TestImageReview(t *testing.T) {
 		response, _ := s.open(t).send(request(path, imageQuestion(pinned)))
 		return response.StatusCode == http.StatusNotFound
 	})
+}
+
+// TestImageReviewRefused has a question whose time is over, and one that is too large.
+func TestImageReviewRefused(t *testing.T) {
+	s := newIdleServer(new(lockedBuffer))
+	s.useImages(&imagereview.Policy{Rules: []imagereview.Rule{{Name: "pinned", RequireDigest: true}}})
+	i := s.images.Load()
+	f := func(image string, start time.Time, code int, want string, errored uint64) {
+		t.Helper()
+		ctx := new(fasthttp.RequestCtx)
+		ctx.Request.SetRequestURI("/imagereview?timeout=1s")
+		ctx.Request.SetBody(imageQuestion(image))
+		s.answerImages(ctx, new(conn), i, call{endpoint: i.endpoint, start: start, operation: operationAt("")})
+		if got, body := ctx.Response.StatusCode(), string(ctx.Response.Body()); got != code || !strings.Contains(body, want) {
+			t.Errorf("got %d %s, want %d with %s", got, body, code, want)
+		}
+		if got := i.endpoint.metrics.decisions[operationAt("")][handlers.OutcomeErrored].Get(); got != errored {
+			t.Errorf("got %d questions that failed, want %d", got, errored)
+		}
+	}
+	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge, "bytes of a string, the maximum", 0)
+	f("nginx", time.Now().Add(-time.Second), http.StatusInternalServerError, "ImageReview: no time left: context deadline exceeded", 1)
 }
 
 // TestImageReviewCallers has callers who may not ask.

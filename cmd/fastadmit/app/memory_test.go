@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -315,6 +318,29 @@ func TestManySmallReviews(t *testing.T) {
 func manyContainers(n int, container string) []byte {
 	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` +
 		podReview(`{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(container+",", n), ",")+`]}}`) + `}`)
+}
+
+// TestAnswerMemory has answers with memory of their own, which is given back, if they are
+// large.
+func TestAnswerMemory(t *testing.T) {
+	s := newIdleServer(new(lockedBuffer))
+	answer := func(uid int) (bytes int, own bool) {
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"operation":"CREATE"}}`, strings.Repeat("u", uid))); err != nil {
+			t.Fatal(err)
+		}
+		ctx := new(fasthttp.RequestCtx)
+		s.answer(ctx, review, new(reservation))
+		return len(review.AppendResponse(nil)), ctx.Response.IsBodyStream()
+	}
+	envelope, _ := answer(1)
+	envelope--
+	for _, want := range []int{envelope + 1, cheapBytes - 1, cheapBytes, cheapBytes + 1} {
+		if got, own := answer(want - envelope); got != want || own != (want > cheapBytes) {
+			t.Errorf("got %d bytes with memory of their own: %v, want %d with: %v", got, own, want, want > cheapBytes)
+		}
+	}
 }
 
 // TestLargeAnswer takes a large patch, over a connection that goes on, and leaves
