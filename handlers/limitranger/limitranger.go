@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -93,7 +94,7 @@ func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange
 		return nil, err
 	}
 	slices.SortFunc(live, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
-	p.keep(strings.Clone(namespace), live)
+	p.keep(namespace, live)
 	return live, nil
 }
 
@@ -104,10 +105,15 @@ func (p *plugin) kept(namespace string) ([]*corev1.LimitRange, bool) {
 	return kept.ranges, ok && !kept.until.Before(p.now())
 }
 
+// keep keeps the answer about a namespace, whose name is copied, unless it is too long
+// for one: it could be as long as a request.
 func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
+	if len(namespace) > validation.DNS1123LabelMaxLength {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked.Add(namespace, answer{ranges: ranges, until: p.now().Add(answerKept)})
+	p.asked.Add(strings.Clone(namespace), answer{ranges: ranges, until: p.now().Add(answerKept)})
 }
 
 const claims = "persistentvolumeclaims"

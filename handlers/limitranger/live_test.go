@@ -141,6 +141,13 @@ func TestManyNamespaces(t *testing.T) {
 	if first || !second {
 		t.Errorf("the first answer is kept: %t, the second: %t", first, second)
 	}
+	for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // of a namespace at most 63
+		name := strings.Repeat("n", length)
+		p.keep(name, nil)
+		if _, kept := p.kept(name); kept != want {
+			t.Errorf("the answer about a name of %d bytes is kept: %t", length, kept)
+		}
+	}
 }
 
 // Many at once ask less often than they are many, and all get the answer.

@@ -177,6 +177,13 @@ func TestRecent(t *testing.T) {
 		if len(r.until) != recentMax {
 			t.Errorf("got %d names, want %d", len(r.until), recentMax)
 		}
+		for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // of a namespace at most 63
+			name := strings.Repeat("n", length)
+			r.add(name)
+			if got := r.has(name); got != want {
+				t.Errorf("a name of %d bytes: got %v", length, got)
+			}
+		}
 	})
 }
 

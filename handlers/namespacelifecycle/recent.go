@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -23,9 +25,12 @@ type recent struct {
 
 func newRecent() *recent { return &recent{until: make(map[string]time.Time)} }
 
-// add remembers a name, which is copied. If there are too many, that is in place
-// of the one that would be forgotten first.
+// add remembers a name, which is copied, unless it is too long for a namespace. If
+// there are too many, that is in place of the one that would be forgotten first.
 func (r *recent) add(name string) {
+	if len(name) > validation.DNS1123LabelMaxLength {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()

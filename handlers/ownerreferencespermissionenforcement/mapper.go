@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
@@ -22,6 +23,10 @@ const (
 	// mapperMax is of how many group versions: several times what a cluster has.
 	// Users may name others.
 	mapperMax = 512
+
+	// apiVersionMax is how long a served group version may be. A longer one, which could
+	// be as long as a request, is neither asked for nor remembered.
+	apiVersionMax = validation.DNS1123SubdomainMaxLength + len("/") + validation.DNS1123LabelMaxLength
 )
 
 // A mapper finds the resources of kinds, as the discovery RESTMapper of
@@ -52,7 +57,11 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 		version.Version = "v1" // in-tree takes any version of the core group, which has one
 	}
 	known, ok := m.known.Get(version)
-	if !ok {
+	switch {
+	case ok:
+	case len(owner.APIVersion) > apiVersionMax:
+		known = mapperOf(version, nil)
+	default:
 		list, err := m.discovery.Resources(ctx, version)
 		if err != nil {
 			return nil, &undiscoveredError{err}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -286,6 +287,30 @@ func TestMapper(t *testing.T) {
 	f("Shop", "shops root")
 	f("List", "lists root")
 	f("Other", `no matches for kind "Other" in version "apps/v1"`)
+}
+
+// TestLongVersions has an owner of the longest group version there can be, and of longer
+// ones, which are neither asked for nor remembered.
+func TestLongVersions(t *testing.T) {
+	a := new(apiServer)
+	a.status = `{"allowed":false}`
+	m := newMapper(cluster.DiscoveryIn(a.state(t).View(Plugin().Needs...)))
+	f := func(version string, wantAsked int) {
+		t.Helper()
+		mappings, err := m.mappings(t.Context(), &metav1.OwnerReference{APIVersion: version, Kind: "Shop"})
+		if len(mappings) != 0 || !meta.IsNoMatchError(err) {
+			t.Errorf("%d bytes: got %v, %.200v, want that there is no such kind", len(version), mappings, err)
+		}
+		if known := m.known.Keys(); len(known) != wantAsked || len(a.asked) != wantAsked {
+			t.Errorf("%d bytes: got %d requests, %d group versions remembered, want %d", len(version), len(a.asked), len(known), wantAsked)
+		}
+	}
+	longest := strings.Repeat("a.", 126) + "a/v" + strings.Repeat("1", 62)
+	f(longest+"1", 0)
+	f(strings.Repeat("a", 1<<20)+"/v1", 0)
+	f("example.com/"+strings.Repeat("v", 1<<20), 0)
+	f(strings.Repeat("v", 1<<20), 0)
+	f(longest, 1)
 }
 
 func TestUser(t *testing.T) {
