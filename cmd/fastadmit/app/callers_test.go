@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -238,4 +239,17 @@ func TestCertificateReload(t *testing.T) {
 		t.Errorf("got %q after a broken change", got)
 	}
 	old.answers(false)
+}
+
+// TestConstantTime reads how credentials and path tokens are compared: the loop neither
+// branches nor ends early. Times on a machine that others use would not show it.
+func TestConstantTime(t *testing.T) {
+	source, err := os.ReadFile("callers.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "\tfor _, want := range credentials {\n\t\tfound |= subtle.ConstantTimeCompare(got[:], want[:])\n\t}\n\treturn found == 1\n}\n"
+	if !bytes.Contains(source, []byte(want)) {
+		t.Errorf("callers.go: got another comparison of credentials, want\n%s", want)
+	}
 }
