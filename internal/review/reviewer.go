@@ -53,7 +53,7 @@ func (r *reviewer) observe(run handlers.Run) {
 	case handlers.OutcomeDenied:
 		r.result.Plugin = name
 	case handlers.OutcomeErrored, handlers.OutcomePanicked:
-		r.result.Ignored = append(r.result.Ignored, report.Finding{Plugin: name, Message: run.Err.Error()})
+		r.result.Ignored = append(r.result.Ignored, report.Finding{Plugin: name, Message: strings.Clone(run.Err.Error())})
 	case handlers.OutcomeAudited:
 		r.result.Audits = append(r.result.Audits, report.Finding{Plugin: name})
 	}
@@ -156,7 +156,7 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 		if child.Name == "" {
 			var object codec.Object
 			object.Reset(text)
-			result.Name = shownName("", strings.Clone(object.Get("metadata", "generateName").String()))
+			result.Name = shownName("", object.Get("metadata", "generateName").String())
 		}
 		q := &request{
 			Kind:     metav1.GroupVersionKind(child.Kind),
@@ -317,7 +317,7 @@ func (r *reviewer) needsStored(result *report.Result) bool {
 // describe says what a review is about.
 func describe(review *codec.Review, result *report.Result) {
 	kind, resource := review.Kind(), review.Resource()
-	result.APIVersion = schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String()
+	result.APIVersion = strings.Clone(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String())
 	result.Kind, result.Resource = strings.Clone(kind.Kind), strings.Clone(resource.Resource)
 	result.SubResource = strings.Clone(review.SubResource())
 	result.Operation = strings.Clone(string(review.Operation()))
@@ -342,7 +342,7 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	switch status := &response.Status; {
 	case !response.Allowed:
 		result.Decision, result.Code, result.Reason = report.Denied, status.Code, strings.Clone(status.Reason)
-		result.Message = strings.Clone(strings.TrimPrefix(status.Message, result.Plugin+": "))
+		result.Message = strings.TrimPrefix(status.Message, result.Plugin+": ") // the chain made it
 	case len(response.Patch) > 0:
 		result.Decision, result.Patch = report.Patched, bytes.Clone(response.Patch)
 	default:
