@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fastadmit/fastadmit/corpus"
@@ -299,8 +300,11 @@ func (l *failing) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// TestAcceptGoesOn has accepting fail in every way that a busy machine makes it.
-func TestAcceptGoesOn(t *testing.T) {
+// TestAcceptGoesOn has accepting fail in every way that a busy machine makes it, with a
+// longer pause each time.
+func TestAcceptGoesOn(t *testing.T) { synctest.Test(t, testAcceptGoesOn) }
+
+func testAcceptGoesOn(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -308,14 +312,18 @@ func TestAcceptGoesOn(t *testing.T) {
 	ln.Close()
 	m, log, full := newServerMetrics(new(load)).webhooks, new(lockedBuffer), 0
 	var errs []error
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+	for _, errno := range slices.Repeat([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}, 2) {
 		errs = append(errs, &net.OpError{Op: "accept", Net: "tcp", Addr: ln.Addr(), Err: os.NewSyscallError("accept4", errno)})
 	}
 	a := &acceptor{&failing{ln, errs}, m, newLog(log), func() { full++ }}
+	start := time.Now()
 	if conn, err := a.Accept(); err != nil || conn == nil {
 		t.Errorf("got %v, %v, want a connection", conn, err)
 	}
-	if m.acceptErrors.Get() != 5 || full != 2 || !strings.Contains(log.String(), "too many open files") {
+	if got, want := time.Since(start), (5+10+20+40+80+160+320+640+1000+1000)*time.Millisecond; got != want {
+		t.Errorf("got pauses of %s, want %s", got, want)
+	}
+	if m.acceptErrors.Get() != 10 || full != 4 || !strings.Contains(log.String(), "too many open files") {
 		t.Errorf("got %d errors, %d times full, log %s", m.acceptErrors.Get(), full, log)
 	}
 	a.Listener = ln
