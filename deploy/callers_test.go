@@ -89,4 +89,25 @@ func TestNetworkPolicy(t *testing.T) {
 	f("networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.1/32]}", 2)
 	f("certificates: {webhookConfigurations: [mutating/a]}\nnetworkPolicy: {apiServerCIDRs: [10.0.0.1/32]}", 1) // there is no Job
 	f("networkPolicy: {enabled: false, apiServerCIDRs: [10.0.0.1/32]}", 0)
+
+	const two = "networkPolicy: {apiServerCIDRs: [10.0.0.1/32, 10.0.0.2/32], metricsFrom: [{ipBlock: {cidr: 10.0.0.3/32}}]}"
+	var got []string
+	for _, rule := range only[networkingv1.NetworkPolicy](t, render(t, somePlugins+two, ""), "NetworkPolicy")[0].Spec.Ingress {
+		if len(rule.Ports) != 1 || len(rule.From) == 0 {
+			t.Fatalf("got %v, want one port, and who may connect to it", rule)
+		}
+		for _, from := range rule.From {
+			switch {
+			case from.IPBlock != nil:
+				got = append(got, rule.Ports[0].Port.StrVal+" "+from.IPBlock.CIDR)
+			case from.NamespaceSelector == nil:
+				got = append(got, rule.Ports[0].Port.StrVal+" "+from.PodSelector.MatchLabels["app.kubernetes.io/name"])
+			default:
+				t.Errorf("got %v, want no pods of other namespaces", from)
+			}
+		}
+	}
+	if want := []string{"webhook 10.0.0.1/32", "webhook 10.0.0.2/32", "webhook fastadmit", "webhook fastadmit-registration-check", "metrics 10.0.0.3/32"}; !slices.Equal(got, want) {
+		t.Errorf("got ingress %q, want %q", got, want)
+	}
 }
