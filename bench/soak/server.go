@@ -269,6 +269,7 @@ type look struct {
 	goroutines  int
 	panics      int
 	connections int
+	refusals    []string // the metrics that count them and connections that were shed
 }
 
 func (l look) String() string {
@@ -316,6 +317,8 @@ func (s *server) look() (look, error) {
 			l.connections = int(n)
 		case bytes.Contains(name, []byte("panic")):
 			l.panics += int(n)
+		case n > 0 && (bytes.HasPrefix(name, []byte("fastadmit_connections_shed_total")) || bytes.HasPrefix(name, []byte("fastadmit_refused_requests_total"))):
+			l.refusals = append(l.refusals, string(bytes.TrimSpace(line)))
 		}
 	}
 	return l, nil
@@ -387,7 +390,7 @@ func (s *server) settles(before look) error {
 			return err
 		}
 		if l.goroutines <= before.goroutines+spare && l.files <= before.files+spare {
-			fmt.Printf("after: %s\n", l)
+			fmt.Printf("after: %s\n%s\n", l, strings.Join(l.refusals, "\n"))
 			return nil
 		}
 	}

@@ -203,7 +203,7 @@ func difference(got, want string) string {
 
 // goTypes are in the error of an expression that uses a map, a list or null as the name of
 // a field, or where the function of a library panics on it.
-var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: ref.Val is )` +
+var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?)` +
 	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
 
 func normal(a *Answer) string {
