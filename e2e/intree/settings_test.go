@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,7 @@ func (s *stand) allSettings(t *testing.T) []setting {
 	pull, nothing := at(p.fastadmit, "/mutate/AlwaysPullImages"), at(p.fastadmit, "/mutate/DefaultTolerationSeconds")
 	saved, again := pull, nothing
 	saved.condition, again.reinvoked = `request.userInfo.username == "nobody"`, true
+	annotated := func(f *cluster.Fastadmit) hook { return at(f, "/mutate/MutatingAdmissionPolicy") }
 	return []setting{
 		{name: "nothing"},
 		{name: "validates: policy in-tree", denial: "ValidatingAdmissionPolicy 'pods.example.com'"},
@@ -69,7 +71,10 @@ func (s *stand) allSettings(t *testing.T) []setting {
 		mutating("mutates: controller-runtime", p.mutating, at(p.mutating, "")),
 		mutating("mutates: Gatekeeper", p.gatekeeper, at(p.gatekeeper, "/v1/mutate")),
 		validating("fastadmit, four webhooks that validate", p.fastadmit, one, one, one, one),
+		validating("fastadmit, a warning for each Pod", p.second, at(p.second, "/validate/ValidatingAdmissionPolicy")),
 		mutating("fastadmit, a call without a patch", p.fastadmit, nothing),
+		mutating("fastadmit, a patch of one operation", p.fastadmit, annotated(p.fastadmit)),
+		mutating("fastadmit, a patch of 20 operations", p.second, annotated(p.second)),
 		mutating("fastadmit, a call that a match condition saves", p.fastadmit, saved),
 		mutating("fastadmit, two webhooks, one patch", p.fastadmit, nothing, pull),
 		mutating("fastadmit, the same, the first one called again", p.fastadmit, again, pull),
@@ -123,10 +128,53 @@ func (h *hook) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: "true"}}
 }
 
-// programs are the webhooks.
+// annotations is a policy that adds annotations.
+const annotations = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: annotations.static.k8s.io}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{annotations: {%s}}}'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: annotations.static.k8s.io}
+spec: {policyName: annotations.static.k8s.io}
+`
+
+// withAnnotations returns the policy that adds so many.
+func withAnnotations(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`"example.com/a%d": "added"`, i)
+	}
+	return fmt.Sprintf(annotations, strings.Join(entries, ", "))
+}
+
+// warns is a policy that warns of each Pod.
+const warns = `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: warns.static.k8s.io}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "false", message: this Pod is created without the labels that the next release will require}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: warns.static.k8s.io}
+spec: {policyName: warns.static.k8s.io, validationActions: [Warn]}
+`
+
+// programs are the webhooks. The second fastadmit also warns, and adds 20 annotations
+// where the first one adds one.
 type programs struct {
-	fastadmit, validating, mutating, gatekeeper *cluster.Fastadmit
-	authority                                   *cluster.Authority
+	fastadmit, second, validating, mutating, gatekeeper *cluster.Fastadmit
+	authority                                           *cluster.Authority
 }
 
 // startPrograms starts them. It builds those of make compare.
@@ -145,13 +193,6 @@ func (s *stand) startPrograms(t *testing.T) programs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := filepath.Dir(cluster.WriteFile(t, "policy.yaml", text))
-	config := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: ValidatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
-`, manifests))
 	state := filepath.Dir(cluster.WriteFile(t, "cluster.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")))
 	authority := cluster.NewAuthority(t)
 	cert, key := authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), "127.0.0.1"))
@@ -159,9 +200,21 @@ plugins:
 	start := func(name string, arguments ...string) *cluster.Fastadmit {
 		return cluster.RunFastadmit(t, slices.Concat([]string{filepath.Join(dir, name)}, arguments, files)...)
 	}
+	serve := func(validating, mutating string) *cluster.Fastadmit {
+		config := cluster.WriteFile(t, "admission.yaml", fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
+- name: MutatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
+`, filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(validating))), filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(mutating)))))
+		return start("fastadmit", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
+			"--admission-control-config-file="+config, "--cluster-state-dir="+state)
+	}
 	return programs{
-		fastadmit: start("fastadmit", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy", "--admission-control-config-file="+config, "--cluster-state-dir="+state),
+		fastadmit: serve(string(text), withAnnotations(1)), second: serve(string(text)+warns, withAnnotations(20)),
 		validating: start("controllerruntime", "--work=policy"),
 		mutating:   start("controllerruntime", "--work=mutate"),
 		gatekeeper: s.startGatekeeper(t, authority),
