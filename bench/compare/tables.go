@@ -13,7 +13,7 @@ import (
 )
 
 // documents have places for tables, from this folder.
-var documents = []string{"../README.md", "../../README.md", "../../docs/performance.md"}
+var documents = []string{"../README.md", "../results.md", "../../README.md", "../../docs/performance.md"}
 
 // tableNames are the tables there are, in the order in which they are printed.
 var tableNames = []string{"summary", "waits", "works", "rates", "mutateRates", "latencies", "bursts", "worst", "machine"}
