@@ -2,6 +2,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# One setting for all that is compiled, the one of releases: what is compiled once then serves
+# all targets and modules.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 # How long "make fuzz" runs each fuzz target.
 FUZZTIME ?= 1m
 
@@ -17,7 +22,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/fastadmit
-	CGO_ENABLED=0 go build -trimpath -o bin/fastadmit ./cmd/fastadmit
+	go build -o bin/fastadmit ./cmd/fastadmit
 
 .PHONY: demo
 demo: build ## replay recordings of a real kube-apiserver over HTTPS and show the decisions
@@ -32,13 +37,13 @@ test: build ## run the unit tests: normally, with the race detector, with freed 
 	@# diff and cel run one goroutine; those of the plugins run them in several.
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		grep -E '[[ ]sync[] /]|/handlers/plugins ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
-	go test -vet=off -tags poison -race -short -shuffle=on $$racing && \
+	CGO_ENABLED=1 go test -vet=off -tags poison -race -short -shuffle=on $$racing && \
 	go test -vet=off -tags poison -short $$(go list ./... | grep -vxF "$$racing")
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
 	@command -v qemu-aarch64 >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends qemu-user; } >&2
-	GOARCH=arm64 CGO_ENABLED=0 go test -short -exec qemu-aarch64 ./codec ./diff ./handlers/...
+	GOARCH=arm64 go test -short -exec qemu-aarch64 ./codec ./diff ./handlers/...
 
 .PHONY: check
 check: ## check formatting, vet, linters, vulnerabilities, conventions
@@ -46,16 +51,15 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	go mod tidy -diff
 	@# It runs vet and staticcheck too, so no test does.
 	$(LINT) golangci-lint run ./...
-	@# The other modules that .ci/run tests. Those of e2e use the settings of e2e/run, so that
-	@# both share the build cache.
+	@# The other modules that .ci/run tests.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	lint deploy; lint bench/compare; lint tools/release; lint adapters/controllerruntime; lint adapters/controllerruntime/clusterapi; lint adapters/volumelabels; \
-	export CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath"; lint e2e; lint e2e/behind/controllerruntime; lint handlers/handlertest/envtest; for module in e2e/removed/*; do lint $$module; done
+	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
+		e2e e2e/behind/controllerruntime handlers/handlertest/envtest e2e/removed/*; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
 	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
-		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -o /dev/null ./cmd/fastadmit; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o /dev/null ./cmd/fastadmit; \
 	done
 	go test -run Conventions .
 
@@ -73,7 +77,7 @@ e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated ca
 	@linter=$$($(LINT) -n golangci-lint); cd adapters/volumelabels/upstream && "$$linter" run ./...
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
-	cd e2e && CGO_ENABLED=0 GOFLAGS=-trimpath go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000
+	cd e2e && go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000
 
 # The Debian packages that a node needs.
 NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 buildah
@@ -147,7 +151,7 @@ fuzz: ## run each fuzz target for FUZZTIME
 .PHONY: site
 site: ## build the site of the documents into bin/site, and check its links
 	@linter=$$($(LINT) -n golangci-lint); cd tools/site && go mod tidy -diff && "$$linter" run ./...
-	cd tools/site && CGO_ENABLED=0 go run .
+	cd tools/site && go run .
 
 # How long "make soak" runs.
 SOAKTIME ?= 1h

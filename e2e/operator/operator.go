@@ -141,11 +141,10 @@ func (o *Operator) Tries(t testing.TB, words ...string) (string, error) {
 	return string(printed), err
 }
 
-// Tool returns the path of a tool that tools/deploy/go.mod pins, built as make
-// chart builds it, not with the settings of make e2e, so that it is built once.
+// Tool returns the path of a tool that tools/deploy/go.mod pins, which make chart has built.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	return strings.TrimSpace(Run(t, []string{"GOFLAGS=", "CGO_ENABLED="}, "go", "tool", "-modfile=../../tools/deploy/go.mod", "-n", name))
+	return strings.TrimSpace(Run(t, nil, "go", "tool", "-modfile=../../tools/deploy/go.mod", "-n", name))
 }
 
 // Run runs a command that must succeed, and returns what it prints.
