@@ -62,14 +62,54 @@ func TestClauses(t *testing.T) {
 	f("%s%.3", clause{'s', 0})
 }
 
+// TestTooMany has as many pairs as may be, and more.
+func TestTooMany(t *testing.T) {
+	for _, m := range []uint64{1, 3, 1000, 999_999} {
+		for _, cost := range []uint64{1, 2} {
+			most := celconfig.PerCallLimit / (m * cost)
+			for n, want := range map[uint64]bool{0: false, most: false, most + 1: true} {
+				if tooMany(n, m, cost) != want || tooMany(m, n, cost) != want {
+					t.Errorf("%d and %d at a cost of %d: got %v and %v, want %v", n, m, cost, tooMany(n, m, cost), tooMany(m, n, cost), want)
+				}
+			}
+		}
+	}
+}
+
+// TestListsLimit refuses the first pairs of elements that cost more than an expression may.
+func TestListsLimit(t *testing.T) {
+	e := new(Compiler).Begin(newInput(t, t.Context()), 0)
+	listOf := func(n int, text string) ref.Val {
+		return types.NewStringList(types.DefaultTypeAdapter, slices.Repeat([]string{text}, n))
+	}
+	f := func(name string, most int, does func(n int) ref.Val) {
+		t.Helper()
+		for n, want := range map[int]bool{most: false, most + 1: true} {
+			if _, refused := does(n).(oversized); refused != want {
+				t.Errorf("%s of %d elements: got it refused: %v", name, n, refused)
+			}
+		}
+	}
+	const others = 1000
+	of := func(does func(*Evaluation, []ref.Val) ref.Val) func(n int) ref.Val {
+		return func(n int) ref.Val { return does(e, []ref.Val{listOf(others, "a"), listOf(n, "b")}) }
+	}
+	f("sets.contains", celconfig.PerCallLimit/others, of(setsContains))
+	f("sets.intersects", celconfig.PerCallLimit/others, of(setsIntersects))
+	f("sets.equivalent", celconfig.PerCallLimit/others/2, of(setsEquivalent))
+	f("distinct", 707, func(n int) ref.Val { return distinct(e, []ref.Val{listOf(n, "a")}) }) // 2 * 707 * 707 is just less
+	f("lists.range", celconfig.PerCallLimit, func(n int) ref.Val { return listsRange(e, []ref.Val{types.Int(n)}) })
+}
+
 // TestJoinLimit refuses the first text that costs more than an expression may.
 func TestJoinLimit(t *testing.T) {
-	const between = 100
-	list := types.NewStringList(types.DefaultTypeAdapter, make([]string, between+1))
-	const most = celconfig.PerCallLimit / 2 * 10 / between // a character costs a tenth, and it is read and written
-	for n, refused := range map[int]bool{most - 1: false, most: false, most + 1: true} {
-		if got := join(nil, []ref.Val{list, types.String(strings.Repeat("a", n))}); (got != nil) != refused {
-			t.Errorf("%d characters between elements: got %v, want it refused: %v", n, got != nil, refused)
+	for _, between := range []int{1, 100} {
+		list := types.NewStringList(types.DefaultTypeAdapter, make([]string, between+1))
+		most := celconfig.PerCallLimit / 2 * 10 / between // a character costs a tenth, and it is read and written
+		for n, refused := range map[int]bool{most - 1: false, most: false, most + 1: true} {
+			if got := join(nil, []ref.Val{list, types.String(strings.Repeat("a", n))}); (got != nil) != refused {
+				t.Errorf("%d characters between %d elements: got %v, want it refused: %v", n, between+1, got != nil, refused)
+			}
 		}
 	}
 }

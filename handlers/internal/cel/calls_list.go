@@ -132,13 +132,12 @@ func join(_ *Evaluation, args []ref.Val) ref.Val {
 // replace asks for the memory that the result takes: the product of the lengths of two
 // of its arguments, for which nothing is charged.
 func replace(e *Evaluation, args []ref.Val) ref.Val {
-	s, old, by, ok := threeStrings(args)
-	if !ok {
-		return nil
-	}
-	n := strings.Count(s, old)
+	s, _ := args[0].(types.String) // other values are refused by cel-go
+	old, _ := args[1].(types.String)
+	by, _ := args[2].(types.String)
+	n := strings.Count(string(s), string(old))
 	if len(args) > 3 {
-		if most, _ := args[3].(types.Int); most >= 0 { // 0 for what is no number, which is refused
+		if most, _ := args[3].(types.Int); most >= 0 {
 			n = int(min(types.Int(n), most))
 		}
 	}
@@ -151,16 +150,6 @@ func replace(e *Evaluation, args []ref.Val) ref.Val {
 // resultFree is how many bytes longer than its arguments a result may be without the
 // memory for it being asked for.
 const resultFree = 64 << 10
-
-func threeStrings(args []ref.Val) (a, b, c string, ok bool) {
-	if len(args) < 3 {
-		return "", "", "", false
-	}
-	x, ok1 := args[0].(types.String)
-	y, ok2 := args[1].(types.String)
-	z, ok3 := args[2].(types.String)
-	return string(x), string(y), string(z), ok1 && ok2 && ok3
-}
 
 // indexOf is indexOfOffset of cel-go's ext/strings.go in linear time. Places count in
 // characters.

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,40 @@ func TestRegexpGo(t *testing.T) {
 		f("findAll", findAllLiteral(e, args), append([]string{}, re.FindAllString(text, -1)...))
 		for _, n := range []int{-2, -1, 0, 1, 3} {
 			f("findAll", findAll(e, append(slices.Clone(args), types.Int(n))), append([]string{}, re.FindAllString(text, n)...))
+		}
+	}
+}
+
+// TestMatchLimit refuses the first pattern that costs more than an expression may.
+func TestMatchLimit(t *testing.T) {
+	e := new(Compiler).Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget)
+	text := strings.Repeat("b", 19_999) // to which a character is added, and a tenth of that counts
+	const most = celconfig.PerCallLimit / 2000 * 4
+	for name, does := range map[string]func(*Evaluation, []ref.Val) ref.Val{"matches": matches, "find": find, "findAll": findAll, "findAllLiteral": findAllLiteral} {
+		for n, want := range map[int]bool{most: false, most + 1: true} {
+			got := does(e, []ref.Val{types.String(text), types.String(strings.Repeat("a", n))})
+			if _, refused := got.(oversized); refused != want {
+				t.Errorf("%s with a pattern of %d characters: got %v, want it refused: %v", name, n, got, want)
+			}
+		}
+	}
+}
+
+// TestInstructions compares the estimate with what package syntax compiles.
+func TestInstructions(t *testing.T) {
+	for _, pattern := range [...]string{
+		"a", "^$", "[a-z]+|[0-9]*", strings.Repeat("a", 1000), "(a{99}){9}", "(?:x{900})?", "a{2,50}", "a{500,}", "(?:ab|c|de?){100}", strings.Repeat("(a?){20}", 10),
+	} {
+		tree, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := syntax.Compile(tree.Simplify())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := instructions(tree), len(program.Inst); 2*got < want || got > 4*want {
+			t.Errorf("%.50s: got %d instructions, want about %d", pattern, got, want)
 		}
 	}
 }

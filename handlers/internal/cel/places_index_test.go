@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
@@ -85,5 +86,12 @@ func TestPlacesLarge(t *testing.T) {
 	x = new(Compiler).Compile("object.list.all(l, !object.list[?-1].hasValue())", Declarations{}, Bool)
 	if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True || x.closure == nil {
 		t.Errorf("an element of a negative index: got %v, %v, %v, want none, by a closure", value, err, fatal)
+	}
+	in := NewInput(t.Context(), reviewOf(t, text))
+	list := valueOf(in.object.v.Get("list"), in.object.in).(traits.Lister)
+	for range 2 * lookupsMax {
+		if got := list.Get(types.Int(-1)); !types.IsError(got) {
+			t.Errorf("an element of a negative index: got %v, want an error", got)
+		}
 	}
 }
