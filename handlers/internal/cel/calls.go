@@ -172,7 +172,7 @@ func refused(size uint64) ref.Val { return oversized{size: size} }
 // tooMany reports whether so many pairs cost more than an expression may, at that
 // cost for each.
 func tooMany(n, m, cost uint64) bool {
-	return n > 0 && m > 0 && n > celconfig.PerCallLimit/m/cost
+	return m > 0 && n > celconfig.PerCallLimit/m/cost
 }
 
 // isOver reports whether the context has ended.

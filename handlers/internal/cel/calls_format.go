@@ -176,9 +176,7 @@ func (f *formatter) appendMap(v traits.Mapper, levels int) bool {
 		name := formatter{of: f.of}
 		switch key.(type) {
 		case types.String, types.Bool, types.Int, types.Uint:
-			if !name.appendScalar(key) {
-				return f.fail(name.cause)
-			}
+			name.appendScalar(key)
 		default:
 			return f.fail(types.DefaultTypeAdapter.NativeToValue(map[ref.Val]ref.Val{key: types.NullValue}))
 		}
@@ -234,10 +232,7 @@ func (f *formatter) appendScalar(v ref.Val) bool {
 	case types.Duration:
 		f.text = fmt.Appendf(f.text, "duration(%q)", v.ConvertToType(types.StringType).Value())
 	case types.String, types.Bytes, types.Bool, types.Null, *types.Type:
-		text, err := ext.FormatString(v, "")
-		if err != nil {
-			return f.failAs(v)
-		}
+		text, _ := ext.FormatString(v, "") // which has no error for these types
 		switch v.(type) {
 		case types.Bytes:
 			text = "b" + strconv.Quote(text)

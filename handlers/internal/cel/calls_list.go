@@ -18,7 +18,7 @@ func distinct(e *Evaluation, args []ref.Val) ref.Val {
 	}
 	n := actualSize(list)
 	if tooMany(n, n, 2) {
-		return refused(1)
+		return oversized{}
 	}
 	if n == 0 {
 		return list
@@ -78,7 +78,7 @@ func ofSets(args []ref.Val, cost uint64, does func(a, b traits.Lister) ref.Val) 
 	case !ok || !ok2:
 		return nil
 	case tooMany(actualSize(a), actualSize(b), cost):
-		return refused(1)
+		return oversized{}
 	}
 	return does(a, b)
 }
@@ -107,11 +107,8 @@ func listsRange(_ *Evaluation, args []ref.Val) ref.Val {
 // join refuses a string that costs too much: with a long separator it is far longer
 // than the list. Going through it costs twice what reading it does.
 func join(_ *Evaluation, args []ref.Val) ref.Val {
-	list, ok := args[0].(traits.Lister)
-	if !ok {
-		return nil
-	}
-	n, size := actualSize(list), uint64(0)
+	list, _ := args[0].(traits.Lister)
+	n, size := actualSize(list), uint64(0) // 1 for what is no list
 	if len(args) > 1 && n > 1 {
 		size = (n - 1) * actualSize(args[1])
 	}
@@ -155,7 +152,7 @@ const resultFree = 64 << 10
 // characters.
 func indexOf(_ *Evaluation, args []ref.Val) ref.Val {
 	s, sub, offset, ok := searched(args)
-	if !ok || sub == "" {
+	if !ok {
 		return nil
 	}
 	begin, inside := byteAt(s, offset)
@@ -172,7 +169,7 @@ func indexOf(_ *Evaluation, args []ref.Val) ref.Val {
 // lastIndexOf is lastIndexOfOffset.
 func lastIndexOf(_ *Evaluation, args []ref.Val) ref.Val {
 	s, sub, offset, ok := searched(args)
-	if !ok || sub == "" {
+	if !ok {
 		return nil
 	}
 	end := len(s)
@@ -209,9 +206,6 @@ func searched(args []ref.Val) (s, sub string, offset int, ok bool) {
 // byteAt returns where the character of that number begins. It is not inside behind
 // the last one.
 func byteAt(s string, character int) (at int, inside bool) {
-	if character < 0 {
-		return 0, false
-	}
 	for at = range s {
 		if character == 0 {
 			return at, true

@@ -42,7 +42,7 @@ func findAll(e *Evaluation, args []ref.Val) ref.Val {
 		most = int(n)
 	}
 	if costOfMatches(actualSize(args[0]), actualSize(args[1])) > celconfig.PerCallLimit {
-		return refused(1)
+		return oversized{}
 	}
 	return e.match(args, true, func(m *matcher) ref.Val { return m.all(most) })
 }
@@ -78,7 +78,7 @@ func foundText(m *matcher) ref.Val {
 
 func (e *Evaluation) matchCharged(args []ref.Val, does func(*matcher) ref.Val) ref.Val {
 	if costOfMatches(actualSize(args[0]), actualSize(args[1])) > celconfig.PerCallLimit {
-		return refused(1)
+		return oversized{}
 	}
 	return e.match(args, false, does)
 }

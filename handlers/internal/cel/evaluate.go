@@ -243,9 +243,6 @@ func (e *Evaluation) interpret(x *Expression) (value ref.Val, cost int64, ok boo
 	var details *cel.EvalDetails
 	e.checks = 0
 	value, details, err = x.program.Eval(e)
-	if details == nil {
-		return nil, 0, false, err
-	}
 	actual := details.ActualCost()
 	if actual == nil {
 		return nil, 0, false, err

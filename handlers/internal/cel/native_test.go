@@ -56,6 +56,9 @@ func TestNoMemoryToDecode(t *testing.T) {
 		if !reflect.DeepEqual(got, want) || err != nil || !reflect.DeepEqual(val.Value(), want) {
 			t.Errorf("got %#v, %v, and %#v, want %#v", got, err, val.Value(), want)
 		}
+		if got := decodedVal(v); got != nil {
+			t.Errorf("got %v, want no value to compare", got)
+		}
 	}
 }
 

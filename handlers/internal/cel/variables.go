@@ -27,10 +27,7 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(escaped), true
 	}
-	name, ok := apiservercel.Unescape(string(escaped))
-	if !ok {
-		return nil, false
-	}
+	name, _ := apiservercel.Unescape(string(escaped)) // "" for none, which is no variable's
 	for i := range v.of.compiler.variables {
 		if x := &v.of.compiler.variables[i]; x.name == name {
 			return v.value(i, x), true
