@@ -58,7 +58,7 @@ func (b *builder) constant(e ast.Expr) ref.Val {
 	case ast.LiteralKind:
 		return e.AsLiteral()
 	case ast.ListKind:
-		if all := b.constants(e.AsList().Elements()); all != nil && len(e.AsList().OptionalIndices()) == 0 {
+		if all := b.constants(e.AsList().Elements()); all != nil { // an optional one is no constant
 			return listValue(all).val
 		}
 	case ast.MapKind:
@@ -112,11 +112,9 @@ func (b *builder) constantMap(m ast.MapExpr) ref.Val {
 	return types.NewRefValMap(types.DefaultTypeAdapter, all)
 }
 
-// list is a list whose elements are not all constants.
+// list is a list whose elements are not all constants. Of an optional one b.expr knows
+// nothing: cel-go compiles only those whose type says that they are.
 func (b *builder) list(e ast.Expr) closure {
-	if len(e.AsList().OptionalIndices()) > 0 {
-		return nil
-	}
 	var elements []closure
 	for _, element := range e.AsList().Elements() {
 		c := b.expr(element)
@@ -179,13 +177,10 @@ func (b *builder) call(e ast.Expr, c ast.CallExpr) closure {
 }
 
 // args returns the closures of the arguments of a call, the target first; nil if one
-// of them is not known, or there are not so many.
-func (b *builder) args(c ast.CallExpr, n int) []closure {
+// of them is not known.
+func (b *builder) args(c ast.CallExpr) []closure {
 	exprs := operands(c)
-	if len(exprs) != n {
-		return nil
-	}
-	all := make([]closure, n)
+	all := make([]closure, len(exprs))
 	for i, e := range exprs {
 		if all[i] = b.expr(e); all[i] == nil {
 			return nil

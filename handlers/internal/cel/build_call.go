@@ -16,37 +16,24 @@ import (
 // interpreter, with the same cost, on values that are on the heap then.
 type function struct {
 	name, overload string
-	n              int // arguments
 	unary          functions.UnaryOp
 	binary         functions.BinaryOp
 	any            functions.FunctionOp
-	trait          int // that the first argument must have, 0 for none
 	bounded        func(*Evaluation, []ref.Val) ref.Val
 }
 
 // function returns what the interpreter calls (planner.go planCall), nil for what it
 // does not call with values alone.
 func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
-	fn := &function{name: c.FunctionName(), overload: b.overload(e), n: len(operands(c))}
+	fn := &function{name: c.FunctionName(), overload: b.overload(e)}
 	found := b.implementation(fn)
-	if !countable[fn.name] || found == nil || found.NonStrict || fn.n == 0 {
+	if !countable[fn.name] || found == nil || found.NonStrict {
 		return nil
 	}
-	fn.trait = found.OperandTrait
-	switch {
-	case fn.n == 1 && found.Unary != nil:
-		fn.unary = found.Unary
-	case fn.n == 2 && found.Binary != nil:
-		fn.binary = found.Binary
-	default:
-		fn.any = found.Function
-	}
+	fn.unary, fn.binary, fn.any = found.Unary, found.Binary, found.Function
 	fn.bounded = boundedFunction(fn.name, fn.overload)
-	if regexFunctions[fn.name] != nil && fn.n > 1 {
-		fn.compileRegex(b.constant(operands(c)[1]))
-	}
-	if fn.unary == nil && fn.binary == nil && fn.any == nil {
-		return nil
+	if args := operands(c); regexFunctions[fn.name] != nil {
+		fn.compileRegex(b.constant(args[1]), len(args))
 	}
 	return fn
 }
@@ -94,12 +81,12 @@ var regexFunctions = map[string]*interpreter.RegexOptimization{
 	"find": library.FindRegexOptimization, "findAll": library.FindAllRegexOptimization,
 }
 
-func (fn *function) compileRegex(literal ref.Val) {
+func (fn *function) compileRegex(literal ref.Val, n int) {
 	pattern, ok := literal.(types.String)
 	if !ok {
 		return
 	}
-	does, err := compiledRegex(fn.name, fn.overload, fn.n, string(pattern))
+	does, err := compiledRegex(fn.name, fn.overload, n, string(pattern))
 	if err != nil {
 		return // cel-go has refused it
 	}
@@ -167,9 +154,6 @@ func (fn *function) of2(f *frame, x, y *value) value {
 // apply calls the function and counts what that costs. It gives up where there is an
 // error.
 func (fn *function) apply(f *frame, args []ref.Val) value {
-	if fn.trait != 0 && !args[0].Type().HasTrait(fn.trait) {
-		return value{} // which has a method instead, or is an error
-	}
 	result := fn.bound(f, args)
 	v := unboxed(result)
 	if v.kind == gaveUp || !f.call(fn.cost(args, result)) {
@@ -246,7 +230,7 @@ func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
 	if fn == nil {
 		return nil
 	}
-	args := b.args(c, fn.n)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}
@@ -257,7 +241,7 @@ func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
 // through both takes, anything else costs 1.
 func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
-	args := b.args(c, 2)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // costs nothing but its terms that are evaluated. That an error in the first term
 // counts only if the second does not decide is left to the interpreter.
 func (b *builder) logical(c ast.CallExpr, decides bool) closure {
-	terms := b.args(c, 2)
+	terms := b.args(c)
 	if terms == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (b *builder) logical(c ast.CallExpr, decides bool) closure {
 
 // not costs 1.
 func (b *builder) not(c ast.CallExpr) closure {
-	args := b.args(c, 1)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (b *builder) conditional(c ast.CallExpr) closure {
 
 // equals is == or !=. It costs what going through the smaller of both takes.
 func (b *builder) equals(c ast.CallExpr, want bool) closure {
-	args := b.args(c, 2)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (f *frame) equal(x, y *value) (same, known bool) {
 // compare is <, <=, > or >=. For strings that were
 // checked to be strings it costs what going through the smaller takes, otherwise 1.
 func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
-	args := b.args(c, 2)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
 	if list := b.constantList(e, c); list != nil {
 		return b.inConstant(c.Args()[0], list)
 	}
-	args := b.args(c, 2)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}

@@ -54,7 +54,7 @@ func (b *builder) path(e ast.Expr) *path {
 		}
 		return b.selection(s.Operand(), newStep(s.FieldName()), s.IsTestOnly())
 	case ast.CallKind:
-		if c := e.AsCall(); isIndex(c) && len(c.Args()) == 2 {
+		if c := e.AsCall(); isIndex(c) {
 			s, ok := b.index(c.Args()[1])
 			if s.optional = c.FunctionName() != operators.Index; ok {
 				return b.selection(c.Args()[0], s, false)

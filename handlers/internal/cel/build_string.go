@@ -15,7 +15,7 @@ import (
 // size is size() of anything. It costs 1.
 func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
-	args := b.args(c, 1)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 
 // stringFunction is a function of two strings.
 func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
-	args := b.args(c, 2)
+	args := b.args(c)
 	if args == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestUpstreamUnknown(t *testing.T) {
 		"dyn(timestamp('2024-01-01T00:00:00Z')).indexOf(object.text, 1)", "dyn(1).replace(object.text, object.text)", "dyn('a').replace(object.nope, object.list.map(x, 'a').join())", "dyn('a').replace('a', object.nope, object.list.map(x, 1).size())",
 		"dyn(object.nope).replace('a', object.list.map(x, 'a').join())", "dyn('abc').findAll(object.nope, object.list.map(x, 1).size())", "dyn('abc').find(object.nope + 'a')", "dyn(object.nope).find(object.list.map(x, 'a').join())", "dyn(object.nope).matches(object.list.map(x, 'a').join())",
 		"dyn(object.nope).join(object.list.map(x, 'a').join())", "dyn(object.nope).indexOf(object.list.map(x, 'a').join())", "dyn(object.nope).format([object.list.map(x, 'a')])", "sets.contains(dyn(object.nope), object.list.map(x, dyn('a')))", "dyn(object.nope).distinct()",
-		"dyn('a').indexOf(object.nope, object.list.map(x, 1).size())", "dyn('aa').lastIndexOf('a', object.list.map(x, 1).nope)", "dyn(b'a').indexOf('a')", "dyn('%s').format(object.nope)", "'%s'.format([{dyn(double('NaN')): 1}])", "isQuantity(string(object.nope))", "quantity(object.text)", "quantity(string(object.nope))",
+		"dyn('a').indexOf(object.nope, object.list.map(x, 1).size())", "dyn('aa').lastIndexOf('a', object.list.map(x, 1).nope)", "dyn(b'a').indexOf('a')", "dyn('%s').format(object.nope)", "'%s'.format([{dyn(double('NaN')): 1}])", "size({'a': U})", "size({string(U): 1})", "size({'a': object.int, 'b': 1})", "isQuantity(string(object.nope))", "quantity(object.text)", "quantity(string(object.nope))",
 	} {
 		p.conditions = append(p.conditions, named{text: strings.ReplaceAll(format, "U", unknown), returns: Any})
 	}
