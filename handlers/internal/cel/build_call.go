@@ -199,7 +199,7 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 		return *known
 	}
 	first := actualSize(args[0])
-	second := uint64(0)
+	var second uint64
 	if len(args) > 1 {
 		second = actualSize(args[1])
 	}
@@ -248,11 +248,7 @@ func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 	first, second := args[0], args[1]
 	areStrings := fn.overload == overloads.AddString
 	return func(f *frame) value {
-		x := first(f)
-		if x.kind == gaveUp {
-			return value{}
-		}
-		y := second(f)
+		x, y := first(f), second(f)
 		if x.kind != kindText || y.kind != kindText {
 			return fn.of2(f, &x, &y)
 		}

@@ -144,11 +144,7 @@ func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 		areStrings = true
 	}
 	return func(f *frame) value {
-		x := first(f)
-		if x.kind == gaveUp {
-			return value{}
-		}
-		y := second(f)
+		x, y := first(f), second(f)
 		order, known := order(&x, &y)
 		if !known {
 			return fn.of2(f, &x, &y)

@@ -114,7 +114,7 @@ func (e *Evaluation) match(args []ref.Val, quadratic bool, does func(*matcher) r
 		return nil
 	}
 	v := does(m)
-	if m.isOver || e.isOver() {
+	if e.isOver() {
 		return errInterrupted
 	}
 	return v

@@ -38,6 +38,17 @@ func TestRegexpGo(t *testing.T) {
 	}
 }
 
+// TestRegexpInvalid leaves to cel-go what is no regular expression.
+func TestRegexpInvalid(t *testing.T) {
+	e := new(Compiler).Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget)
+	args := []ref.Val{types.String(strings.Repeat("a", 10_000)), types.String("(a{500}")}
+	for name, does := range map[string]func(*Evaluation, []ref.Val) ref.Val{"matches": matches, "find": find, "findAll": findAll} {
+		if got := does(e, args); got != nil {
+			t.Errorf("%s: got %v, want nil", name, got)
+		}
+	}
+}
+
 // TestMatchLimit refuses the first pattern that costs more than an expression may.
 func TestMatchLimit(t *testing.T) {
 	e := new(Compiler).Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget)

@@ -20,8 +20,8 @@ func (f *frame) elements(v *value) (it elements) {
 	case kindObject, kindArray:
 		return elements{kind: v.kind, json: v.json.Iterator()}
 	case kindOther:
-		if iterable, ok := v.val.(traits.Iterable); ok && v.val.Type().HasTrait(traits.IterableType) {
-			return elements{kind: kindOther, values: iterable.Iterator()}
+		if v.val.Type().HasTrait(traits.IterableType) {
+			return elements{kind: kindOther, values: v.val.(traits.Iterable).Iterator()}
 		}
 	}
 	return elements{}

@@ -122,9 +122,6 @@ func newJSONPatch(fields map[string]ref.Val) ref.Val {
 
 // ConvertToNative implements ref.Val.
 func (p *JSONPatch) ConvertToNative(typeDesc reflect.Type) (any, error) {
-	if typeDesc == reflect.TypeFor[*JSONPatch]() {
-		return p, nil
-	}
 	return nil, fmt.Errorf("cannot convert to native type: %v", typeDesc)
 }
 

@@ -48,6 +48,10 @@ func TestLookups(t *testing.T) {
 				t.Errorf("%s with %d: got %v, %v, %v, want true", expression, many, value, err, fatal)
 			}
 			reads[i] = in.places.reads
+			compares := expression == "object == oldObject" || expression == "object.metadata.labels == oldObject.metadata.labels"
+			if labels := in.places.known[in.oldObject.v.Get("metadata", "labels")]; compares && (labels == nil || labels.members == nil) {
+				t.Errorf("%s: got no index of the labels, want one", expression)
+			}
 		}
 		if reads[1] > reads[0] || reads[0] == 0 || reads[0] > 8*lookupsMax {
 			t.Errorf("%s: got %d counted reads of whole objects and arrays, with four times as many %d, want as many, and few", expression, reads[0], reads[1])

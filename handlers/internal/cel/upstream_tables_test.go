@@ -94,7 +94,7 @@ func review(operation string, object, oldObject string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Endpoints"},
 		"resource":{"group":"","version":"v1","resource":"endpoints"},"requestKind":{"group":"","version":"v1","kind":"Endpoints"},
 		"requestResource":{"group":"","version":"v1","resource":"endpoints"},"name":"endpoints1","namespace":"default","operation":%q,
-		"userInfo":{"username":"alice","groups":["a"]},"object":%s,"oldObject":%s,"dryRun":false,
+		"userInfo":{"username":"alice","groups":["a","b"]},"object":%s,"oldObject":%s,"dryRun":false,
 		"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}}}`, operation, object, oldObject)
 }
 

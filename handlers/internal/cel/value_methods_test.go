@@ -10,7 +10,9 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/lazy"
 )
 
 // TestValueMethods has the methods of values over bytes, and of the variables request and
@@ -47,6 +49,36 @@ func TestValueMethods(t *testing.T) {
 	for i, pair := range pairs[:4] { // what asks for a value of this package gets it
 		if got, err := pair[0].ConvertToNative(reflect.TypeFor[traits.Iterable]()); got != pair[0] || err != nil {
 			t.Errorf("%d: got %v, %v, want the value", i, got, err)
+		}
+	}
+}
+
+// TestVariablesMethods has the methods of the value of variables return what those of
+// kube-apiserver's do.
+func TestVariablesMethods(t *testing.T) {
+	c := NewCompiler(true)
+	c.AddVariable("a", "1", Declarations{})
+	c.AddVariable("broken", "object.nope.nope", Declarations{})
+	theirs := lazy.NewMapValue(variablesType)
+	theirs.Append("a", func(*lazy.MapValue) ref.Val { return types.Int(1) })
+	theirs.Append("broken", func(*lazy.MapValue) ref.Val {
+		return types.NewErr("composited variable %q fails to evaluate: no such key: nope", "broken")
+	})
+	returned := func(m traits.Mapper) (all []string) {
+		for _, key := range []ref.Val{types.String("a"), types.String("broken"), types.String("nope"), types.String("__nope__"), types.Int(1)} {
+			found, ok := m.Find(key)
+			all = append(all, fmt.Sprint(key, m.Get(key), m.Contains(key), found, ok))
+		}
+		for _, to := range []ref.Type{types.TypeType, types.MapType, types.StringType} {
+			all = append(all, fmt.Sprint(m.ConvertToType(to)))
+		}
+		_, err := m.ConvertToNative(reflect.TypeFor[string]())
+		return append(all, fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(m), m.Equal(types.True)))
+	}
+	got := returned(&c.Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget).variables)
+	for i, want := range returned(theirs) {
+		if got[i] != want {
+			t.Errorf("got %s, want %s", got[i], want)
 		}
 	}
 }
