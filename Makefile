@@ -31,14 +31,15 @@ demo: build ## replay recordings of a real kube-apiserver over HTTPS and show th
 .PHONY: test
 test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned
 	bin/fastadmit test deploy/chart/policies
-	go test -vet=off -shuffle=on ./...
+	@# Many tests wait, so more packages run at once than there are processors.
+	go test -vet=off -p 4 -shuffle=on ./...
 	@# Once more with freed memory poisoned. The race detector runs with it where several goroutines
 	@# run the code: in packages that import sync, and in all plugins together. The tests of codec,
 	@# diff and cel run one goroutine; those of the plugins run them in several.
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		grep -E '[[ ]sync[] /]|/handlers/plugins ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
-	CGO_ENABLED=1 go test -vet=off -tags poison -race -short -shuffle=on $$racing && \
-	go test -vet=off -tags poison -short $$(go list ./... | grep -vxF "$$racing")
+	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=on $$racing && \
+	go test -vet=off -p 4 -tags poison -short $$(go list ./... | grep -vxF "$$racing")
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
