@@ -85,7 +85,7 @@ NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 bu
 
 .PHONY: e2e-node
 e2e-node: build ## test on a real one-node cluster what is lost in upgrades, restarts and failures (Linux, root)
-	@command -v runc nft conntrack ip buildah >/dev/null || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); } >&2
+	@for program in runc nft conntrack ip buildah; do command -v $$program || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); break; }; done >&2
 	@for tool in helm prometheus; do $(DEPLOY) -n $$tool; done >/dev/null # tests have no time to build tools
 	e2e/run node
 
