@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -63,10 +64,37 @@ func (p *patch) merge(configuration map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("failed to merge patch: %w", err)
 	}
-	before, err := json.Marshal(content)
-	after, afterErr := json.Marshal(merged.AsValue().Unstructured())
+	was, now := differing(content, merged.AsValue().Unstructured())
+	before, err := json.Marshal(was) // of what differs: diff.Change leaves other members alone
+	after, afterErr := json.Marshal(now)
 	p.before, p.after = before, after
 	return errors.Join(err, afterErr)
+}
+
+// differing returns of two objects the members that differ, which are few. Merging leaves
+// the others the same maps and slices, so that they need not be compared.
+func differing(before, after any) (was, now any) {
+	old, isObject := before.(map[string]any)
+	merged, isStill := after.(map[string]any)
+	if !isObject || !isStill {
+		return before, after
+	}
+	olds, news := make(map[string]any), make(map[string]any)
+	for name, member := range old {
+		now, kept := merged[name]
+		switch {
+		case !kept:
+			olds[name] = member
+		case !reflect.DeepEqual(member, now):
+			olds[name], news[name] = differing(member, now)
+		}
+	}
+	for name, member := range merged {
+		if _, known := old[name]; !known {
+			news[name] = member
+		}
+	}
+	return olds, news
 }
 
 // atomics returns the paths of what a configuration sets that has no parts of its

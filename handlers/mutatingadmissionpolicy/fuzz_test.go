@@ -63,27 +63,27 @@ func fuzz(f *testing.F, changes []string, compare func(t *testing.T, p *patch, o
 }
 
 // compareWith compares what p did to an object with what upstream did.
-func compareWith(t *testing.T, p *patch, err error, want any, wantErr error) {
+func compareWith(t *testing.T, object []byte, p *patch, err error, want any, wantErr error) {
 	t.Helper()
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
-		t.Fatalf("of %s: got %v, want %v", p.before, err, wantErr)
+		t.Fatalf("of %s: got %v, want %v", object, err, wantErr)
 	}
 	if err != nil {
 		return
 	}
-	var object codec.Object
-	object.Reset(p.before)
+	var changed codec.Object
+	changed.Reset(object)
 	if p.after != nil {
-		if err := diff.Change(&object, p.before, p.after); err != nil {
-			t.Fatalf("of %s: cannot change it to %s: %v", p.before, p.after, err)
+		if err := diff.Change(&changed, p.before, p.after); err != nil {
+			t.Fatalf("of %s: cannot change %s to %s: %v", object, p.before, p.after, err)
 		}
 	}
 	var got any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(object.Root().AppendJSON(nil), &got); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(changed.Root().AppendJSON(nil), &got); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("of %s\ngot  %v\nwant %v", p.before, got, want)
+		t.Errorf("of %s\ngot  %v\nwant %v", object, got, want)
 	}
 }
 
@@ -115,6 +115,7 @@ func FuzzApplyConfiguration(f *testing.F) {
 			t.Skip()
 		}
 		want, wantErr := merged(kind, object.DeepCopy().Object, runtime.DeepCopyJSON(configuration))
+		original := p.before
 		err = p.merge(configuration)
 		if err != nil && strings.HasPrefix(err.Error(), "invalid ApplyConfiguration: ") {
 			t.Skip()
@@ -122,7 +123,7 @@ func FuzzApplyConfiguration(f *testing.F) {
 		if err != nil && wantErr != nil {
 			return // they may name different ones of several fields
 		}
-		compareWith(t, p, err, want, wantErr)
+		compareWith(t, original, p, err, want, wantErr)
 	})
 }
 
@@ -185,14 +186,14 @@ func FuzzJSONPatch(f *testing.F) {
 		want, wantErr := applied(operations, p.before)
 		err := applyJSONPatch(p, types.NewRefValList(types.DefaultTypeAdapter, all))
 		if wantErr != nil || want == nil {
-			compareWith(t, p, err, decoded(t, p.before), wantErr)
+			compareWith(t, p.before, p, err, decoded(t, p.before), wantErr)
 			return
 		}
 		result, isObject := decoded(t, want).(map[string]any)
 		if !isObject {
 			t.Skip() // kube-apiserver refuses what is no object
 		}
-		compareWith(t, p, err, result, nil)
+		compareWith(t, p.before, p, err, result, nil)
 	})
 }
 

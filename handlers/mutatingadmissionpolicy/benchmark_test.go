@@ -1,0 +1,68 @@
+package mutatingadmissionpolicy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
+)
+
+// BenchmarkMutate has the recorded Pod changed by a policy, from the body of the review to
+// the edits.
+func BenchmarkMutate(b *testing.B) {
+	for name, mutation := range map[string]string{
+		"JSONPatch, an annotation":              `{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/annotations/a", value: "x"}]'}}`,
+		"ApplyConfiguration, an annotation":     `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{annotations: {"a": "x"}}}'}}`,
+		"ApplyConfiguration, all pull policies": `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}'}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			manifests := []handlers.File{{Name: "policy.yaml", Content: fmt.Appendf(nil, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: p.static.k8s.io}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations: [%s]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: b.static.k8s.io}
+spec: {policyName: p.static.k8s.io}
+`, mutation)}}
+			body := corpus.MustRead("pods-create-v1-1.json")
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+			state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			plugin := Plugin()
+			if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
+				b.Fatal(err)
+			}
+			handler, err := plugin.New(handlers.Setup{Manifests: manifests, Cluster: state.View(plugin.Needs...)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				review := codec.Acquire()
+				if err := review.Decode(body); err != nil {
+					b.Fatal(err)
+				}
+				if result := handler.Admit(b.Context(), review); result.Denial != nil || review.Object.Changes() == 0 {
+					b.Fatalf("got %+v, want a patch", result.Denial)
+				}
+				review.Release()
+			}
+		})
+	}
+}
