@@ -73,7 +73,8 @@ func TestVariablesMethods(t *testing.T) {
 			all = append(all, fmt.Sprint(m.ConvertToType(to)))
 		}
 		_, err := m.ConvertToNative(reflect.TypeFor[string]())
-		return append(all, fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(m), m.Equal(types.True)))
+		itself := ref.Val(m)
+		return append(all, fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(itself), m.Equal(types.True)))
 	}
 	got := returned(&c.Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget).variables)
 	for i, want := range returned(theirs) {
