@@ -173,8 +173,8 @@ worst: ## print the time and memory of each plugin for reviews with 10,000 and 4
 compare: ## compare with other webhooks and the bare transport; COMPAREFLAGS=-write updates the tables and pictures
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
 
-.PHONY: compare-in-tree
-compare-in-tree: ## measure what policies cost kube-apiserver, in-tree and in webhooks; COMPAREFLAGS=-write updates the table
+.PHONY: compare-cluster
+compare-cluster: ## measure what policies cost kube-apiserver, in-tree and in webhooks; COMPAREFLAGS=-write updates the table
 	GOFLAGS=-v FASTADMIT_COST=200 FASTADMIT_COST_WRITE=$(filter -write,$(COMPAREFLAGS)) e2e/run intree
 
 .PHONY: bench-pprof

@@ -44,7 +44,7 @@ type stand struct {
 func TestCost(t *testing.T) {
 	pods, _ := strconv.Atoi(os.Getenv("FASTADMIT_COST"))
 	if pods == 0 {
-		t.Skip("make compare-in-tree measures")
+		t.Skip("make compare-cluster measures")
 	}
 	s := start(t)
 	settings := s.allSettings(t)

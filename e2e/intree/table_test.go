@@ -69,7 +69,7 @@ func rounded(d time.Duration) string {
 
 const document = "../../bench/README.md"
 
-var place = regexp.MustCompile(`(?s)(<!-- compare-in-tree -->\n).*?(<!-- end -->)`)
+var place = regexp.MustCompile(`(?s)(<!-- compare-cluster -->\n).*?(<!-- end -->)`)
 
 // write puts the table into the document.
 func write(table string) error {
