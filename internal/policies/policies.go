@@ -54,6 +54,20 @@ func find(t schema.GroupVersionKind) *kind {
 // IsPolicy reports whether objects of a kind are admission policies or bindings.
 func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil }
 
+// Unknown returns an error if a kind is in a group that has policies, and is nothing that
+// this group has: most likely it is misspelt.
+func Unknown(t schema.GroupVersionKind) error {
+	inGroup := t.Group == kubernetesGroup || t.Group == customGroup
+	if !inGroup || IsPolicy(t) || strings.HasSuffix(t.Kind, "WebhookConfiguration") || t.Kind == "PolicyReplica" {
+		return nil
+	}
+	var want []string
+	for i := range kinds {
+		want = append(want, kinds[i].policy, kinds[i].binding())
+	}
+	return fmt.Errorf("got the kind %q of %s, want %s", t.Kind, t.GroupVersion(), strings.Join(want, ", "))
+}
+
 // AddResources adds the resources of policies and bindings to the table, in all supported
 // versions.
 func AddResources(table *discovery.Table) {

@@ -22,7 +22,13 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 		items = manifest.Read(r.policyFiles, nil)
 		var faults []error
 		for i := range items {
-			if fault := items[i].Fault; fault != nil && !isNoObject(fault) {
+			fault := items[i].Fault
+			if fault == nil {
+				if err := policies.Unknown(items[i].GroupVersionKind()); err != nil {
+					fault = &manifest.Error{Source: items[i].Source, Err: err}
+				}
+			}
+			if fault != nil && !isNoObject(fault) {
 				faults = append(faults, fault)
 			}
 		}

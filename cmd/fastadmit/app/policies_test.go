@@ -85,6 +85,8 @@ func TestReviewWrongPolicies(t *testing.T) {
 	f(noLatest+"---\na: [\n", "bad.yaml:", "cannot be read")
 	f(noLatest+"---\n"+noLatest, `duplicate name "no-latest.example.com" of a policy`, `duplicate name "no-latest" of a binding`)
 	f(latestPod, "--policies: there is no policy in bad.yaml")
+	f(noLatest+"---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmisionPolicy\nmetadata: {name: a}\n",
+		`bad.yaml:18: got the kind "ValidatingAdmisionPolicy" of admissionregistration.k8s.io/v1, want ValidatingAdmissionPolicy, `)
 	reviewed(t, "", 2, []string{"no such file"}, nil, "pod.yaml", "--policies=nowhere")
 	reviewed(t, "", 2, []string{"the folder has no file"}, nil, "pod.yaml", "--policies="+t.TempDir())
 	// The input, too.
