@@ -96,6 +96,7 @@ func (s *server) contain(ctx *fasthttp.RequestCtx, c *conn, v any) {
 		return
 	}
 	s.abandon(c, "a plugin ended the goroutine of the call")
+	s.dropKept(c)
 	c.Conn = nil // fasthttp never forgets a connection whose goroutine ended: what it keeps must be small
 }
 

@@ -50,13 +50,16 @@ func TestGoexit(t *testing.T) {
 	})}, "--enable-admission-plugins=AlwaysPullImages,Exits", "--max-requests-inflight=1", "--max-connections=10")
 	for range 3 {
 		x := s.open(t)
+		x.answers(false)
 		response, body := x.send(request("/validate/exits", padded(100_000)))
 		x.fails(response, body, "a plugin ended the goroutine of the call")
 	}
-	s.open(t).answers(false)
+	other := s.open(t)
+	other.answers(false)
+	other.conn.Close()
 	until(t, "nothing is left of it", func() bool {
 		metrics := s.get(t, "/metrics", 200)
-		return strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
+		return strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
 	})
 	metrics := s.get(t, "/metrics", 200)
 	for _, line := range []string{

@@ -156,6 +156,11 @@ type conn struct {
 	body arriving // what is counted of the request's body
 
 	spare *spare // memory for the next large body; nil before the first
+
+	// What is kept for the next request, in bytes: counted of what all keep, and, of
+	// it, for headers and for the answer.
+	kept                   atomic.Int64
+	keptHeader, keptAnswer int64
 }
 
 // isOld reports whether the connection has been there for so long that the next
@@ -285,6 +290,7 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) Close() error {
 	c.listener.server.load.forget(c)
 	c.listener.server.spares.remove(c)
+	c.listener.server.dropKept(c)
 	if c.linger {
 		c.linger = false
 		c.discard()

@@ -202,13 +202,15 @@ func (a *largeAnswer) Close() error {
 // answer encodes the review's response into the HTTP response's own buffer:
 // nothing pooled may be handed to fasthttp, which writes after this returns. A
 // large one has memory of its own, of what was reserved for the review.
-func (s *server) answer(ctx *fasthttp.RequestCtx, review *codec.Review, r *reservation) {
+func (s *server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) {
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])
 	s.metrics.responseBytes.Add(len(buffer))
 	if len(buffer) <= cheapBytes {
 		ctx.Response.SwapBody(buffer)
+		c.keptAnswer = int64(cap(buffer))
 	} else {
+		c.keptAnswer = 0
 		large := &largeAnswer{reservation: r.split(int64(cap(buffer)))}
 		large.Reset(buffer)
 		ctx.Response.SetBodyStream(large, len(buffer))

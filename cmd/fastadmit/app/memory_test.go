@@ -331,7 +331,7 @@ func TestAnswerMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := new(fasthttp.RequestCtx)
-		s.answer(ctx, review, new(reservation))
+		s.answer(ctx, new(conn), review, new(reservation))
 		return len(review.AppendResponse(nil)), ctx.Response.IsBodyStream()
 	}
 	envelope, _ := answer(1)

@@ -55,6 +55,13 @@ func TestPathTokens(t *testing.T) {
 	f(404, "/"+first+"/x", `path: got \"/x\", want`)
 	f(404, "/"+first+"/"+longest+"/x", `path: got \"/.../x\", want`)
 
+	for _, line := range []string{"POST /" + first + "/validate\r\n", "POST /" + first + "/validate HTTP/1.1\r\n" + first + "\r\n"} {
+		response, body := s.open(t).send([]byte(line + "\r\n"))
+		if response.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"cannot read the HTTP request: error when reading request headers: `)) || bytes.Contains(body, all[0]) {
+			t.Errorf("%q: got %s %s, want 400 without the token", line, response.Status, body)
+		}
+	}
+
 	// Nothing is read of a body without a token: it need not even be sent.
 	response, _ := s.open(t).send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
 	if response.StatusCode != http.StatusUnauthorized || !response.Close {

@@ -52,6 +52,8 @@ type server struct {
 	load         load
 	memory       *memory
 	spares       spares
+	kept         atomic.Int64 // bytes that known connections keep for their next requests
+	keptMax      int64
 	callers      *callers
 
 	// stuck is how many calls were answered because their plugin did not return,
@@ -76,9 +78,10 @@ type serving struct {
 func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
 	s := &server{callers: callers, log: log, strangersLog: newStrangersLog(log), timeouts: defaultTimeouts}
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = requestsInFlightMax, bytesInFlightMax, arrivalGrace, arrivalPace
-	s.memory = newMemory(reviewMemoryDefault)
+	s.memory, s.keptMax = newMemory(reviewMemoryDefault), keptMemory()
 	s.metrics = newServerMetrics(&s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
+	s.metrics.set.NewGauge("fastadmit_connections_kept_bytes", func() float64 { return float64(s.kept.Load()) })
 	s.metrics.set.NewGauge("fastadmit_review_memory_reserved_bytes", func() float64 { return float64(s.memory.reserved()) })
 	s.use(chain, "")
 	return s
@@ -176,6 +179,9 @@ func (s *server) handle(ctx *fasthttp.RequestCtx) {
 		}
 		s.dropBody(ctx, c)
 		s.load.forget(c)
+		if c.Conn != nil {
+			s.keep(ctx, c)
+		}
 	}()
 	start := ctx.Time()
 	if s.draining.Load() || c.isOld(start) {
@@ -238,7 +244,7 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
 	}
-	s.answer(ctx, review, &budget.memory)
+	s.answer(ctx, c, review, &budget.memory)
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == handlers.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
@@ -304,7 +310,7 @@ func (s *server) refuse(ctx *fasthttp.RequestCtx, code int, reason, message stri
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(code)
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
-	ctx.Response.AppendBody(status.AppendDocument(nil))
+	ctx.Response.SetBodyRaw(status.AppendDocument(nil)) // which the connection does not keep
 }
 
 // refuseBroken answers what is no request that could be read to its end. The
@@ -334,7 +340,8 @@ func (s *server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 		s.refuse(ctx, fasthttp.StatusRequestTimeout, "Timeout",
 			fmt.Sprintf("the request did not arrive within %s", s.timeouts.read))
 	default:
-		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+err.Error())
+		text, _, _ := strings.Cut(err.Error(), `"`) // what fasthttp quotes may be a credential or a path token
+		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+strings.TrimRight(text, ": "))
 	}
 	s.load.forget(c)
 	c.linger = true
