@@ -23,14 +23,19 @@ import (
 
 // odd are names that nothing can have, as users may write them where a name is
 // asked for: admission comes before validation.
-var odd = []string{"", "..", "a/b", "%2F", "UPPER", "\x00\n\ufffd", strings.Repeat("x", 254)}
+var odd = []string{"", ".", "..", "a/b", "%2F", "UPPER", "\x00\n\ufffd", strings.Repeat("x", 254)}
 
-// unrecorded are reviews of what is in no recording: a Pod that names a class, and
-// a ResourceClaim that quotas ask the owner of.
+// unrecorded are reviews of what is in no recording: a Pod that names a class, a
+// PodGroup that names a Workload, and a ResourceClaim that quotas ask the owner of.
 var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
 	"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
 	"namespace":"shop","operation":"CREATE","object":{"metadata":{"name":"p","namespace":"shop"},
 		"spec":{"runtimeClassName":"r","priorityClassName":"p","serviceAccountName":"s","nodeName":"n","containers":[]}}}}`,
+	`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
+	"kind":{"group":"scheduling.k8s.io","version":"v1alpha2","kind":"PodGroup"},
+	"resource":{"group":"scheduling.k8s.io","version":"v1alpha2","resource":"podgroups"},"namespace":"shop","operation":"CREATE",
+	"object":{"metadata":{"name":"g","namespace":"shop"},
+		"spec":{"podGroupTemplateRef":{"workload":{"workloadName":"w","podGroupTemplateName":"t"}}}}}}`,
 	`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
 	"kind":{"group":"resource.k8s.io","version":"v1","kind":"ResourceClaim"},
 	"resource":{"group":"resource.k8s.io","version":"v1","resource":"resourceclaims"},"namespace":"shop","operation":"CREATE",

@@ -257,6 +257,9 @@ func TestNoTime(t *testing.T) {
 	if got := p.violations(t.Context(), "shop", baseline); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if got := p.violations(t.Context(), "a/b", baseline); len(got) > 0 {
+		t.Errorf("got %q, want nothing: no pod can be in such a namespace", got)
+	}
 }
 
 // TestHalfOfTheTime has an API server that does not answer: half of the time is left
