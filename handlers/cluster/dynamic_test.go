@@ -33,8 +33,10 @@ func TestDynamic(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := DynamicIn(s.View(needs...))
-	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Other"}); !meta.IsNoMatchError(err) {
-		t.Errorf("got %v for a kind that there is not", err)
+	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Other"}, {Group: "other", Version: "v1", Kind: "ConfigMap"}} {
+		if _, err := kinds.Watch(t.Context(), gvk); !meta.IsNoMatchError(err) {
+			t.Errorf("got %v for %s, which there is not", err, gvk)
+		}
 	}
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	first, err := kinds.Watch(t.Context(), gvk)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -122,6 +124,23 @@ func TestFairLimiter(t *testing.T) {
 		l.Accept()
 	}
 	l.Stop()
+}
+
+// TestFairRate has requests that waited use up no turns of those that come later.
+func TestFairRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, start := newFairLimiter(1, 1, metrics.NewSet()), time.Now()
+		var group sync.WaitGroup
+		for range 4 { // one at once, and one each second
+			group.Go(l.Accept)
+		}
+		group.Wait()
+		time.Sleep(500 * time.Millisecond)
+		l.Accept()
+		if got := time.Since(start).Round(100 * time.Millisecond); got != 4*time.Second {
+			t.Errorf("got the fifth request after %s of the test's clock, want 4s", got)
+		}
+	})
 }
 
 // count returns how many requests wait.

@@ -331,10 +331,7 @@ func (r *request) field(name string) value {
 
 // variable is one of the policy's.
 func (b *builder) variable(escaped string) closure {
-	name, ok := apiservercel.Unescape(escaped)
-	if !ok {
-		return nil
-	}
+	name, _ := apiservercel.Unescape(escaped) // "" for none, which is no variable's
 	for i := range b.compiler.variables {
 		if b.compiler.variables[i].name == name {
 			return func(f *frame) value { return unboxed(f.variables.value(i, &f.compiler.variables[i])) }
@@ -346,9 +343,6 @@ func (b *builder) variable(escaped string) closure {
 // optional is orValue or hasValue of an optional path, which costs 1 as a value.
 // orValue costs nothing but what it comes to.
 func (b *builder) optional(e ast.Expr, c ast.CallExpr) closure {
-	if !c.IsMemberFunction() {
-		return nil
-	}
 	p := b.path(c.Target())
 	if p == nil || !p.isOptional() {
 		return nil

@@ -142,7 +142,7 @@ func (c *boundedCall) isVariadic() bool {
 func (c *boundedCall) call(args []ref.Val) ref.Val {
 	o, first := c.original, args[0]
 	switch {
-	case o.OperandTrait != 0 && !first.Type().HasTrait(o.OperandTrait):
+	case !first.Type().HasTrait(o.OperandTrait):
 		if first.Type().HasTrait(traits.ReceiverType) {
 			return first.(traits.Receiver).Receive(c.Function(), c.OverloadID(), args[1:])
 		}

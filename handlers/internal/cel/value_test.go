@@ -130,7 +130,7 @@ func reviewOfBody(t testing.TB, body []byte) *codec.Review {
 
 const sample = `{"apiVersion":"v1","kind":"X","int":1,"float":1.5,"exp":1e3,"big":12345678901234567890,"neg":-7,"zero":-0,
 	"text":"a\u00e4\"b\n","empty":"","yes":true,"no":false,"nil":null,"list":[1,2.0,"x",null,[3],{"a":1}],"none":[],
-	"map":{"a":1,"b":"x","c":null,"d":{"e":[1,2]}},"same":{"d":{"e":[1,2]},"c":null,"b":"x","a":1},"bare":{},
+	"map":{"a":1,"b":"x","c":null,"d":{"e":[1,2]}},"same":{"d":{"e":[1,2]},"c":null,"b":"x","a":1},"bare":{},"blank":{"":1},
 	"quantity":"1Gi","ip":"10.0.0.1","items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
 
 func TestValues(t *testing.T) {
@@ -143,7 +143,8 @@ func TestValues(t *testing.T) {
 		"has(object.bare.z)", "'a' in object.map", "1 in object.map", "1 in object.list", "'x' in object.list", "null in object.list",
 		"[3] in object.list", "{'a': 1} in object.list", "object.map == object.same", "object.same == object.map", "object.map != object.same",
 		"object.map == {'a': 1, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}}", "{'a': 1, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}} == object.map",
-		"object.map == object.bare", "object.map == object.list", "object.list == object.list", "object.list == [1, 2.0, 'x', null, [3], {'a': 1}]",
+		"{'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}} == object.map", "object.map == {'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}}", "object.list == [2, 2.0, 'x', null, [3], {'a': 1}]", "[2, 2.0, 'x', null, [3], {'a': 1}] == object.list",
+		"object.blank[1]", "object.blank['']", "1 in object.blank", "'' in object.blank", "object.blank[?1].hasValue()", "object.map == object.bare", "object.map == object.list", "object.list == object.list", "object.list == [1, 2.0, 'x', null, [3], {'a': 1}]",
 		"[1] == object.list", "object.none == []", "object.none + [1]", "[1] + object.none", "object.list + object.strings", "object.strings + object.none",
 		"object.list + 1", "object.strings + ['z']", "('z' in (object.strings + ['z']))", "size(object.list)", "size(object.map)", "size(object.none)",
 		"size(object.bare)", "object.items.map(i, i.name)", "object.items.filter(i, has(i.v))", "object.items.all(i, i.name != '')",
