@@ -117,7 +117,7 @@ func TestDeniesPorts(t *testing.T) {
 	for _, port := range []string{"0", "80", "90", "91"} {
 		f(port, "")
 	}
-	for _, port := range []string{"79", "81", "89", "92"} {
+	for _, port := range []string{"1", "79", "81", "89", "92"} {
 		f(port, `spec.containers[0].hostPort: Invalid value: `+port+`: Host port `+port+` is not allowed to be used. Allowed ports: [80,90-91]`)
 	}
 }

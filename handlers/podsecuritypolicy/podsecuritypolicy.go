@@ -118,9 +118,9 @@ func (p *plugin) policies(first string) []*PodSecurityPolicy {
 	all = slices.AppendSeq(all, maps.Values(p.files))
 	slices.SortFunc(all, func(a, b *PodSecurityPolicy) int {
 		switch {
-		case a.Name == first && b.Name != first:
+		case a.Name == first:
 			return -1
-		case b.Name == first && a.Name != first:
+		case b.Name == first:
 			return 1
 		}
 		return strings.Compare(a.Name, b.Name)

@@ -96,6 +96,9 @@ func TestAdmits(t *testing.T) {
 	f(all, seccomp, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`)
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`, one, `{"metadata":{"annotations":{"kubernetes.io/psp":"p",
 		"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":{"containers":[{"name":"c"}]}}`)
+	chain := chainOf(t, everybody, policy(t, "p", all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`))
+	handlertest.CheckAdmit(t, chain, pods, `{"spec":`+one+`}`,
+		`{"metadata":{"annotations":{"kubernetes.io/psp":"p","container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":`+one+`}`)
 	const field = `{"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"},{"name":"d","securityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a"}}}]}`
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"unconfined","apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`, field, field)
 }
@@ -136,6 +139,21 @@ func TestVolumes(t *testing.T) {
 	f(`"volumes":["secret"]`, `"projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}`, "")
 	f(`"volumes":["secret"]`, `"projected":{"sources":[{"serviceAccountToken":{"path":"token","audience":"a"}}]}`, "projected volumes are not allowed")
 	f(`"volumes":["secret"]`, `"projected":{"sources":[{"clusterTrustBundle":{"path":"token"}}]}`, "projected volumes are not allowed")
+	for source, refused := range map[string]bool{
+		`"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}`: false,
+		`"downwardAPI":{"items":[{"path":"name","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}`:      true,
+		`"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}]}`:      true,
+		`"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v2","fieldPath":"metadata.namespace"}}]}`: true,
+		`"downwardAPI":{"items":[{"path":"namespace","resourceFieldRef":{"resource":"limits.cpu"}}]}`:                    true,
+		`"configMap":{"name":"kube-root-ca.crt"}`: false, `"configMap":{"name":"other"}`: true, `"serviceAccountToken":{"path":"other"}`: true,
+	} {
+		want := ""
+		if refused {
+			want = "projected volumes are not allowed"
+		}
+		f(`"volumes":["secret"]`, `"projected":{"sources":[{`+source+`}]}`, want)
+	}
+	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/b"}`, "is not allowed to be used")
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a/"}]`, `"hostPath":{"path":"/a"}`, "")
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/ab"}`, `spec.volumes[0].hostPath.pathPrefix: Invalid value: \"/ab\": is not allowed to be used`)
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a","readOnly":true}]`, `"hostPath":{"path":"/a/b"}`,
@@ -217,6 +235,9 @@ func TestUpdates(t *testing.T) {
 	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeAllowed)
 	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeDenied)
 	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{"selfLink":"/a"},"spec":{"containers":[{"name":"c"}]}}`), handlers.OutcomeAllowed)
+	update := string(handlertest.UpdateBody(pods, pod, pod))
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, []byte(update))
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, []byte(strings.Replace(update, `"UPDATE"`, `"CREATE"`, 1))) // of which nothing was checked before
 	debug := func(context string) []byte {
 		body := handlertest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
 		return []byte(strings.Replace(string(body), `"name":"name"`, `"name":"name","subResource":"ephemeralcontainers"`, 1))
