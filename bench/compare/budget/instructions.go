@@ -54,16 +54,18 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 		return err
 	}
 	defer floor.Stop()
-	all, where, err := step(ctx, arena, ours)
+	all, where, err := step(ctx, arena, ours, o.keep != "")
 	if err != nil {
 		return fmt.Errorf("cannot count the instructions of %s: %w", ours.Contender.Name, err)
 	}
-	transport, _, err := step(ctx, arena, floor)
+	transport, _, err := step(ctx, arena, floor, false)
 	if err != nil {
 		return fmt.Errorf("cannot count the instructions of %s: %w", floor.Contender.Name, err)
 	}
-	if err := o.keepProfile(where, w.Name+".instructions.pprof"); err != nil {
-		return err
+	if where != nil {
+		if err := o.keepProfile(where, w.Name+".instructions.pprof"); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(stdout, "%-9s %d instructions per request, %d more than the floor; allowed are %d more\n",
 		w.Name, all, all-transport, bound.Instructions)
@@ -73,9 +75,9 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 	return nil
 }
 
-// step counts the instructions of a process for a request. Where says at which
-// addresses they are.
-func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count int64, where *profile.Profile, err error) {
+// step counts the instructions of a process for a request. If they are to be profiled, where
+// says at which addresses they are.
+func step(ctx context.Context, arena *contest.Arena, p *contest.Process, profiled bool) (count int64, where *profile.Profile, err error) {
 	client := p.NewClient()
 	defer client.CloseIdleConnections()
 	for range answeredFirst {
@@ -93,7 +95,7 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count 
 		if err := s.settle(); err != nil {
 			return 0, nil, err
 		}
-		if i == countedRequests-1 { // a profile makes steps slower
+		if profiled && i == countedRequests-1 { // a profile makes steps slower
 			s.at.Store(new(make(map[uint64]int64)))
 		}
 		before := s.steps.Load()
@@ -107,7 +109,10 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process) (count 
 			count = n
 		}
 	}
-	return count, profileOf(*s.at.Load()), nil
+	if at := s.at.Load(); at != nil {
+		where = profileOf(*at)
+	}
+	return count, where, nil
 }
 
 // A stepper lets the thread of a process that waits for the network go on, one
