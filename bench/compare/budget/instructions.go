@@ -25,7 +25,7 @@ const (
 	// counted, and countedRequests how many are: the least counts, for something
 	// that is done once in a while may be in one of them.
 	answeredFirst   = 2_000
-	countedRequests = 6
+	countedRequests = 4
 
 	// settledLooks is how often in a row, a millisecond apart, the thread must be
 	// seen asleep to be done with a request.

@@ -51,11 +51,11 @@ const (
 	connectionsKept = 25
 
 	// warmUpCount is enough for each connection to have filled the pools.
-	// allocatedCount makes little of what each of the connections needs once,
-	// some two allocations for the arguments of its requests' URLs; with it, an
-	// allocation in one of 100 requests shows.
+	// allocatedCount makes little of what each connection needs once, some four
+	// allocations, also where a busy machine is slow to open them and more are
+	// opened than are kept; with it, an allocation in one of 100 requests shows.
 	warmUpCount     = 5_000
-	allocatedCount  = 20_000
+	allocatedCount  = 60_000
 	perRequestLeast = 0.01
 
 	profiled = 5 * time.Second
