@@ -34,6 +34,7 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","resourceVersion":"1"}}]}`,
 		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(items, ",") + `]}`,
 	}
+	ended := make(chan struct{}) // of the test, whose watches begin again until then
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document, ok := documents[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
@@ -45,7 +46,10 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
-			<-r.Context().Done()
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
 		case !ok:
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
@@ -57,6 +61,7 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 		}
 	}))
 	t.Cleanup(func() {
+		close(ended)
 		server.CloseClientConnections()
 		server.Close()
 	})
