@@ -54,6 +54,24 @@ func MustChain(t testing.TB, plugin handlers.Plugin, config string, objects ...r
 	return chain
 }
 
+// ManifestsHandler creates the handler of a plugin that these manifests configure, in a
+// cluster with these objects, for benchmarks of the handler alone.
+func ManifestsHandler(t testing.TB, plugin handlers.Plugin, manifests []handlers.File, objects ...runtime.Object) handlers.Handler {
+	t.Helper()
+	state, err := cluster.New(cluster.Options{Objects: objects})
+	if err == nil {
+		err = state.Follow(context.Background(), plugin.Needs...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := plugin.New(handlers.Setup{Manifests: manifests, Cluster: state.View(plugin.Needs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
 // Body returns an AdmissionReview for a resource, such as "v1/pods" or
 // "apps/v1/deployments", with an object in JSON. The request has the name "name" and the
 // namespace "namespace", whatever the object contains.

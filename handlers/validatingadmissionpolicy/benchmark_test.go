@@ -1,18 +1,16 @@
 package validatingadmissionpolicy
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // BenchmarkValidate has the recorded Pod validated by ten policies, from the body of
@@ -47,18 +45,7 @@ spec: {policyName: p%[1]d.static.k8s.io, validationActions: [Deny]}
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	plugin := Plugin()
-	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
-		b.Fatal(err)
-	}
-	handler, err := plugin.New(handlers.Setup{Manifests: manifests, Cluster: state.View(plugin.Needs...)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	handler := handlertest.ManifestsHandler(b, Plugin(), manifests, namespace)
 	b.ReportAllocs()
 	for b.Loop() {
 		review := codec.Acquire()

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 )
 
@@ -83,10 +82,7 @@ func newLimits(serving, atOne, descriptors, memory int64) (limits, error) {
 
 // limits returns those of this process.
 func (o *serverOptions) limits() (limits, error) {
-	memory := debug.SetMemoryLimit(-1) // which changes nothing
-	if memory == math.MaxInt64 {
-		memory = 0
-	}
+	memory, _ := goMemory()
 	return newLimits(o.connectionsMax, o.connectionsAtOneMax, descriptorsMax(), memory)
 }
 

@@ -2,8 +2,6 @@ package app
 
 import (
 	"bytes"
-	"math"
-	"runtime/debug"
 
 	"github.com/valyala/fasthttp"
 )
@@ -29,8 +27,8 @@ const (
 
 // keptMemory returns how much connections may keep in all.
 func keptMemory() int64 {
-	limit := debug.SetMemoryLimit(-1) // which only asks
-	if limit == math.MaxInt64 {
+	limit, limited := goMemory()
+	if !limited {
 		return keptDefault
 	}
 	return limit / keptShare

@@ -246,6 +246,15 @@ func limitMemory() {
 	}
 }
 
+// goMemory returns how much memory the Go runtime may take, if that has a limit.
+func goMemory() (limit int64, limited bool) {
+	limit = debug.SetMemoryLimit(-1) // which only asks
+	if limit == math.MaxInt64 {
+		return 0, false
+	}
+	return limit, true
+}
+
 // containerMemory returns the memory that may be used of what the control group
 // of the process has (Linux Documentation/admin-guide/cgroup-v2.rst, and v1),
 // 0 if that has no limit.

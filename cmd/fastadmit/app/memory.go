@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -82,8 +80,8 @@ func (m *memory) reserved() int64 { return m.large.reserved.Load() + m.small.res
 // reviewMemory returns how much memory reviews may take beside their bodies, of
 // what the Go runtime may.
 func reviewMemory() int64 {
-	limit := debug.SetMemoryLimit(-1) // which only asks
-	if limit == math.MaxInt64 {
+	limit, limited := goMemory()
+	if !limited {
 		return reviewMemoryDefault
 	}
 	return int64(float64(limit) * reviewMemoryShare)
