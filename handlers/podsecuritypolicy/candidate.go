@@ -2,7 +2,6 @@ package podsecuritypolicy
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,6 +193,10 @@ func (c *candidate) mutatePod(p *PodSecurityPolicy) {
 	} else {
 		c.inherited = canonical(c.profile)
 	}
+	if p.rules.apparmor.standard != "" { // is an annotation of each container that has none
+		c.annotations = make(map[string]string, len(c.pod.Annotations)+len(c.containers))
+		maps.Copy(c.annotations, c.pod.Annotations)
+	}
 	if r := spec.RuntimeClass; r != nil && c.runtimeClassName == nil && r.DefaultRuntimeClassName != nil {
 		c.runtimeClassName, c.mutated = r.DefaultRuntimeClassName, true
 	}
@@ -208,12 +211,6 @@ func (c *candidate) mutateContainer(p *PodSecurityPolicy, i int) {
 		c.ownOf(i).RunAsGroup = new(spec.RunAsGroup.Ranges[0].Min)
 	}
 	if standard := p.rules.apparmor.standard; standard != "" && c.apparmorProfile(c.annotations, &c.containers[i]) == "" {
-		if !c.annotated() {
-			c.annotations = maps.Clone(c.annotations)
-			if c.annotations == nil {
-				c.annotations = make(map[string]string)
-			}
-		}
 		c.annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.containers[i].Name] = standard
 		c.mutated = true
 	}
@@ -232,11 +229,6 @@ func (c *candidate) mutateContainer(p *PodSecurityPolicy, i int) {
 	if standard := escalation(spec); standard != nil && (sc == nil || sc.AllowPrivilegeEscalation == nil) {
 		c.ownOf(i).AllowPrivilegeEscalation = standard
 	}
-}
-
-// annotated reports whether the annotations are no longer those of the pod.
-func (c *candidate) annotated() bool {
-	return reflect.ValueOf(c.annotations).Pointer() != reflect.ValueOf(c.pod.Annotations).Pointer()
 }
 
 // escalation returns what containers get that do not say whether they may gain
@@ -329,10 +321,9 @@ func (c *candidate) apply(pod *corev1.Pod) {
 	pod.Annotations = c.annotations
 	for i := range c.containers {
 		given := &c.containers[i]
-		if name, says := c.containerProfile(given); says && (c.contexts[i] == nil || c.contexts[i].SeccompProfile == nil) {
-			if p := seccompField(name); p != nil {
-				c.ownOf(i).SeccompProfile = p
-			}
+		name, _ := c.containerProfile(given)
+		if p := seccompField(name); p != nil && (c.contexts[i] == nil || c.contexts[i].SeccompProfile == nil) {
+			c.ownOf(i).SeccompProfile = p
 		}
 		given.SecurityContext = c.contexts[i]
 	}

@@ -11,9 +11,9 @@ import (
 
 // checkDenies asks about a pod under one policy: want is what is wrong with it, empty if nothing
 // is.
-func checkDenies(t *testing.T, phase handlers.Phase, spec, pod, want string) {
+func checkDenies(t *testing.T, phase handlers.Phase, spec, annotations, pod, want string) {
 	t.Helper()
-	chain := chainOf(t, everybody, policy(t, "p", spec, ""))
+	chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
 	answer := string(handlertest.Answer(t, chain, phase, handlertest.Body(codec.Create, pods, `{"spec":`+pod+`}`)))
 	message := "unable to " + map[handlers.Phase]string{handlers.Mutate: "admit", handlers.Validate: "validate"}[phase] + " pod: [" + want + "]"
 	if want == "" && !strings.Contains(answer, `"allowed":true`) || want != "" && !strings.Contains(strings.ReplaceAll(answer, `\"`, `"`), message) {
@@ -31,7 +31,7 @@ func instead(field, value string) string {
 func TestDeniesPods(t *testing.T) {
 	f := func(spec, pod, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, spec, pod, want)
+		checkDenies(t, handlers.Validate, spec, "", pod, want)
 	}
 	context := func(sc string) string { return `{"securityContext":` + sc + `}` }
 	const at = "spec.securityContext."
@@ -66,6 +66,69 @@ func TestDeniesPods(t *testing.T) {
 	f(instead("fsGroup", groups), context(`{"fsGroup":8}`), "")
 	f(instead("fsGroup", groups), context(`{"fsGroup":9}`), at+`fsGroup: Invalid value: []int64{9}: group 9 must be in the ranges: [{7 8}]`)
 	f(instead("supplementalGroups", groups), context(`{"supplementalGroups":[7,6]}`), at+`supplementalGroups: Invalid value: []int64{7, 6}: group 6 must be in the ranges: [{7 8}]`)
+	f(instead("supplementalGroups", groups), context(`{"supplementalGroups":[]}`), at+`supplementalGroups: Invalid value: []int64{}: unable to validate empty groups against required ranges`)
+	f(instead("supplementalGroups", `{"rule":"MayRunAs","ranges":[{"min":7,"max":8}]}`), context(`{"supplementalGroups":[]}`), "")
+	f(all, context(`{"fsGroup":9,"supplementalGroups":[1],"seLinuxOptions":{"level":"s1"}}`), "")
+	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0"}}`),
+		`{"securityContext":{"seLinuxOptions":{"level":"s1"}},"containers":[{"name":"c","securityContext":{"seLinuxOptions":{"level":"s0"}}}]}`,
+		at+`seLinuxOptions.level: Invalid value: "s1": must be s0`)
+}
+
+// TestEqualLevels has levels of SELinux. Those without a colon have no categories.
+func TestEqualLevels(t *testing.T) {
+	f := func(a, b string, want bool) {
+		t.Helper()
+		if got := equalLevels(a, b); got != want {
+			t.Errorf("%q and %q: got %v, want %v", a, b, got, want)
+		}
+	}
+	f("", "", true)
+	f("s0", "s0", true)
+	f("s0", "s0:", false)
+	f("s0:", "s0", false)
+	f("s0:", "s0:", true)
+}
+
+// TestDeniesProfiles has profiles of seccomp and AppArmor.
+func TestDeniesProfiles(t *testing.T) {
+	f := func(annotations, pod, want string) {
+		t.Helper()
+		checkDenies(t, handlers.Validate, all, annotations, pod, want)
+	}
+	const at = `pod.metadata.annotations[`
+	profile := func(field, kind string) string {
+		return `{"` + field + `":{"type":"` + kind + `","localhostProfile":"a"}}`
+	}
+	both := func(pod, container string) string {
+		return `{"securityContext":` + pod + `,"containers":[{"name":"c","securityContext":` + container + `}]}`
+	}
+	seccomp := func(kind string) string { return profile("seccompProfile", kind) }
+	const allowed = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`
+	const none = ` is not an allowed seccomp profile. Valid values are runtime/default,localhost/a`
+	const ofPod, ofContainer = at + `seccomp.security.alpha.kubernetes.io/pod]: Forbidden: `, at + `container.seccomp.security.alpha.kubernetes.io/c]: Forbidden: `
+	f("", both(`{}`, `{}`), "")
+	f("", `{"securityContext":`+seccomp("RuntimeDefault")+`}`, ofPod+`seccomp may not be set`)
+	f("", both(`{}`, seccomp("RuntimeDefault")), ofContainer+`seccomp may not be set`)
+	f(allowed, both(seccomp("RuntimeDefault"), `{}`), "")
+	f(allowed, both(seccomp("RuntimeDefault"), seccomp("Localhost")), "")
+	f(allowed, `{}`, ofPod+none)
+	f(allowed, both(seccomp("RuntimeDefault"), seccomp("Unconfined")), ofContainer+`unconfined`+none)
+	f(allowed, both(seccomp("RuntimeDefault"), `{"seccompProfile":{"type":"Localhost"}}`), ofContainer+none)
+	f(`"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, both(seccomp("Unconfined"), seccomp("Localhost")), "")
+
+	apparmor := func(kind string) string { return profile("appArmorProfile", kind) }
+	const names = `"apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`
+	const other = ` is not an allowed profile. Allowed values: "runtime/default,localhost/a"`
+	const forbidden = at + `container.apparmor.security.beta.kubernetes.io/c]: Forbidden: `
+	f("", both(`{}`, apparmor("Unconfined")), "")
+	f(names, both(`{}`, `{}`), forbidden+`AppArmor profile must be set`)
+	f(names, both(`{}`, apparmor("RuntimeDefault")), "")
+	f(names, both(`{}`, apparmor("Localhost")), "")
+	f(names, both(apparmor("Unconfined"), apparmor("Localhost")), "")
+	f(names, both(apparmor("RuntimeDefault"), `{}`), "")
+	f(names, both(apparmor("RuntimeDefault"), apparmor("Unconfined")), forbidden+`unconfined`+other)
+	f(names, both(`{}`, `{"appArmorProfile":{"type":"Localhost"}}`), forbidden+`Localhost`+other)
+	f(names, both(`{}`, apparmor("Other")), forbidden+`Other`+other)
 }
 
 // TestDeniesContainers has what is wrong with a container.
@@ -75,7 +138,7 @@ func TestDeniesContainers(t *testing.T) {
 		if want != "" {
 			want = "spec.containers[0].securityContext." + want
 		}
-		checkDenies(t, handlers.Validate, spec, `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
+		checkDenies(t, handlers.Validate, spec, "", `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
 	}
 	f(all, `{"privileged":true}`, `privileged: Invalid value: true: Privileged containers are not allowed`)
 	f(with(`"privileged":true`), `{"privileged":true}`, "")
@@ -90,7 +153,7 @@ func TestDeniesContainers(t *testing.T) {
 	options := func(user, role, kind, level string) string {
 		return `{"seLinuxOptions":{"user":"` + user + `","role":"` + role + `","type":"` + kind + `","level":"` + level + `"}}`
 	}
-	checkDenies(t, handlers.Validate, instead("seLinux", selinux), `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
+	checkDenies(t, handlers.Validate, instead("seLinux", selinux), "", `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
 	f(instead("seLinux", selinux), options("x", "r", "t", "s0:c1,c2"), `seLinuxOptions.user: Invalid value: "x": must be u`)
 	f(instead("seLinux", selinux), options("u", "x", "t", "s0:c1,c2"), `seLinuxOptions.role: Invalid value: "x": must be r`)
 	f(instead("seLinux", selinux), options("u", "r", "x", "s0:c1,c2"), `seLinuxOptions.type: Invalid value: "x": must be t`)
@@ -105,13 +168,26 @@ func TestDeniesContainers(t *testing.T) {
 	f(with(`"allowedCapabilities":["A"]`), `{"capabilities":{"add":["A"]}}`, "")
 	f(with(`"allowedCapabilities":["A"]`), `{"capabilities":{"add":["B"]}}`, `capabilities.add: Invalid value: "B": capability may not be added`)
 	f(with(`"allowedCapabilities":["*"]`), `{"capabilities":{"add":["B"]}}`, "")
+	f(all, `{"runAsUser":0,"runAsNonRoot":false}`, "")
+	const groups = `"runAsGroup":{"rule":"MayRunAs","ranges":[{"min":7,"max":8}]}`
+	f(with(groups), `{}`, "")
+	f(with(groups), `{"runAsGroup":7}`, "")
+	checkDenies(t, handlers.Validate, with(groups), "", `{"containers":[{"name":"c","securityContext":{"runAsGroup":9}}]}`,
+		`spec.containers[0].securityContext: Invalid value: []int64{9}: group 9 must be in the ranges: [{7 8}]`)
+	mount := func(kind string) string {
+		return `procMount: Invalid value: "` + kind + `": ProcMountType is not allowed`
+	}
+	f(all, `{"procMount":"Default"}`, "")
+	f(all, `{"procMount":"Unmasked"}`, mount("Unmasked"))
+	f(with(`"allowedProcMountTypes":["Unmasked"]`), `{"procMount":"Unmasked"}`, "")
+	f(with(`"allowedProcMountTypes":["Unmasked"]`), `{}`, mount("Default"))
 }
 
 // TestDeniesPorts has the ports of nodes.
 func TestDeniesPorts(t *testing.T) {
 	f := func(port, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`),
+		checkDenies(t, handlers.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`), "",
 			`{"containers":[{"name":"c","ports":[{"containerPort":1},{"containerPort":1,"hostPort":`+port+`}]}]}`, want)
 	}
 	for _, port := range []string{"0", "80", "90", "91"} {
@@ -131,6 +207,6 @@ func TestMutatesOnlyWhatIsMissing(t *testing.T) {
 	handlertest.CheckAdmit(t, chain, pods, pod(`{}`), pod(`{"runAsNonRoot":true,"allowPrivilegeEscalation":false}`))
 	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsUser":1}`), pod(`{"runAsUser":1,"allowPrivilegeEscalation":false}`))
 	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsNonRoot":true,"privileged":false}`), pod(`{"runAsNonRoot":true,"privileged":false,"allowPrivilegeEscalation":false}`))
-	checkDenies(t, handlers.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
+	checkDenies(t, handlers.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
 		`spec.containers[0].securityContext.runAsNonRoot: Invalid value: false: must be true`)
 }

@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -130,7 +131,7 @@ func (p *plugin) policies(first string) []*PodSecurityPolicy {
 
 // admit completes new pods. Updates are only validated.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
-	if review.Operation() != codec.Create || review.SubResource() != "" {
+	if review.Operation() != codec.Create {
 		return handlers.Allowed()
 	}
 	return handlers.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
@@ -142,15 +143,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 			return *refused
 		}
 		made.apply(pod)
-		if pod.Annotations[usedAnnotation] != policy.Name {
-			if !made.annotated() {
-				pod.Annotations = maps.Clone(pod.Annotations)
-			}
-			if pod.Annotations == nil {
-				pod.Annotations = make(map[string]string)
-			}
-			pod.Annotations[usedAnnotation] = policy.Name
-		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, usedAnnotation, policy.Name)
 		return annotated(review, "admit-policy", policy.Name)
 	})(ctx, review)
 }

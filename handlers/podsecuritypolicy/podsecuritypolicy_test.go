@@ -1,7 +1,6 @@
 package podsecuritypolicy
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
@@ -38,22 +36,7 @@ func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
 // use them.
 func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSpec) bool, policies ...runtime.Object) *handlers.Chain {
 	t.Helper()
-	plugin := Plugin()
-	state, err := cluster.New(cluster.Options{
-		Objects: append([]runtime.Object{}, policies...), Kinds: []*cluster.Kind{PodSecurityPolicies.Kind},
-		Authorize: func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = authorize(&r.Spec) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
-		t.Fatal(err)
-	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chain
+	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = authorize(&r.Spec) }, policies...)
 }
 
 func everybody(*authorizationv1.SubjectAccessReviewSpec) bool { return true }
@@ -69,10 +52,6 @@ func TestAdmits(t *testing.T) {
 		}
 		handlertest.CheckAdmit(t, chain, pods, given, want)
 	}
-	with := func(field string) string { return `{"volumes":["*"],` + field + `,` + anys + `}` }
-	instead := func(field, value string) string {
-		return strings.Replace(all, `"`+field+`":{"rule":"RunAsAny"}`, `"`+field+`":`+value, 1)
-	}
 	const one = `{"containers":[{"name":"c"}]}`
 	context := func(sc string) string { return `{"containers":[{"name":"c","securityContext":` + sc + `}]}` }
 	f(all, "", one, one)
@@ -86,7 +65,10 @@ func TestAdmits(t *testing.T) {
 	f(instead("supplementalGroups", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), "", one, `{"containers":[{"name":"c"}],"securityContext":{"supplementalGroups":[7]}}`)
 	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0"}}`), "", one, `{"containers":[{"name":"c"}],"securityContext":{"seLinuxOptions":{"level":"s0"}}}`)
 	f(with(`"requiredDropCapabilities":["B","A"],"defaultAddCapabilities":["C","D"]`), "", context(`{"capabilities":{"drop":["D"]}}`), context(`{"capabilities":{"add":["C"],"drop":["A","B","D"]}}`))
+	f(with(`"defaultAddCapabilities":["C"]`), "", one, context(`{"capabilities":{"add":["C"]}}`))
 	f(with(`"readOnlyRootFilesystem":true`), "", one, context(`{"readOnlyRootFilesystem":true}`))
+	f(with(`"readOnlyRootFilesystem":true`), "", context(`{"privileged":false}`), context(`{"privileged":false,"readOnlyRootFilesystem":true}`))
+	f(with(`"readOnlyRootFilesystem":true`), "", `{"initContainers":[{"name":"i"}]}`, `{"initContainers":[{"name":"i","securityContext":{"readOnlyRootFilesystem":true}}]}`)
 	f(with(`"allowPrivilegeEscalation":false`), "", one, context(`{"allowPrivilegeEscalation":false}`))
 	f(with(`"defaultAllowPrivilegeEscalation":false`), "", one, context(`{"allowPrivilegeEscalation":false}`))
 	f(with(`"defaultAllowPrivilegeEscalation":false`), "", context(`{"allowPrivilegeEscalation":true}`), context(`{"allowPrivilegeEscalation":true}`))
@@ -101,6 +83,66 @@ func TestAdmits(t *testing.T) {
 		`{"metadata":{"annotations":{"kubernetes.io/psp":"p","container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":`+one+`}`)
 	const field = `{"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"},{"name":"d","securityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a"}}}]}`
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"unconfined","apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`, field, field)
+}
+
+// TestAdmitsWhatIsGiven has fields of a pod that a policy does not change.
+func TestAdmitsWhatIsGiven(t *testing.T) {
+	f := func(spec, annotations, pod string) {
+		t.Helper()
+		chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
+		pod = `{"metadata":{"annotations":{"kubernetes.io/psp":"p","container.apparmor.security.beta.kubernetes.io/c":"localhost/a"}},"spec":` + pod + `}`
+		handlertest.CheckAdmit(t, chain, pods, pod, pod)
+	}
+	container := func(sc string) string { return `{"containers":[{"name":"c","securityContext":` + sc + `}]}` }
+	inherited := func(sc string) string {
+		return `{"securityContext":` + sc + `,"containers":[{"name":"c"},{"name":"d","securityContext":{}}]}`
+	}
+	const ranges = `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`
+	f(instead("runAsUser", ranges), "", inherited(`{"runAsUser":8}`))
+	f(instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", inherited(`{"runAsNonRoot":true}`))
+	f(instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", inherited(`{"runAsUser":8}`))
+	f(with(`"runAsGroup":`+ranges), "", inherited(`{"runAsGroup":8}`))
+	f(with(`"runAsGroup":`+ranges), "", container(`{"runAsGroup":8}`))
+	f(with(`"runAsGroup":{"rule":"MayRunAs","ranges":[{"min":7,"max":8}]}`), "", container(`{}`))
+	f(instead("fsGroup", ranges), "", inherited(`{"fsGroup":8}`))
+	f(instead("supplementalGroups", ranges), "", inherited(`{"supplementalGroups":[8]}`))
+	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0:a,b"}}`), "", inherited(`{"seLinuxOptions":{"level":"s0:b,a"}}`))
+	f(with(`"runtimeClass":{"allowedRuntimeClassNames":["r","s"],"defaultRuntimeClassName":"r"}`), "", `{"runtimeClassName":"s","containers":[{"name":"c"}]}`)
+	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`, container(`{}`))
+	const any, odd = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, `{"seccompProfile":{"type":"RuntimeDefault","localhostProfile":"a"}}`
+	f(all, any, inherited(odd))
+	f(all, any, container(odd))
+	f(all, any+`,"seccomp.security.alpha.kubernetes.io/defaultProfileName":"localhost/b"`, `{"securityContext":`+odd+`,"containers":[{"name":"c","securityContext":`+odd+`}]}`)
+}
+
+// TestPoliciesSeeThePod has a policy that completes a pod, and one that allows it as it is.
+func TestPoliciesSeeThePod(t *testing.T) {
+	chain := chainOf(t, everybody, policy(t, "z", all, ""), policy(t, "a",
+		strings.Replace(instead("fsGroup", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), `{`, `{"readOnlyRootFilesystem":true,`, 1),
+		`"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`))
+	const pod = `{"metadata":{"annotations":{"kubernetes.io/psp":"z"}},"spec":{"securityContext":{"runAsUser":1},"containers":[{"name":"c","securityContext":{"privileged":false}}]}}`
+	handlertest.CheckAdmit(t, chain, pods, pod, pod)
+}
+
+// TestValidatesWhatIsComplete has fields that a policy would complete.
+func TestValidatesWhatIsComplete(t *testing.T) {
+	f := func(spec, annotations string) {
+		t.Helper()
+		chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
+		got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
+		if want := `unable to validate pod: []`; !strings.Contains(got, want) {
+			t.Errorf("%s %s: got %s, want %s", spec, annotations, got, want)
+		}
+	}
+	const ranges = `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`
+	f(instead("fsGroup", ranges), "")
+	f(instead("supplementalGroups", ranges), "")
+	f(instead("runAsUser", ranges), "")
+	f(with(`"runAsGroup":`+ranges), "")
+	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0"}}`), "")
+	f(with(`"runtimeClass":{"allowedRuntimeClassNames":["r"],"defaultRuntimeClassName":"r"}`), "")
+	f(all, `"seccomp.security.alpha.kubernetes.io/defaultProfileName":"runtime/default","seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`)
+	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`)
 }
 
 // TestAnnotationsOfSeccomp has older manifests, whose annotations count where the fields
@@ -118,6 +160,26 @@ func TestAnnotationsOfSeccomp(t *testing.T) {
 	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeDenied, unconfined)
 	only := handlertest.Body(codec.Create, pods, annotated(both, `{"containers":[{"name":"c"}]}`))
 	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, only)
+	other := handlertest.Body(codec.Create, pods, annotated(`"container.seccomp.security.alpha.kubernetes.io/c":"unconfined"`,
+		`{"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"}]}`))
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeDenied, other)
+	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, other)
+	const allowed, standard = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, `,"seccomp.security.alpha.kubernetes.io/defaultProfileName":"runtime/default"`
+	chain = chainOf(t, everybody, policy(t, "p", all, allowed+standard))
+	handlertest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c","securityContext":{}}]}`), annotated(both,
+		`{"containers":[{"name":"c","securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"a"}}}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`))
+	const unconfinedPod = `"seccomp.security.alpha.kubernetes.io/pod":"unconfined"`
+	handlertest.CheckAdmit(t, chain, pods, annotated(unconfinedPod, `{}`), annotated(unconfinedPod, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
+	chain = chainOf(t, everybody, policy(t, "p", all, allowed))
+	const unknown = `"seccomp.security.alpha.kubernetes.io/pod":"x","container.seccomp.security.alpha.kubernetes.io/c":"y"`
+	handlertest.CheckAdmit(t, chain, pods, annotated(unknown, `{"containers":[{"name":"c"}]}`), annotated(unknown, `{"containers":[{"name":"c"}]}`))
+	chain = chainOf(t, everybody, policy(t, "p", all, `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"localhost/a"`))
+	got := string(handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, pods, annotated(`"seccomp.security.alpha.kubernetes.io/pod":"docker/default"`, `{"containers":[{"name":"c"}]}`))))
+	for _, want := range []string{"kubernetes.io/pod]: Forbidden: docker/default is not", "kubernetes.io/c]: Forbidden: runtime/default is not"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
 }
 
 // TestVolumes has volumes that a policy allows, or does not.
@@ -153,6 +215,11 @@ func TestVolumes(t *testing.T) {
 		}
 		f(`"volumes":["secret"]`, `"projected":{"sources":[{`+source+`}]}`, want)
 	}
+	f(`"volumes":["emptyDir"]`, `"projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}`, "projected volumes are not allowed")
+	f(`"volumes":["secret"]`, `"emptyDir":{}`, "emptyDir volumes are not allowed")
+	f(`"volumes":["*"],"allowedCSIDrivers":[{"name":"d"}],"allowedFlexVolumes":[{"driver":"d"}]`, `"emptyDir":{}`, "")
+	f(`"volumes":["hostPath"]`, `"hostPath":{"path":"/b"}`, "")
+	f(`"volumes":["emptyDir"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/b"}`, `[spec.volumes[0]: Invalid value: \"hostPath\": hostPath volumes are not allowed to be used]`)
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/b"}`, "is not allowed to be used")
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a/"}]`, `"hostPath":{"path":"/a"}`, "")
 	f(`"volumes":["hostPath"],"allowedHostPaths":[{"pathPrefix":"/a"}]`, `"hostPath":{"path":"/ab"}`, `spec.volumes[0].hostPath.pathPrefix: Invalid value: \"/ab\": is not allowed to be used`)
@@ -233,6 +300,7 @@ func TestUpdates(t *testing.T) {
 	}
 	const pod = `{"metadata":{"finalizers":["a/b"]},"spec":{"containers":[{"name":"c"}]}}`
 	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeAllowed)
+	f(handlertest.UpdateBody(pods, pod, `null`), handlers.OutcomeDenied)
 	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeDenied)
 	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{"selfLink":"/a"},"spec":{"containers":[{"name":"c"}]}}`), handlers.OutcomeAllowed)
 	update := string(handlertest.UpdateBody(pods, pod, pod))

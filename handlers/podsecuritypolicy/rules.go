@@ -41,7 +41,6 @@ type profiles struct {
 	standard string           // of those that say none; empty for none
 	allowed  sets.Set[string] // nil if nothing is said
 	shown    string           // the same for messages
-	any      bool
 }
 
 // newProfiles reads annotations of a policy.
@@ -60,10 +59,6 @@ func newRules(spec *Spec, annotations map[string]string) (*rules, error) {
 	r.volumes = sets.New(spec.Volumes...)
 	r.apparmor = newProfiles(annotations, apparmorDefault, apparmorAllowed)
 	r.seccomp = newProfiles(annotations, seccompDefault, seccompAllowed)
-	if s := &r.seccomp; s.allowed.Has(anything) {
-		s.any = true
-		s.allowed.Delete(anything)
-	}
 	if s := r.seccomp.allowed; s.HasAny(dockerDefault, corev1.SeccompProfileRuntimeDefault) { // two names of one profile
 		s.Insert(dockerDefault, corev1.SeccompProfileRuntimeDefault)
 	}

@@ -100,9 +100,9 @@ func isIn(ranges []IDRange, id int64) bool {
 func checkSeccomp(f *faultsOf, p *profiles, annotation, profile string) {
 	path := field.NewPath("pod", "metadata", "annotations").Key(annotation)
 	switch {
-	case !p.any && p.allowed.Len() == 0 && profile != "":
+	case p.allowed.HasAny(anything, profile) || p.allowed == nil && profile == "":
+	case p.allowed == nil:
 		f.add(field.Forbidden(path, "seccomp may not be set"))
-	case p.allowed.Len() == 0 && profile == "" || p.any || p.allowed.Has(profile):
 	default:
 		f.add(field.Forbidden(path, fmt.Sprintf("%s is not an allowed seccomp profile. Valid values are %v", profile, p.shown)))
 	}
@@ -112,11 +112,7 @@ func checkSELinux(f *faultsOf, path *field.Path, options *SELinuxOptions, got *c
 	if options.Rule == runAsAny {
 		return
 	}
-	if got == nil {
-		f.add(field.Required(path, ""))
-		return
-	}
-	want := options.SELinuxOptions
+	want := options.SELinuxOptions // which mutate sets, if the pod has none
 	check := func(name, got, want string, equal bool) {
 		if !equal {
 			f.add(field.Invalid(path.Child(name), got, "must be "+want))
@@ -132,7 +128,7 @@ func checkSELinux(f *faultsOf, path *field.Path, options *SELinuxOptions, got *c
 func equalLevels(a, b string) bool {
 	sensitivity, categories, ok := strings.Cut(a, ":")
 	other, others, okOther := strings.Cut(b, ":")
-	if a == b || !ok || !okOther || sensitivity != other {
+	if !ok || !okOther || sensitivity != other {
 		return a == b
 	}
 	sortedOf := func(s string) []string { return slices.Sorted(slices.Values(strings.Split(s, ","))) }
@@ -202,8 +198,8 @@ func (c *candidate) validateContainer(p *PodSecurityPolicy, i int, f *faultsOf) 
 	if p.Spec.ReadOnlyRootFilesystem && !isTrue(sc.ReadOnlyRootFilesystem) { // which mutate sets
 		f.add(field.Invalid(path.Child("readOnlyRootFilesystem"), false, "ReadOnlyRootFilesystem must be set to true"))
 	}
-	if escalates := sc.AllowPrivilegeEscalation; !p.Spec.allowsEscalation() && (escalates == nil || *escalates) {
-		f.add(field.Invalid(path.Child("allowPrivilegeEscalation"), escalates, "Allowing privilege escalation for containers is not allowed"))
+	if !p.Spec.allowsEscalation() && *sc.AllowPrivilegeEscalation { // which mutate sets
+		f.add(field.Invalid(path.Child("allowPrivilegeEscalation"), true, "Allowing privilege escalation for containers is not allowed"))
 	}
 }
 

@@ -119,7 +119,7 @@ func allowsHostPath(list []AllowedHostPath, path string) (allowed, readOnly bool
 		}
 		allowed = true
 	}
-	return allowed, allowed
+	return allowed, true
 }
 
 // isBelow reports whether a path is prefix or below it.
