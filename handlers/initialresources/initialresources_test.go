@@ -184,6 +184,12 @@ func TestUpstream(t *testing.T) {
 		}
 		return usage{200, 20}
 	})
+	f(func(q string) usage { // a single sample, of all questions
+		if !exact(q) {
+			return usage{100, 1}
+		}
+		return usage{}
+	})
 	none := func(more string, answer func(query string) any) {
 		t.Helper()
 		check(t, handlertest.MustChain(t, Plugin(), serve(t, answer).config(more)), "image:v0", "", "", "")
@@ -316,6 +322,11 @@ func TestMetrics(t *testing.T) {
 		`fastadmit_initial_resources_failed_estimates_total 2`,
 	} {
 		if !strings.Contains(page.String(), want+"\n") {
+			t.Errorf("got no %s in\n%s", want, page.String())
+		}
+	}
+	for _, bound := range []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"} {
+		if want := `fastadmit_initial_resources_query_duration_seconds_bucket{le="` + bound + `"} `; !strings.Contains(page.String(), want) {
 			t.Errorf("got no %s in\n%s", want, page.String())
 		}
 	}

@@ -100,7 +100,7 @@ func newSource(c *configuration, set *metrics.Set) (*source, error) {
 // those of more days, of other namespaces, and at last of other tags count too
 // (getEstimation there). There is none if samples is 0.
 func (s *source) estimate(ctx context.Context, resource, image, namespace string) (u usage, err error) {
-	if image == "" || len(image) > imageMax || !utf8.ValidString(image) {
+	if len(image) > imageMax || !utf8.ValidString(image) {
 		return usage{}, nil
 	}
 	// As there, a registry with a port is cut, too.

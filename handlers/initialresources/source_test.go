@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -249,6 +251,84 @@ func TestEnds(t *testing.T) {
 	}
 	if got := p.queries(); got != nil {
 		t.Errorf("got queries %q, want none", got)
+	}
+}
+
+// TestLooksAtContext has pods with many containers, whose time is over.
+func TestLooksAtContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n, want := range map[int]error{elementsMax - 1: nil, elementsMax: context.Canceled} {
+		review := new(codec.Review)
+		object := `{"spec":{"containers":[` + strings.TrimSuffix(strings.Repeat(container("c", "a", "")+",", n), ",") + `]}}`
+		if err := review.Decode(handlertest.Body(codec.Create, pods, object)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := missing(ctx, review); !errors.Is(err, want) {
+			t.Errorf("%d containers: got error %v, want %v", n, err, want)
+		}
+		if want != nil {
+			if got := (&plugin{}).admit(ctx, review).Err; !errors.Is(got, want) {
+				t.Errorf("%d containers: got error %v, want %v", n, got, want)
+			}
+		}
+		if got := fill(ctx, review, nil).Err; !errors.Is(got, want) {
+			t.Errorf("%d containers: got error %v, want %v", n, got, want)
+		}
+	}
+}
+
+// TestSpare has how long a pod waits for an answer: a tenth of its time is left, at most half a
+// second. The query waits longer.
+func TestSpare(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{
+		time.Second: 900 * time.Millisecond, 5 * time.Second: 4500 * time.Millisecond, 8 * time.Second: 7500 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := newSource(&configuration{Source: endpoint.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
+			if err == nil {
+				err = s.queries.Acquire(t.Context(), queriesMax)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), given)
+			defer cancel()
+			began, w := time.Now(), wanted{resourceCPU, "a"}
+			(&plugin{s}).estimate(ctx, "n", map[wanted]*estimate{w: {wanted: w}})
+			if got := time.Since(began); got != want {
+				t.Errorf("%v: got %v, want %v", given, got, want)
+			}
+			q := question{resourceCPU, "a", true, "n", week}
+			if _, err := s.ask(t.Context(), q.query(s.resolution)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "10 queries wait for an answer") {
+				t.Errorf("got error %v, want that the query waited", err)
+			}
+			if got := time.Since(began); got != queryTimeout {
+				t.Errorf("got %v, want %v", got, queryTimeout)
+			}
+		})
+	}
+}
+
+// TestAskersMax has as many questions of one pod under way as there may be.
+func TestAskersMax(t *testing.T) {
+	var now, most atomic.Int64
+	p := serve(t, func(string) any {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(10 * time.Millisecond) // for the others to come
+		return usage{100, 30}
+	})
+	var all []string
+	for i := range 2 * askersMax {
+		all = append(all, container("c", fmt.Sprint("i", i), ""))
+	}
+	chain := handlertest.MustChain(t, Plugin(), p.config(""))
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+strings.Join(all, ",")+`]}}`))
+	if got := most.Load(); got > askersMax {
+		t.Errorf("got %d questions at the same time, want at most %d", got, askersMax)
 	}
 }
 

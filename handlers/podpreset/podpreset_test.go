@@ -2,14 +2,18 @@ package podpreset
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/VictoriaMetrics/metrics"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
@@ -59,6 +63,8 @@ func TestContainer(t *testing.T) {
 		`{"env":[{"name":"abc","value":"value2"},{"name":"hello","value":"value3"},{"name":"ABC","value":"value3"}]}`)
 	f(`{"env":[{"name":"abc","value":"other"},{"name":"abc","value":"value2"}]}`, `{"env":[{"name":"abc","value":"value2"}]}`,
 		`{"env":[{"name":"abc","value":"other"},{"name":"abc","value":"value2"}]}`) // the last one counts
+	const key = `{"env":[{"name":"a","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}`
+	f(`{}`, key, key)
 	f(`{"env":[{"name":"a","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"spec.nodeName"}}}]}`,
 		`{"env":[{"name":"a","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}},{"name":"b"}]}`,
 		`{"env":[{"name":"a","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"spec.nodeName"}}},{"name":"b"}]}`)
@@ -107,9 +113,10 @@ func TestVolumes(t *testing.T) {
 		`"projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"path":"t","expirationSeconds":3600}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}]}}]}`: `"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}}]}`,
 		`"ephemeral":{"volumeClaimTemplate":{"metadata":{},"spec":{"resources":{},"volumeMode":"Filesystem"}}}`:                                                                                                         `"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{}}}}`,
 		`"iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"default"}`:                                                                                                                                     `"iscsi":{"targetPortal":"p","iqn":"q","lun":1}`,
-		`"rbd":{"monitors":["m"],"image":"i","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}`:                                                                                                                `"rbd":{"monitors":["m"],"image":"i"}`,
-		`"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}`:                                                                                         `"azureDisk":{"diskName":"d","diskURI":"u"}`,
-		`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"},"storageMode":"ThinProvisioned","fsType":"xfs"}`:                                                                                                `"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"}}`,
+		`"ephemeral":{}`: `"ephemeral":{}`,
+		`"rbd":{"monitors":["m"],"image":"i","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}`:                        `"rbd":{"monitors":["m"],"image":"i"}`,
+		`"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}`: `"azureDisk":{"diskName":"d","diskURI":"u"}`,
+		`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"},"storageMode":"ThinProvisioned","fsType":"xfs"}`:        `"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"}}`,
 	} {
 		given := `{"name":"v",` + with + `}`
 		f(given, strings.TrimSuffix(`{"name":"v",`+without, ",")+`}`, given)
@@ -133,6 +140,7 @@ func TestSelects(t *testing.T) {
 	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"true"}}`), handlers.OutcomeAllowed)
 	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), handlers.OutcomeAllowed)
 	f(create(`{"labels":{"security":"S3"}}`), handlers.OutcomeAllowed)
+	f(handlertest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`), handlers.OutcomeAllowed) // is not decoded
 	f(create(`{"labels":null}`), handlers.OutcomeAllowed)
 	f(create(`null`), handlers.OutcomeAllowed)
 	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), handlers.OutcomeAllowed)
@@ -155,7 +163,14 @@ func TestInvalid(t *testing.T) {
 	}
 	f(`{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]},"env":[{"name":"B"}]}`)
 	f(`{"env":"B"}`)
+	f(`{"env":"B","selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`)
 	f(`[]`)
+	if fault := preset(t, "namespace", "a", `{"env":"B","selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`).fault; !strings.Contains(fault.Error(), "cannot unmarshal string") {
+		t.Errorf("got %v, want what cannot be decoded", fault)
+	}
+	if err := new(PodPreset).UnmarshalJSON([]byte(`{"metadata":[]}`)); err == nil {
+		t.Error("got no error, want one of the metadata")
+	}
 	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
 	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{}`))
 }
@@ -195,6 +210,93 @@ func TestAddedMax(t *testing.T) {
 	f(-1, handlers.OutcomePatched)
 	f(0, handlers.OutcomePatched)
 	f(1, handlers.OutcomeDenied)
+	for containers, want := range map[string]bool{`[{}]`: true, `[{},{}]`: false} { // a preset can be larger than what it may add to several
+		review := new(codec.Review)
+		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":`+containers+`}}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkSize(review, []*PodPreset{{bytes: addedMax + 1}}); (err == nil) != want {
+			t.Errorf("%s: got error %v, want none for one container", containers, err)
+		}
+	}
+}
+
+// TestUnapplied has what is said and counted of presets that are not applied.
+func TestUnapplied(t *testing.T) {
+	f := func(container, spec, want, series string) {
+		t.Helper()
+		set, needs := metrics.NewSet(), Plugin().Needs
+		state, err := cluster.New(cluster.Options{Objects: []runtime.Object{preset(t, "namespace", "a", spec)}, Kinds: cluster.KindsOf(needs...), Metrics: set})
+		if err == nil {
+			err = state.Follow(t.Context(), needs...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler, err := newHandler(handlers.Setup{Cluster: state.View(needs...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		review := new(codec.Review)
+		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+container+`]}}`)); err != nil {
+			t.Fatal(err)
+		}
+		if result := handler.Admit(t.Context(), review); result.Err != nil || result.Denial != nil {
+			t.Fatalf("got error %v and denial %v", result.Err, result.Denial)
+		}
+		if got := strings.ReplaceAll(string(review.AppendResponse(nil)), `\"`, `"`); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+		var page strings.Builder
+		set.WritePrometheus(&page)
+		if line := `fastadmit_podpreset_unapplied_total{reason="` + series + `"} 1`; !strings.Contains(page.String(), line) {
+			t.Errorf("%s: got\n%s\nwant %s", spec, page.String(), line)
+		}
+	}
+	f(`{}`, `{"env":"B"}`, "PodPreset a is ignored: ", "invalid")
+	const head = "conflict occurred while applying podpresets: a: merging "
+	f(`{"env":[{"name":"A","value":"1"}]}`, `{"env":[{"name":"A"}]}`, head+"env for a has a conflict on A", "conflict")
+	from := func(source string) string { return `{"envFrom":[` + source + `]}` }
+	f(from(`{"prefix":"p","configMapRef":{"name":"m","optional":true}}`), from(`{"prefix":"p","configMapRef":{"name":"m"}}`), head+`envFrom for a has a conflict on ConfigMap m with prefix "p"`, "conflict")
+	f(from(`{"prefix":"p","secretRef":{"name":"s","optional":true}}`), from(`{"prefix":"p","secretRef":{"name":"s"}}`), head+`envFrom for a has a conflict on Secret s with prefix "p"`, "conflict")
+	f(from(`{"prefix":"p","secretRef":{"optional":true}}`), from(`{"prefix":"p"}`), head+`envFrom for a has a conflict on prefix "p"`, "conflict")
+	mounts := func(name, path string) string {
+		return `{"volumeMounts":[{"name":"` + name + `","mountPath":"` + path + `"}]}`
+	}
+	f(mounts("v", "/a"), mounts("v", "/b"), head+"volume mounts for a has a conflict on v", "conflict")
+	f(mounts("v", "/a"), mounts("w", "/a"), head+"volume mounts for a has a conflict on mount path /a", "conflict")
+}
+
+// TestKeeps has what is kept of a preset.
+func TestKeeps(t *testing.T) {
+	given := &PodPreset{
+		TypeMeta: metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}, Annotations: map[string]string{"a": "b"},
+		},
+	}
+	needs := Plugin().Needs
+	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{given}, Kinds: cluster.KindsOf(needs...)})
+	if err == nil {
+		err = state.Follow(t.Context(), needs...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := PodPresets.In(state.View(needs...)).List("n")[0]; kept.ManagedFields != nil || kept.Annotations != nil || kept.selector == nil {
+		t.Errorf("got %+v, want neither managed fields nor annotations, and the selector", kept)
+	}
+	if given.ManagedFields == nil || given.Annotations == nil {
+		t.Errorf("got %+v, want the object as it was", given)
+	}
+}
+
+// TestWithoutTheKind has an API server that does not have presets.
+func TestWithoutTheKind(t *testing.T) {
+	chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+		return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+	})
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, handlertest.Body(codec.Create, pods, `{"spec":{}}`))
 }
 
 // TestNamesShown has a conflict of more presets than a warning can name.
@@ -206,6 +308,12 @@ func TestNamesShown(t *testing.T) {
 	got := namesOf(all)
 	if !strings.HasSuffix(got, "-030,...") || len(got) > namesShown+len(",...") {
 		t.Errorf("got %d bytes: %s", len(got), got)
+	}
+	first := preset(t, "namespace", strings.Repeat("n", namesShown/2), `{}`)
+	for length, want := range map[int]string{namesShown/2 - 1: "," + strings.Repeat("m", namesShown/2-1), namesShown / 2: ",..."} {
+		if got := namesOf([]*PodPreset{first, preset(t, "namespace", strings.Repeat("m", length), `{}`)}); got != first.Name+want {
+			t.Errorf("%d bytes more: got %s, want %s after the first", length, got, want)
+		}
 	}
 }
 

@@ -109,10 +109,10 @@ func TestAdmitsWhatIsGiven(t *testing.T) {
 	f(instead("seLinux", `{"rule":"MustRunAs","seLinuxOptions":{"level":"s0:a,b"}}`), "", inherited(`{"seLinuxOptions":{"level":"s0:b,a"}}`))
 	f(with(`"runtimeClass":{"allowedRuntimeClassNames":["r","s"],"defaultRuntimeClassName":"r"}`), "", `{"runtimeClassName":"s","containers":[{"name":"c"}]}`)
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`, container(`{}`))
-	const any, odd = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, `{"seccompProfile":{"type":"RuntimeDefault","localhostProfile":"a"}}`
-	f(all, any, inherited(odd))
-	f(all, any, container(odd))
-	f(all, any+`,"seccomp.security.alpha.kubernetes.io/defaultProfileName":"localhost/b"`, `{"securityContext":`+odd+`,"containers":[{"name":"c","securityContext":`+odd+`}]}`)
+	const star, odd = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, `{"seccompProfile":{"type":"RuntimeDefault","localhostProfile":"a"}}`
+	f(all, star, inherited(odd))
+	f(all, star, container(odd))
+	f(all, star+`,"seccomp.security.alpha.kubernetes.io/defaultProfileName":"localhost/b"`, `{"securityContext":`+odd+`,"containers":[{"name":"c","securityContext":`+odd+`}]}`)
 }
 
 // TestPoliciesSeeThePod has a policy that completes a pod, and one that allows it as it is.
