@@ -130,8 +130,5 @@ const samplesMax = 1 << 40
 
 // valueOf returns the largest integer in a step.
 func valueOf(step int64) int64 {
-	if step < 0 {
-		return 0
-	}
 	return int64(min(math.Exp2(float64(step)/stepsPerOctave), math.MaxInt64/2))
 }

@@ -111,7 +111,7 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 		{resource, name, false, "", month},
 	}
 	if s.namespaceOnly {
-		questions = append(questions[:2:2], question{resource, name, false, namespace, month})
+		questions = append(questions[:2], question{resource, name, false, namespace, month})
 	}
 	for i := range questions {
 		if questions[i].image == "" { // which would be all images

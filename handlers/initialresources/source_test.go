@@ -106,6 +106,9 @@ func TestPercentile(t *testing.T) {
 	for percentile, want := range map[int64]int64{1: 0, 10: 0, 11: 1, 20: 1, 21: 2, 89: 128, 90: 128, 91: 256, 100: 256} {
 		f(percentile, ten, usage{want, 10})
 	}
+	if got, err := serve(t, func(string) any { return vector(ten) }).source(t).fetch(t.Context(), "q"); err != nil || got != (usage{128, 10}) {
+		t.Errorf("got %v, %v, want the percentile 90, which is upstream's default", got, err)
+	}
 	f(90, map[string]string{"128": "9", "256": "1"}, usage{2, 10})
 	f(90, map[string]string{"128": "8", "256": "2"}, usage{4, 10})
 	f(1, map[string]string{"128": "0", "256": "5"}, usage{4, 5})
@@ -238,32 +241,68 @@ func TestImageMax(t *testing.T) {
 		object := `{"spec":{"containers":[` + container("c", strings.Repeat("i", n), "") + `]}}`
 		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, pods, object))
 	}
+	var long strings.Builder // names that are too long do not count among the images that are asked about
+	for i := range imagesMax {
+		long.WriteString(container("c", fmt.Sprintf("%0*d", imageMax+1, i), "") + ",")
+	}
+	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
+}
+
+// full returns a source with as many queries under way as there may be.
+func full(t *testing.T) *source {
+	t.Helper()
+	s, err := newSource(&configuration{Source: endpoint.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
+	if err == nil {
+		err = s.queries.Acquire(t.Context(), queriesMax)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // TestEnds has a pod whose time is over before its containers are looked at: nothing is asked.
 func TestEnds(t *testing.T) {
-	p := serve(t, func(string) any { return usage{100, 30} })
-	s := p.source(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.ask(ctx, "q"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want that it was canceled", err)
-	}
-	if got := p.queries(); got != nil {
-		t.Errorf("got queries %q, want none", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := full(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.ask(ctx, "q"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want that it was canceled", err)
+		}
+		time.Sleep(2 * queryTimeout)
+		if got := s.series.failed.Get(); got != 0 {
+			t.Errorf("got %d queries, want none", got)
+		}
+	})
 }
 
-// TestLooksAtContext has pods with many containers, whose time is over.
+// TestLooksAtContext has pods with many containers, whose time is over, and one with time.
 func TestLooksAtContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for n, want := range map[int]error{elementsMax - 1: nil, elementsMax: context.Canceled} {
+	decoded := func(n int) *codec.Review {
 		review := new(codec.Review)
 		object := `{"spec":{"containers":[` + strings.TrimSuffix(strings.Repeat(container("c", "a", "")+",", n), ",") + `]}}`
 		if err := review.Decode(handlertest.Body(codec.Create, pods, object)); err != nil {
 			t.Fatal(err)
 		}
+		return review
+	}
+	review := decoded(elementsMax)
+	known, err := missing(t.Context(), review)
+	if err != nil || len(known) != 2 {
+		t.Fatalf("got %v and error %v, want two resources of the image", known, err)
+	}
+	for _, e := range known {
+		e.quantity = "1"
+	}
+	last := codec.Index(elementsMax - 1)
+	if result := fill(t.Context(), review, known); result.Err != nil || !review.Object.Get("spec", "containers", last, "resources", "requests", resourceCPU).EqualString("1") {
+		t.Errorf("got error %v, want the requests of all containers", result.Err)
+	}
+	for n, want := range map[int]error{elementsMax - 1: nil, elementsMax: context.Canceled} {
+		review := decoded(n)
 		if _, err := missing(ctx, review); !errors.Is(err, want) {
 			t.Errorf("%d containers: got error %v, want %v", n, err, want)
 		}
@@ -285,13 +324,7 @@ func TestSpare(t *testing.T) {
 		time.Second: 900 * time.Millisecond, 5 * time.Second: 4500 * time.Millisecond, 8 * time.Second: 7500 * time.Millisecond,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := newSource(&configuration{Source: endpoint.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
-			if err == nil {
-				err = s.queries.Acquire(t.Context(), queriesMax)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := full(t)
 			ctx, cancel := context.WithTimeout(t.Context(), given)
 			defer cancel()
 			began, w := time.Now(), wanted{resourceCPU, "a"}

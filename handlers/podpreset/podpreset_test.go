@@ -84,6 +84,7 @@ func TestContainer(t *testing.T) {
 	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`,{"name":"things-volume","mountPath":"/etc/"}]}`, "")
 	f(`{"volumeMounts":[`+etc+`]}`, `{"volumeMounts":[`+opt+`,`+etc+`]}`, `{"volumeMounts":[`+etc+`,`+opt+`]}`)
 	f(`{}`, `{"volumeMounts":[`+opt+`,{"name":"other","mountPath":"/opt/"}]}`, "")
+	f(`{}`, `{"volumeMounts":[`+opt+`,{"name":"simply-mounted-volume","mountPath":"/etc/"}]}`, "")
 	f(`{"volumeMounts":[`+etc+`,{"name":"etc-volume","mountPath":"/b/"}]}`, `{"volumeMounts":[`+etc+`]}`, "") // the last one counts
 }
 
@@ -104,6 +105,8 @@ func TestVolumes(t *testing.T) {
 	f(vol3, vol, vol3+","+vol)
 	f(vol3, vol3+","+vol, vol3+","+vol)
 	f(vol3, `{"name":"vol3","hostPath":{"path":"/etc/apparmor.d"}},`+vol, "")
+	const set = `{"name":"v","hostPath":{"path":"/a","type":"Directory"}},{"name":"w","iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"i"}}`
+	f(set, set, set) // which says what there are defaults for
 	for with, without := range map[string]string{
 		`"emptyDir":{}`:                                 ``,
 		`"hostPath":{"path":"/a","type":""}`:            `"hostPath":{"path":"/a"}`,
@@ -210,15 +213,19 @@ func TestAddedMax(t *testing.T) {
 	f(-1, handlers.OutcomePatched)
 	f(0, handlers.OutcomePatched)
 	f(1, handlers.OutcomeDenied)
-	for containers, want := range map[string]bool{`[{}]`: true, `[{},{}]`: false} { // a preset can be larger than what it may add to several
+	size := func(containers, bytes int, want string) {
+		t.Helper()
 		review := new(codec.Review)
-		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":`+containers+`}}`)); err != nil {
+		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{}`+strings.Repeat(`,{}`, containers-1)+`]}}`)); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkSize(review, []*PodPreset{{bytes: addedMax + 1}}); (err == nil) != want {
-			t.Errorf("%s: got error %v, want none for one container", containers, err)
+		if err := checkSize(review, []*PodPreset{{bytes: bytes}}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d containers and %d bytes: got error %v, want %q", containers, bytes, err, want)
 		}
 	}
+	size(1, addedMax+1, "") // a preset may be larger than what it may add to several containers
+	size(2, addedMax+1, "3145729 bytes to each of 2 containers: want at most 3145728 bytes in all")
+	size(727, (addedMax+1)/727, "want at most")
 }
 
 // TestUnapplied has what is said and counted of presets that are not applied.
