@@ -13,7 +13,11 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"golang.org/x/time/rate"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -261,4 +265,54 @@ func TestTryAccept(t *testing.T) {
 	if got := []bool{l.TryAccept(), l.TryAccept()}; !got[0] || got[1] {
 		t.Errorf("got %v, want one more", got)
 	}
+}
+
+// TestEachCallHasItsLine has each kind of request wait for its turn, in the line of the
+// plugin, user and namespace on whose behalf it is made.
+func TestEachCallHasItsLine(t *testing.T) {
+	a := newAPIServer(t)
+	s := a.newState(Options{})
+	needs := []Need{configMap.Called("get", "list", "create", "delete"), ResourceQuotas.CalledStatus("update"),
+		SubjectAccessReviews.Called("create"), Discovered(), DiscoveredSchemas()}
+	if err := s.Follow(t.Context(), needs...); err != nil {
+		t.Fatal(err)
+	}
+	l := s.find(configMap.Kind).client.(*rest.RESTClient).GetRateLimiter().(*fairLimiter)
+	l.tokens = rate.NewLimiter(0, 0)
+	f := func(name string, call func(ctx context.Context) error) {
+		t.Helper()
+		l.dispatching = true // by hand
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = call(by(t.Context(), "jane", "shop")) // there is nothing of it
+		}()
+		eventually(t, name+" waits", func() bool { return l.count() == 1 })
+		l.mu.Lock()
+		got := l.waiting.next().caller
+		l.mu.Unlock()
+		if got != (caller{"p", "jane", "shop"}) {
+			t.Errorf("%s waits in the line of %q", name, got)
+		}
+		l.grant()
+		<-done
+	}
+	view := s.View(needs...).For("p")
+	maps, quotas, access, discovery := configMap.In(view), ResourceQuotas.In(view), AccessIn(view), DiscoveryIn(view)
+	f("get", func(ctx context.Context) error { _, err := maps.GetLive(ctx, "one", "m"); return err })
+	f("list", func(ctx context.Context) error { _, err := maps.ListLive(ctx, "one"); return err })
+	f("create", func(ctx context.Context) error {
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "m"}})
+		return err
+	})
+	f("delete", func(ctx context.Context) error { return maps.Delete(ctx, "one", "m") })
+	f("an update of a status", func(ctx context.Context) error { _, err := quotas.UpdateStatus(ctx, quota("q")); return err })
+	spec := &authorizationv1.SubjectAccessReviewSpec{User: "joe"}
+	f("a question about rights", func(ctx context.Context) error { _, err := access.Review(ctx, spec); return err })
+	f("one that is not kept", func(ctx context.Context) error { _, err := access.ReviewUncached(ctx, spec); return err })
+	f("discovery", func(ctx context.Context) error {
+		_, err := discovery.Resources(ctx, schema.GroupVersion{Group: "apps", Version: "v1"})
+		return err
+	})
+	f("paths of schemas", func(ctx context.Context) error { _, err := discovery.SchemaPaths(ctx); return err })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -135,7 +136,7 @@ func (a *auditOptions) check() error {
 }
 
 func (a *auditOptions) run(cmd *cobra.Command) error {
-	limitMemory()
+	limitMemory(os.ReadFile)
 	if err := a.check(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,7 +60,7 @@ func TestGoexit(t *testing.T) {
 	other.conn.Close()
 	until(t, "nothing is left of it", func() bool {
 		metrics := s.get(t, "/metrics", 200)
-		return strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
+		return strings.Contains(metrics, `fastadmit_connections{port="webhooks"} 0`+"\n") && strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
 	})
 	metrics := s.get(t, "/metrics", 200)
 	for _, line := range []string{
@@ -201,6 +202,9 @@ func TestBegin(t *testing.T) {
 	}
 	if s.load.reserve(1) || c.hand.isDropped() || s.load.bytes.Load() != 100 {
 		t.Errorf("got %d bytes in flight, dropped %v, want those that were read", s.load.bytes.Load(), c.hand.isDropped())
+	}
+	if err := s.load.expect(new(conn), 1); !errors.Is(err, errOverloaded) || s.load.bytes.Load() != 100 {
+		t.Errorf("got %v, %d bytes in flight, want that another byte is one too many", err, s.load.bytes.Load())
 	}
 }
 

@@ -128,6 +128,11 @@ func TestTooSlow(t *testing.T) {
 	if response.StatusCode != http.StatusRequestTimeout || !bytes.Contains(body, []byte(`"reason":"Timeout"`)) || !response.Close {
 		t.Errorf("got %s %s, want 408 and a closed connection", response.Status, body)
 	}
+	large := request("/validate", padded(100_000))
+	response, body = p.open(t).send(large[:len(large)/2])
+	if bytes := p.server.load.bytes.Load(); response.StatusCode != http.StatusRequestTimeout || bytes != 0 {
+		t.Errorf("a large one: got %s %s, %d bytes in flight, want 408 and none", response.Status, body, bytes)
+	}
 }
 
 // TestShutdownClosesSpares ends a server that has a connection without a

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,6 +45,15 @@ func TestLimits(t *testing.T) {
 	_, err := newLimits(833, 0, 1024, 0)
 	if err == nil || !strings.Contains(err.Error(), "--max-connections: got 833, want at most 832: the process may have 1024 file descriptors") {
 		t.Errorf("one connection more than there are file descriptors for: got %v", err)
+	}
+}
+
+// TestLimitsOfThisProcess has the limits follow from the memory limit of this process. Those
+// of one with few file descriptors are in TestFewFileDescriptors.
+func TestLimitsOfThisProcess(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if got, err := new(serverOptions).limits(); err != nil || got.serving != 390 || got.atOne != 97 {
+		t.Errorf("got %+v, %v, want 390 connections, 97 of strangers at one address", got, err)
 	}
 }
 
@@ -332,6 +344,42 @@ func testAcceptGoesOn(t *testing.T) {
 	}
 }
 
+// TestPortsAcceptAgain has accepting fail on each port, because there are no file descriptors.
+// It goes on, and the connection that there was makes room.
+func TestPortsAcceptAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.Close()
+		s := newIdleServer(new(lockedBuffer))
+		f := func(name string, port net.Listener, metrics *portMetrics, of *failing, raw func(net.Conn) net.Conn) {
+			t.Helper()
+			first, err := port.Accept()
+			if err != nil || metrics.open.Load() != 1 {
+				t.Fatalf("%s: got %d connections, %v", name, metrics.open.Load(), err)
+			}
+			of.errs = []error{os.NewSyscallError("accept4", syscall.EMFILE)}
+			second, err := port.Accept()
+			if err != nil || metrics.acceptErrors.Get() != 1 || metrics.evictedFull.Get() != 1 || metrics.open.Load() != 1 {
+				t.Fatalf("%s: got %v, %d errors, %d closed, %d open, want one of each", name, err, metrics.acceptErrors.Get(), metrics.evictedFull.Get(), metrics.open.Load())
+			}
+			if _, err := raw(first).Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("%s: got %v, want that the first connection is closed", name, err)
+			}
+			if _ = second.Close(); metrics.open.Load() != 0 {
+				t.Errorf("%s: got %d connections after the last was closed", name, metrics.open.Load())
+			}
+		}
+		of := &failing{Listener: ln}
+		f("webhooks", s.listen(of, new(tls.Config), limits{serving: 10, atOne: 10}), s.metrics.webhooks, of,
+			func(c net.Conn) net.Conn { return c.(*conn).turn.Conn })
+		of = &failing{Listener: ln}
+		f("ops", newOpsListener(of, s.metrics.ops, 10, s.log), s.metrics.ops, of, func(c net.Conn) net.Conn { return c.(*opsConn).Conn })
+	})
+}
+
 // crowded opens more connections than a server may have, without a word.
 func crowded(t *testing.T, address string, n int) {
 	t.Helper()
@@ -468,6 +516,12 @@ func TestFewFileDescriptors(t *testing.T) {
 	crowded(t, strings.TrimPrefix(s.ops, "http://"), 300)
 	s.open(t).answers(false)
 	s.get(t, "/livez", 200)
+	metrics := s.get(t, "/metrics", 200)
+	for _, line := range []string{`fastadmit_connections_max{port="webhooks"} 48`, `fastadmit_connections_max{port="ops"} 8`} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in %s", line, metrics)
+		}
+	}
 	select {
 	case err := <-ended:
 		ended <- err

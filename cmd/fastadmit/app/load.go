@@ -237,11 +237,11 @@ func (s *server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 
 // limitMemory tells the Go runtime how much memory its container has, unless
 // GOMEMLIMIT does.
-func limitMemory() {
+func limitMemory(readFile func(string) ([]byte, error)) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	if limit := containerMemory(os.ReadFile); limit > 0 {
+	if limit := containerMemory(readFile); limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
 }

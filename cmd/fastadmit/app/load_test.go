@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,41 @@ func TestBodyMemory(t *testing.T) {
 		}
 		x.conn.Close()
 		until(t, "nothing counts", func() bool { return p.server.load.bytes.Load() == 0 })
+	}
+}
+
+// TestArriving has half of a body come: so much of it counts, and nothing of the body before
+// it on the same connection.
+func TestArriving(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	x, raw := p.open(t), request("/validate", padded(100_000))
+	if response, body := x.send(raw); response.StatusCode != http.StatusOK {
+		t.Fatalf("got %s %s", response.Status, body)
+	}
+	half := int64(len(raw) / 2)
+	if _, err := x.conn.Write(raw[:half]); err != nil {
+		t.Fatal(err)
+	}
+	var came int64
+	until(t, "half of the body came", func() bool {
+		l := &p.server.load
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.first != nil {
+			came = l.first.body.came.Load()
+		}
+		return came >= half-headerBytesMax // of which some came with the header
+	})
+	if came > half {
+		t.Errorf("got %d bytes, of %d that were sent", came, half)
+	}
+}
+
+// TestLoadBounds has the bounds of a server that nobody configured.
+func TestLoadBounds(t *testing.T) {
+	l := &newIdleServer(new(lockedBuffer)).load
+	if l.requestsMax != 1000 || l.bytesMax != 128<<20 || l.grace != time.Second || l.pace != 128<<10 {
+		t.Errorf("got %d requests, %d bytes, %s and %v bytes a second", l.requestsMax, l.bytesMax, l.grace, l.pace)
 	}
 }
 
@@ -343,4 +379,20 @@ func TestContainerMemory(t *testing.T) {
 	f(0, map[string]string{v1: "9223372036854771712\n"})
 	f(0, map[string]string{v2: "0\n"})
 	f(0, map[string]string{v2: ""})
+}
+
+// TestLimitMemory tells the Go runtime how much memory there is, unless the environment does.
+func TestLimitMemory(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	f := func(environment string, want int64) {
+		t.Helper()
+		t.Setenv("GOMEMLIMIT", environment)
+		debug.SetMemoryLimit(1 << 40)
+		limitMemory(func(string) ([]byte, error) { return []byte("1000000000"), nil })
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("GOMEMLIMIT=%s: got %d, want %d", environment, got, want)
+		}
+	}
+	f("", 900_000_000)
+	f("1GiB", 1<<40)
 }

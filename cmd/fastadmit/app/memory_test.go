@@ -3,8 +3,10 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -363,12 +365,21 @@ func TestLargeAnswer(t *testing.T) {
 	}
 	const patched = 2 + 2 + 1 // x.answers has a patch as well
 	gone := s.open(t)
+	if err := gone.conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take all of it
+		t.Fatal(err)
+	}
 	if _, err := gone.conn.Write(request("/mutate", body)); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the answer is on its way", func() bool {
 		return strings.Contains(s.get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
 	})
+	until(t, "the review is over", func() bool {
+		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_request_bytes_in_flight 0\n")
+	})
+	if metrics := s.get(t, "/metrics", 200); strings.Contains(metrics, "fastadmit_review_memory_reserved_bytes 0\n") {
+		t.Error("nothing is reserved for an answer that nobody reads")
+	}
 	gone.conn.Close()
 	until(t, "nothing is reserved", func() bool {
 		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")

@@ -3,16 +3,14 @@ package app
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +28,7 @@ type refusal struct {
 }
 
 // refusals returns a request for each kind of refusal, for a server that has
-// the plugin Fails.
+// the plugins Fails and Exits.
 func refusals() map[string]refusal {
 	head := func(line string, headers ...string) []byte {
 		return []byte(line + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n")
@@ -52,6 +50,7 @@ func refusals() map[string]refusal {
 		"no room":          {request("/validate", padded(300_000), known...), 429, "TooManyRequests"},
 		"header":           {head("POST /validate", "Baggage: "+strings.Repeat("x", headerBytesMax)), 431, "RequestHeaderFieldsTooLarge"},
 		"failure":          {request("/validate/fails", corpus.MustRead(podCreate), known...), 500, "InternalError"},
+		"no return":        {request("/validate/exits", corpus.MustRead(podCreate), known...), 500, "InternalError"},
 	}
 }
 
@@ -61,6 +60,9 @@ func serveBriefly(t *testing.T) (*patient, []byte) {
 	t.Helper()
 	p := servePatiently(t, timeouts{write: briefly, read: 5 * briefly}, validating("Fails", func(context.Context, *codec.Review) handlers.Result {
 		return handlers.Errored(io.ErrUnexpectedEOF)
+	}), validating("Exits", func(context.Context, *codec.Review) handlers.Result {
+		runtime.Goexit()
+		return handlers.Allowed()
 	}))
 	p.server.load.bytesMax = 200_000
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -162,38 +164,5 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 				t.Errorf("got %s %s, want %d %s", out, errs, r.code, r.reason)
 			}
 		})
-	}
-}
-
-// TestWriteEnds writes to a client that reads nothing: it does not wait for it beyond
-// the time to write an answer.
-func TestWriteEnds(t *testing.T) {
-	p, _ := serveBriefly(t)
-	var certificate certificate
-	if err := certificate.load(); err != nil {
-		t.Fatal(err)
-	}
-	config := tlsConfig(certificate.get, false)
-	config.SessionTicketsDisabled = true // nobody would read them
-	own, other := net.Pipe()
-	shaken := make(chan error, 1)
-	go func() { shaken <- tls.Client(other, clientTLS).Handshake() }()
-	c := &conn{Conn: tls.Server(own, config), listener: p.connections}
-	if err := errors.Join(c.Handshake(), <-shaken); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.Write([]byte("answer"))
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("got %v, want that the time is over", err)
-		}
-	case <-time.After(20 * time.Second):
-		_ = own.Close()
-		t.Error("still waiting, want an error")
 	}
 }

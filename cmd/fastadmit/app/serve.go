@@ -73,7 +73,7 @@ exits.`,
 
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	limitMemory()
+	limitMemory(os.ReadFile)
 	log := newLog(stderr)
 	server := newServer(new(handlers.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
