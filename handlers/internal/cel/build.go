@@ -163,7 +163,7 @@ func (b *builder) call(e ast.Expr, c ast.CallExpr) closure {
 	case operators.In:
 		return b.in(e, c)
 	case "orValue", "hasValue":
-		return b.optional(e, c)
+		return b.optional(c)
 	case operators.Add:
 		return b.add(e, c)
 	case "size":

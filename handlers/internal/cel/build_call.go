@@ -63,10 +63,7 @@ func setOf(names ...string) map[string]bool {
 
 // implementation returns that of the overload, or else of the name, which is the last one.
 func (b *builder) implementation(fn *function) (found *functions.Overload) {
-	bindings, err := b.functions[fn.name].Bindings()
-	if err != nil {
-		return nil
-	}
+	bindings, _ := b.functions[fn.name].Bindings() // there is no environment if it has an error
 	for _, found = range bindings {
 		if found.Operator == fn.overload {
 			break
@@ -179,11 +176,7 @@ func (fn *function) bound(f *frame, args []ref.Val) ref.Val {
 
 // call returns nil where the function panics, which the interpreter makes an error of.
 func (fn *function) call(args []ref.Val) (result ref.Val) {
-	defer func() {
-		if recover() != nil {
-			result = nil
-		}
-	}()
+	defer func() { _ = recover() }()
 	switch {
 	case fn.unary != nil:
 		return fn.unary(args[0])
@@ -206,7 +199,7 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 	switch fn.overload {
 	case overloads.StartsWithString, overloads.EndsWithString, overloads.StringToBytes, overloads.BytesToString,
 		overloads.ExtQuoteString, overloads.ExtFormatString:
-		return costOfFirst(first, 0)
+		return traversal(first)
 	case overloads.InList:
 		return second
 	case overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString,

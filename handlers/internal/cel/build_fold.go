@@ -61,9 +61,7 @@ func (q quantifier) closure(over, holds closure, slot int) closure {
 		}
 		result := boolValue(q.init)
 		for it.next(&f.slots[slot]) {
-			if !f.steps(q.before) {
-				return value{}
-			}
+			f.steps(q.before) // the next step tells whether that was too many
 			if result.isTrue() != q.init {
 				break
 			}

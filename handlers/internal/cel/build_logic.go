@@ -53,9 +53,6 @@ func (b *builder) not(c ast.CallExpr) closure {
 
 // conditional costs what the condition and its branch cost.
 func (b *builder) conditional(c ast.CallExpr) closure {
-	if len(c.Args()) != 3 {
-		return nil
-	}
 	condition, truthy, falsy := b.expr(c.Args()[0]), b.branch(c.Args()[1]), b.branch(c.Args()[2])
 	if condition == nil || truthy == nil || falsy == nil {
 		return nil
@@ -88,11 +85,10 @@ func (b *builder) equals(c ast.CallExpr, want bool) closure {
 		if y.kind == gaveUp || !x.isPlain() || !y.isPlain() {
 			return value{}
 		}
-		same, known := f.equal(&x, &y)
-		if !known || !f.call(traversal(min(f.size(&x), f.size(&y)))) {
+		if !f.call(traversal(min(f.size(&x), f.size(&y)))) {
 			return value{}
 		}
-		return boolValue(same == want)
+		return boolValue(f.equal(&x, &y) == want)
 	}
 }
 
@@ -106,27 +102,26 @@ func (v *value) isPlain() bool {
 	return t == types.ListType || t == types.MapType
 }
 
-// equal reports what types.Equal does.
-func (f *frame) equal(x, y *value) (same, known bool) {
+// equal reports whether types.Equal is true. What gave up equals nothing.
+func (f *frame) equal(x, y *value) bool {
 	if x.kind == y.kind {
 		switch x.kind {
 		case kindNull:
-			return true, true
+			return true
 		case kindBool, kindInt:
-			return x.bits == y.bits, true
+			return x.bits == y.bits
 		case kindDouble:
-			return math.Float64frombits(x.bits) == math.Float64frombits(y.bits), true
+			return math.Float64frombits(x.bits) == math.Float64frombits(y.bits)
 		case kindText:
-			return x.text == y.text, true
+			return x.text == y.text
 		case kindObject, kindArray:
-			return f.object.in.equal(x.json, y.json, depthMax), true
+			return f.object.in.equal(x.json, y.json, depthMax)
 		}
 	}
 	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText || y.kind == kindText {
-		return false, true
+		return false
 	}
-	v, known := types.Equal(f.box(x), f.box(y)).(types.Bool)
-	return bool(v), known
+	return types.Equal(f.box(x), f.box(y)) == types.True
 }
 
 // compare is <, <=, > or >=. For strings that were
@@ -199,7 +194,7 @@ func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
 			return value{}
 		}
 		y := second(f)
-		if x.kind == kindOther || y.kind == kindOther {
+		if y.kind == kindOther {
 			return fn.of2(f, &x, &y)
 		}
 		found, known := f.contains(&y, &x)
@@ -223,23 +218,15 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 	case kindObject:
 		return x.kind == kindText && f.object.in.member(in.json, x.text).Exists(), true
 	case kindArray:
-		for it := in.json.Iterator(); it.Next(); {
+		for it := in.json.Iterator(); !found && it.Next(); {
 			if x.kind == kindText {
 				found = it.Value().EqualString(x.text)
 			} else {
 				v := jsonValue(it.Value())
-				if v.kind == gaveUp {
-					return false, false
-				}
-				if found, known = f.equal(x, &v); !known {
-					return false, false
-				}
-			}
-			if found {
-				return true, true
+				found = f.equal(x, &v)
 			}
 		}
-		return false, true
+		return found, true
 	}
 	return false, false
 }

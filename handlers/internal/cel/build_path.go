@@ -1,6 +1,8 @@
 package cel
 
 import (
+	"slices"
+
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -45,10 +47,7 @@ func (b *builder) path(e ast.Expr) *path {
 			return &path{root: root}
 		}
 	case ast.SelectKind:
-		s := e.AsSelect()
-		if b.ReferenceMap()[e.ID()] != nil {
-			return nil // a name with dots in it
-		}
+		s := e.AsSelect() // a name with dots in it is an identifier
 		if p := b.field(s.Operand(), s.FieldName()); p != nil && !s.IsTestOnly() {
 			return p
 		}
@@ -69,7 +68,7 @@ func newStep(name string) step { return step{name: name, key: types.String(name)
 // selection returns the path that goes one step further than that of an operand.
 func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
 	p := b.operand(operand)
-	if p == nil || tests && p.isOptional() {
+	if p == nil {
 		return nil
 	}
 	p.steps, p.tests = append(p.steps, s), tests
@@ -184,7 +183,7 @@ func (p *path) missing(f *frame, i int) value {
 		if f.steps(1) {
 			return boolValue(false)
 		}
-	case p.isOptional() && !p.isOptionalAfter(i):
+	case !p.isOptionalAfter(i):
 		return value{kind: kindNone}
 	}
 	return value{}
@@ -249,16 +248,12 @@ func (s *step) of(f *frame, v *value) (next value, found bool) {
 
 // ident is a variable.
 func (b *builder) ident(e ast.Expr) closure {
-	r := b.ReferenceMap()[e.ID()]
-	if r == nil || r.Value != nil || r.Name != e.AsIdent() {
-		return nil
-	}
-	for i := len(b.slots) - 1; i >= 0; i-- {
-		if b.slots[i] == r.Name {
+	for i, name := range slices.Backward(b.slots) {
+		if name == e.AsIdent() {
 			return func(f *frame) value { return f.slots[i] }
 		}
 	}
-	switch r.Name {
+	switch e.AsIdent() {
 	case "object":
 		return func(f *frame) value { return objectValue(f.object.v) }
 	case "oldObject":
@@ -286,7 +281,7 @@ func objectValue(v codec.Value) value {
 // field returns the path of a field of the request, or a variable of the policy. As a
 // root it has the cost of its one step.
 func (b *builder) field(operand ast.Expr, name string) *path {
-	if operand.Kind() != ast.IdentKind || b.isSlot(operand.AsIdent()) {
+	if slices.Contains(b.slots, operand.AsIdent()) { // "" for what is no identifier
 		return nil
 	}
 	var root closure
@@ -308,21 +303,8 @@ func (b *builder) field(operand ast.Expr, name string) *path {
 	}}
 }
 
-func (b *builder) isSlot(name string) bool {
-	for _, slot := range b.slots {
-		if slot == name {
-			return true
-		}
-	}
-	return false
-}
-
-// field returns what Find does.
+// field returns what Find does for a field that is declared.
 func (r *request) field(name string) value {
-	switch name {
-	case "uid", "object", "oldObject":
-		return value{}
-	}
 	if v := r.review.RequestField(name); v.IsSet() && !v.EqualString("") {
 		return jsonValue(v)
 	}
@@ -342,7 +324,7 @@ func (b *builder) variable(escaped string) closure {
 
 // optional is orValue or hasValue of an optional path, which costs 1 as a value.
 // orValue costs nothing but what it comes to.
-func (b *builder) optional(e ast.Expr, c ast.CallExpr) closure {
+func (b *builder) optional(c ast.CallExpr) closure {
 	p := b.path(c.Target())
 	if p == nil || !p.isOptional() {
 		return nil
@@ -355,9 +337,6 @@ func (b *builder) optional(e ast.Expr, c ast.CallExpr) closure {
 			}
 			return boolValue(v.kind != kindNone)
 		}
-	}
-	if overload := b.overload(e); len(c.Args()) != 1 || overload != "" && overload != "optional_orValue_value" {
-		return nil
 	}
 	other := b.expr(c.Args()[0])
 	if other == nil {

@@ -17,9 +17,9 @@ import (
 // of them: upstream copies the text of a map for each map that it is in, which takes
 // quadratic time for what nests deep.
 func format(e *Evaluation, args []ref.Val) ref.Val {
-	text, ok := args[0].(types.String)
-	given, ok2 := args[1].(traits.Lister)
-	if !ok || !ok2 {
+	text, _ := args[0].(types.String) // "" for what cel-go refuses
+	given, ok := args[1].(traits.Lister)
+	if !ok {
 		return nil
 	}
 	clauses := clausesOf(string(text))
@@ -145,9 +145,7 @@ func (f *formatter) append(v ref.Val, levels int) bool {
 			return f.appendMap(v, levels)
 		}
 	case traits.Lister:
-		if v.(ref.Val).Type() == types.ListType {
-			return f.appendElements(v.Iterator(), levels)
-		}
+		return f.appendElements(v.Iterator(), levels)
 	}
 	return f.appendScalar(v)
 }

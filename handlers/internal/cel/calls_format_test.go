@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/cel-go/ext"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // TestFormatUpstream has lists and maps formatted as upstream's FormatString does, and the
@@ -43,6 +46,43 @@ func TestFormatUpstream(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFormatTexts has upstream format texts in place of lists and maps, and all else as it is
+// given. They need no memory to be decoded. Memory is asked for from resultFree bytes on.
+func TestFormatTexts(t *testing.T) {
+	review := reviewOf(t, []byte(`{"kind":"X","list":[1],"map":{"a":1}}`))
+	list, object := ValueOf(review.Object.Get("list")), ValueOf(review.Object.Get("map"))
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	e, ended := new(Compiler).Begin(NewInput(t.Context(), review), 0), new(Compiler).Begin(NewInput(canceled, review), 0)
+	review.Object.Root().Refuse(codec.ErrNoMemory)
+	native := types.DefaultTypeAdapter.NativeToValue
+	f := func(e *Evaluation, text string, given ref.Val, want ref.Val, args string) {
+		t.Helper()
+		all := []ref.Val{types.String(text), given}
+		if got := format(e, all); got != want || shown(all[1]) != args || (args == shown(given)) != (all[1] == given) {
+			t.Errorf("%s: got %v, and %s for upstream, want %v, and %s", text, got, shown(all[1]), want, args)
+		}
+	}
+	given := native([]any{int64(1), list, object, map[string]any{"b": nil}, []any{"c"}, []any{"d"}})
+	f(e, "%d %s %s %s %d", given, nil, `[int 1 string [1] string {"a":1} string {"b":null} [string c] [string d]]`)
+	f(e, "%d", given, nil, shown(given))
+	many := native([]any{make([]int64, celconfig.CheckFrequency)})
+	f(ended, "%s", many, errInterrupted, shown(many))
+	f(e, "%s", native([]any{make([]int64, 2)}), nil, "[string [0, 0]]")
+	f(e, "%s", native([]any{[]any{"a", types.OptionalNone}}), nil, "[[optional_type]]") // has the same error
+	number := native([]any{1.5, 1.5})
+	f(e, fmt.Sprintf("%%.%df%%.1f", resultFree-1), number, nil, shown(number))
+	f(e, fmt.Sprintf("%%.%df%%.1f", resultFree), number, errNoMemory, shown(number))
+	for more, want := range []ref.Val{nil, errNoMemory} {
+		long := strings.Repeat("a", resultFree-len(`["", `)+more)
+		args := shown(native([]any{[]any{long, 1}}))
+		if want == nil {
+			args = fmt.Sprintf(`[string ["%s", 1]]`, long)
+		}
+		f(e, "%s", native([]any{[]any{long, 1}}), want, args)
 	}
 }
 
@@ -101,17 +141,44 @@ func TestListsLimit(t *testing.T) {
 	f("lists.range", celconfig.PerCallLimit, func(n int) ref.Val { return listsRange(e, []ref.Val{types.Int(n)}) })
 }
 
-// TestJoinLimit refuses the first text that costs more than an expression may.
+// TestJoinLimit refuses the first text that costs more than an expression may, with the size
+// that it has. Of a list that has something else than texts, it leaves the error to cel-go.
 func TestJoinLimit(t *testing.T) {
 	for _, between := range []int{1, 100} {
-		list := types.NewStringList(types.DefaultTypeAdapter, make([]string, between+1))
+		texts := slices.Repeat([]string{"é"}, between+1)
+		list := types.NewStringList(types.DefaultTypeAdapter, texts)
 		most := celconfig.PerCallLimit / 2 * 10 / between // a character costs a tenth, and it is read and written
 		for n, refused := range map[int]bool{most - 1: false, most: false, most + 1: true} {
-			if got := join(nil, []ref.Val{list, types.String(strings.Repeat("a", n))}); (got != nil) != refused {
+			by := strings.Repeat("a", n)
+			got := join(nil, []ref.Val{list, types.String(by)})
+			if (got != nil) != refused || refused && actualSize(got) != actualSize(types.String(strings.Join(texts, by))) {
 				t.Errorf("%d characters between %d elements: got %v, want it refused: %v", n, between+1, got != nil, refused)
+			}
+			args := []ref.Val{types.NewDynamicList(types.DefaultTypeAdapter, append(make([]any, between), "a")), types.String(by)}
+			if got := join(nil, args); got != nil || (args[1] == types.String("")) != refused {
+				t.Errorf("%d characters between null: got %v, want it left to cel-go, with a short text if it were refused: %v", n, got, refused)
 			}
 		}
 	}
+}
+
+// TestBoundedFunctions has the functions of these names bounded, but for those of lists.
+func TestBoundedFunctions(t *testing.T) {
+	f := func(name, overload string, want bool) {
+		t.Helper()
+		if got := boundedFunction(name, overload) != nil; got != want {
+			t.Errorf("%s, %q: got it bounded: %v", name, overload, got)
+		}
+	}
+	for _, name := range []string{"indexOf", "lastIndexOf"} {
+		f(name, "", true)
+		f(name, "string_index_of_string", true)
+		f(name, "list_a_index_of_int", false)
+	}
+	f("matches", "matches", true)
+	f("matches", "matches_string", true)
+	f("distinct", "list_distinct", true)
+	f("size", "list_size", false)
 }
 
 // TestPatchTypesUpstream has the fields of a JSONPatch that upstream's has.

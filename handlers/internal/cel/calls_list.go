@@ -20,9 +20,6 @@ func distinct(e *Evaluation, args []ref.Val) ref.Val {
 	if tooMany(n, n, 2) {
 		return oversized{}
 	}
-	if n == 0 {
-		return list
-	}
 	unique := make([]ref.Val, 0, n)
 	for i := range n {
 		v := list.Get(types.Int(i))
@@ -109,7 +106,7 @@ func listsRange(_ *Evaluation, args []ref.Val) ref.Val {
 func join(_ *Evaluation, args []ref.Val) ref.Val {
 	list, _ := args[0].(traits.Lister)
 	n, size := actualSize(list), uint64(0) // 1 for what is no list
-	if len(args) > 1 && n > 1 {
+	if len(args) > 1 && n != 0 {
 		size = (n - 1) * actualSize(args[1])
 	}
 	if traversal(size) <= celconfig.PerCallLimit/2 {
@@ -138,7 +135,7 @@ func replace(e *Evaluation, args []ref.Val) ref.Val {
 			n = int(min(types.Int(n), most))
 		}
 	}
-	if grows := len(by) - len(old); grows > 0 && n*grows > resultFree && !e.fits(len(s)+n*grows) {
+	if grows := len(by) - len(old); n*grows > resultFree && !e.fits(len(s)+n*grows) {
 		return errNoMemory
 	}
 	return nil

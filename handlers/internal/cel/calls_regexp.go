@@ -50,7 +50,7 @@ func findAll(e *Evaluation, args []ref.Val) ref.Val {
 // findAllLiteral is findAll with a regular expression that is a literal. cel-go has
 // compiled it, which is left to it as long as the text is short.
 func findAllLiteral(e *Evaluation, args []ref.Val) ref.Val {
-	if text, ok := args[0].(types.String); !ok || len(text) <= findAllFree {
+	if text, _ := args[0].(types.String); len(text) <= findAllFree { // "" for what cel-go refuses
 		return nil
 	}
 	return findAll(e, args)
@@ -213,7 +213,7 @@ func (m *matcher) next(pos int) (start, end int) {
 
 // ReadRune implements io.RuneReader.
 func (m *matcher) ReadRune() (r rune, size int, err error) {
-	if m.isOver = m.isOver || m.of.isOver(); m.isOver || m.pos == len(m.text) {
+	if m.isOver = m.of.isOver(); m.isOver || m.pos == len(m.text) {
 		return 0, 0, io.EOF
 	}
 	r, size = utf8.DecodeRuneInString(m.text[m.pos:])

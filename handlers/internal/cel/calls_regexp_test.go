@@ -1,6 +1,9 @@
 package cel
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -9,7 +12,10 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // TestRegexpGo has regular expressions with many instructions find what package regexp finds.
@@ -34,6 +40,85 @@ func TestRegexpGo(t *testing.T) {
 		f("findAll", findAllLiteral(e, args), append([]string{}, re.FindAllString(text, -1)...))
 		for _, n := range []int{-2, -1, 0, 1, 3} {
 			f("findAll", findAll(e, append(slices.Clone(args), types.Int(n))), append([]string{}, re.FindAllString(text, n)...))
+		}
+	}
+}
+
+// TestRegexpLevels has regular expressions of as many levels as there may be. One that depends
+// on what is in front of it cannot be matched then. What \Q begins ends with the pattern.
+func TestRegexpLevels(t *testing.T) {
+	e := new(Compiler).Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget)
+	text := types.String(strings.Repeat("a ", 400))
+	nested := func(levels int, inner string) types.String {
+		return types.String(strings.Repeat("(", levels) + inner + strings.Repeat(")", levels))
+	}
+	for pattern, want := range map[types.String]int{
+		nested(999, "a"): 400, nested(998, "[ac]"): 400, nested(997, `\ba`): -1, nested(900, `\ba`): 400, "(?:x{900})?" + `\b\Qa`: 400, "(?:x{900})?" + `\b\Qa)\E`: 0,
+	} {
+		got := findAll(e, []ref.Val{text, pattern})
+		if want < 0 && types.IsError(got) && strings.Contains(fmt.Sprint(got), "too large for a text that long") {
+			continue
+		}
+		if list, ok := got.(traits.Lister); !ok || list.Size() != types.Int(want) {
+			t.Errorf("%.30s: got %.100v, want %d matches", pattern, got, want)
+		}
+	}
+}
+
+// TestRegexpMemory asks for memory from resultFree bytes on: for a pattern before it is parsed,
+// for its instructions, and for what it finds.
+func TestRegexpMemory(t *testing.T) {
+	in := newInput(t, t.Context())
+	in.object.v.Refuse(codec.ErrNoMemory)
+	e := new(Compiler).Begin(in, 0)
+	const most = resultFree / regexpBytes
+	for pattern, want := range map[string]ref.Val{
+		strings.Repeat("(", most): nil, strings.Repeat("(", most+1): errNoMemory, // which are none
+		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory, "a": nil,
+	} {
+		if got := matchesUncharged(e, []ref.Val{types.String("a"), types.String(pattern)}); got != want {
+			t.Errorf("%.20s: got %v, want %v", pattern, got, want)
+		}
+	}
+	found := (resultFree/textBytes/findAllFree + 1) * findAllFree // where it asks
+	for n, want := range map[int]bool{found - 1: false, found: true} {
+		if got := findAll(e, []ref.Val{types.String(strings.Repeat("a", n)), types.String("a")}); (got == errNoMemory) != want {
+			t.Errorf("%d matches: got %.100v, want it refused: %v", n, got, want)
+		}
+	}
+}
+
+// TestRegexpWork matches here what takes more than regexpWork steps, and leaves other things to
+// cel-go. What is matched ends with the context.
+func TestRegexpWork(t *testing.T) {
+	e := new(Compiler).Begin(newInput(t, t.Context()), 0)
+	f := func(does func(*Evaluation, []ref.Val) ref.Val, bytes int, pattern string, want bool) {
+		t.Helper()
+		if got := does(e, []ref.Val{types.String(strings.Repeat("a", bytes)), types.String(pattern)}); (got != nil) != want {
+			t.Errorf("%s in %d bytes: got it matched here: %v", pattern, bytes, got != nil)
+		}
+	}
+	f(matchesUncharged, regexpWork/256, "a{85}", false) // of 256 instructions
+	f(matchesUncharged, (regexpWork+1)/17, strings.Repeat("b", 16), true)
+	f(matchesUncharged, 10_000, "a", false)
+	f(findAll, 724, "a", false) // the square of which is half of that
+	f(findAll, 725, "a", true)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := &matcher{of: new(Compiler).Begin(newInput(t, canceled), 0), text: "a"}
+	if _, _, err := m.ReadRune(); err != io.EOF || !m.isOver || m.pos != 0 {
+		t.Errorf("got %v, and %d bytes read, want the end", err, m.pos)
+	}
+}
+
+// TestReplaceMemory asks for the memory of a result that is more than resultFree bytes longer.
+func TestReplaceMemory(t *testing.T) {
+	in := newInput(t, t.Context())
+	in.object.v.Refuse(codec.ErrNoMemory)
+	e := new(Compiler).Begin(in, 0)
+	for n, want := range map[int]ref.Val{0: nil, 1: nil, resultFree + 1: nil, resultFree + 2: errNoMemory} {
+		if got := replace(e, []ref.Val{types.String("ba"), types.String("a"), types.String(strings.Repeat("a", n))}); got != want {
+			t.Errorf("%d bytes: got %v, want %v", n, got, want)
 		}
 	}
 }

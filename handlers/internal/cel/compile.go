@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
@@ -163,13 +162,11 @@ func declType(t *cel.Type) *apiservercel.DeclType {
 	if known := declTypes[t]; known != nil {
 		return known
 	}
-	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
-		switch parameters := t.Parameters(); len(parameters) {
-		case 1:
-			return apiservercel.NewListType(declType(parameters[0]), -1)
-		case 2:
-			return apiservercel.NewMapType(declType(parameters[0]), declType(parameters[1]), -1)
-		}
+	switch parameters := t.Parameters(); t.Kind() {
+	case cel.ListKind:
+		return apiservercel.NewListType(declType(parameters[0]), -1)
+	case cel.MapKind:
+		return apiservercel.NewMapType(declType(parameters[0]), declType(parameters[1]), -1)
 	}
 	return apiservercel.DynType
 }

@@ -3,6 +3,7 @@ package cel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,6 +86,55 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestInterruptedOften looks at the context as often as cel-go does, of an expression that is
+// evaluated again as well, and where the interpreter begins anew.
+func TestInterruptedOften(t *testing.T) {
+	env, err := sharedEnv(Declarations{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, n := range []int{60, celconfig.CheckFrequency - 1, celconfig.CheckFrequency, celconfig.CheckFrequency + 1} {
+		for _, expression := range []string{"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)", "object.list.all(x, x != '') && object.kind == object.nope"} {
+			ast, issues := env.Compile(expression)
+			if issues != nil {
+				t.Fatal(issues)
+			}
+			program, err := env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := new(Compiler).Begin(NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(n)))), celconfig.RuntimeCELCostBudget)
+			_, _, want := program.ContextEval(canceled, decoded{native(e.object.v)})
+			x := new(Compiler).Compile(expression, Declarations{}, Bool)
+			for range 2 {
+				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(err.Error(), want.Error()) {
+					t.Errorf("%s of %d elements: got %v, %v, want %v", expression, n, err, fatal, want)
+				}
+			}
+		}
+	}
+}
+
+// TestInterruptedVariable does not count a variable's loop for the one that it is used in.
+func TestInterruptedVariable(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	most := numbered(celconfig.CheckFrequency - 1)
+	for _, variable := range []string{"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)"} {
+		c := NewCompiler(true)
+		c.AddVariable("v", variable, Declarations{})
+		for _, expression := range []string{"object.list.all(x, variables.v)", "lists.range(size(object.list)).all(x, variables.v)"} {
+			x := c.Compile(expression, Declarations{}, Bool)
+			e := c.Begin(NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, most))), celconfig.RuntimeCELCostBudget)
+			if value, err, fatal := e.Evaluate(x); value != types.True || err != nil || fatal != nil {
+				t.Errorf("%s of %s: got %v, %v, %v", expression, variable, value, err, fatal)
+			}
+		}
+	}
+}
+
 // TestCompilePanics has an expression on which cel-go panics.
 func TestCompilePanics(t *testing.T) {
 	x := new(Compiler).Compile("[?object.x]", Declarations{}, Any)
@@ -133,14 +183,91 @@ func TestHidesAuthorizer(t *testing.T) {
 		if x.Err != nil {
 			t.Fatal(x.Err)
 		}
-		for _, hides := range []bool{false, true} {
+		for _, test := range []struct {
+			cluster Cluster
+			hides   bool
+		}{{someCluster{a, nil}, false}, {someCluster{a, nil}, true}, {nil, false}} {
 			in := NewInput(t.Context(), reviewOfBody(t, a.body))
-			in.Cluster, in.HidesAuthorizer = someCluster{a, nil}, hides
+			in.Cluster, in.HidesAuthorizer = test.cluster, test.hides
+			fails := test.cluster == nil || test.hides
 			value, err, fatal := NewCompiler(false).Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-			if failed := err != nil && strings.Contains(err.Error(), "no such attribute"); fatal != nil || failed != hides || !hides && value != types.True {
-				t.Errorf("%s, hidden %v: got %v, %v, %v", expression, hides, value, err, fatal)
+			if failed := err != nil && strings.Contains(err.Error(), "no such attribute"); fatal != nil || failed != fails || !fails && value != types.True {
+				t.Errorf("%s, %+v: got %v, %v, %v", expression, test, value, err, fatal)
 			}
 		}
+	}
+}
+
+// TestNull has variables that are null, for closures and for the interpreter.
+func TestNull(t *testing.T) {
+	a := newAsked(t, review("DELETE", "null", "null"))
+	for _, hides := range []bool{false, true} {
+		in := NewInput(t.Context(), reviewOfBody(t, a.body))
+		if in.HidesNamespace = hides; hides {
+			in.Cluster = someCluster{a, map[string]any{"kind": "Namespace"}}
+		}
+		for _, name := range []string{"object", "oldObject", "params", "namespaceObject"} {
+			x := NewCompiler(false).Compile(name+" == null", Declarations{Params: true}, Bool)
+			if x.Err != nil {
+				t.Fatal(x.Err)
+			}
+			e := NewCompiler(false).Begin(in, 0)
+			itself := NewCompiler(false).Compile(name, Declarations{Params: true}, Any)
+			if value, _, ok, err := e.runClosure(itself); value != types.NullValue || !ok || err != nil {
+				t.Errorf("closure of %s, hidden %v: got %v, %v, %v", name, hides, value, ok, err)
+			}
+			if value, _, ok, err := e.runClosure(x); value != types.True || !ok || err != nil {
+				t.Errorf("closure of %s, hidden %v: got %v, %v, %v", x.Text, hides, value, ok, err)
+			}
+			if value, _, _, err := e.interpret(x); value != types.True || err != nil {
+				t.Errorf("%s, hidden %v: got %v, %v", x.Text, hides, value, err)
+			}
+		}
+		if value, found := NewCompiler(false).Begin(in, 0).ResolveName("none"); value != nil || found {
+			t.Errorf("got %v, %v of a variable that there is not", value, found)
+		}
+	}
+}
+
+// TestEdits has expressions see the edits before Begin. What is known of the places of a
+// document is kept as long as there are no more.
+func TestEdits(t *testing.T) {
+	c := new(Compiler)
+	x := c.Compile("object.list.all(l, object.kind == 'X')", Declarations{}, Bool)
+	if x.Err != nil {
+		t.Fatal(x.Err)
+	}
+	review := reviewOf(t, []byte(`{"kind":"Y","list":`+numbered(2*lookupsMax)+`,"pad":"`+strings.Repeat(" ", largeMin)+`"}`))
+	in := NewInput(t.Context(), review)
+	for _, kind := range []string{"X", "Y"} {
+		review.Object.SetString(kind, "kind")
+		var lookups [2]int
+		for i := range lookups {
+			value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+			if value != types.Bool(kind == "X") || err != nil || fatal != nil {
+				t.Errorf("got %v, %v, %v of the kind %s", value, err, fatal, kind)
+			}
+			lookups[i] = in.places.known[in.object.v].lookups
+		}
+		if lookups[1] != 2*lookups[0] {
+			t.Errorf("got %v lookups in the object, want twice as many after the second evaluation", lookups)
+		}
+	}
+}
+
+// TestVariablesCostMost has variables that cost more together than an int64 holds.
+func TestVariablesCostMost(t *testing.T) {
+	c := NewCompiler(true)
+	for _, name := range []string{"a", "b"} {
+		c.AddVariable(name, "lists.range(9223372036854775807)", Declarations{})
+	}
+	x := c.Compile("variables.a == [] || variables.b == []", Declarations{}, Bool)
+	if x.Err != nil {
+		t.Fatal(x.Err)
+	}
+	in := newInput(t, t.Context())
+	if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
+		t.Errorf("got %v, %v, %v, and %d spent, want it out of its budget", value, err, fatal, in.Spent)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestDepth(t *testing.T) {
 		"arrays":  func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) },
 		"objects": func(n int, inner string) string { return strings.Repeat(`{"a":`, n) + inner + strings.Repeat("}", n) },
 	}
-	for _, expression := range []string{"object.d == oldObject.d", "oldObject.d in object.l || object.l == oldObject.l"} {
+	for _, expression := range []string{"object.d == oldObject.d", "[object.d] == [oldObject.d]", "oldObject.d in object.l || object.l == oldObject.l", "'%s'.format([object.d]) != ''"} {
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)

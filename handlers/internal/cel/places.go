@@ -81,48 +81,42 @@ func (p *places) indexed(v codec.Value) *place {
 // member returns the first member of that name of an object.
 func (p *places) member(v codec.Value, name string) codec.Value {
 	k := p.indexed(v)
-	if k == nil || k.members == nil && !p.indexMembers(k, v) {
+	if k == nil {
+		return v.Get(name)
+	}
+	if n := p.len(v); k.members == nil && p.take(n*memberBytes) {
+		k.members = make(map[string]codec.Value, n)
+		for it := v.Iterator(); it.Next(); {
+			if name := it.Name(); !k.members[name].Exists() {
+				k.members[name] = it.Value()
+			}
+		}
+	}
+	if k.members == nil { // there is no memory for it
 		return v.Get(name)
 	}
 	return k.members[name]
 }
 
-func (p *places) indexMembers(k *place, v codec.Value) bool {
-	n := p.len(v)
-	if !p.take(n * memberBytes) {
-		return false
-	}
-	k.members = make(map[string]codec.Value, n)
-	for it := v.Iterator(); it.Next(); {
-		if name := it.Name(); !k.members[name].Exists() {
-			k.members[name] = it.Value()
-		}
-	}
-	return true
-}
-
 // element returns an element of an array.
 func (p *places) element(v codec.Value, i int) codec.Value {
 	k := p.indexed(v)
-	if k == nil || k.elements == nil && !p.indexElements(k, v) {
+	if k == nil {
 		return v.Get(codec.Index(i))
 	}
-	if i >= len(k.elements) {
+	if n := p.len(v); k.elements == nil && p.take(n*memberBytes) {
+		k.elements = make([]codec.Value, 0, n)
+		for it := v.Iterator(); it.Next(); {
+			k.elements = append(k.elements, it.Value())
+		}
+	}
+	switch {
+	case k.elements == nil: // there is no memory for it
+		return v.Get(codec.Index(i))
+	case i >= len(k.elements):
 		return codec.Value{}
 	}
 	return k.elements[i]
-}
-
-func (p *places) indexElements(k *place, v codec.Value) bool {
-	n := p.len(v)
-	if !p.take(n * memberBytes) {
-		return false
-	}
-	k.elements = make([]codec.Value, 0, n)
-	for it := v.Iterator(); it.Next(); {
-		k.elements = append(k.elements, it.Value())
-	}
-	return true
 }
 
 // len returns how many members or elements v has.

@@ -79,7 +79,7 @@ func TestPlacesLarge(t *testing.T) {
 		}
 	}
 	x := new(Compiler).Compile("object.list.all(l, object.twice.a == 1 && object.twice.b == 2 && !has(object.twice.c))", Declarations{}, Bool)
-	text := []byte(`{"kind":"X","twice":{"a":1,"b":2,"a":3},"list":` + numbered(2*lookupsMax) + `,"pad":"` + strings.Repeat(" ", largeMin) + `"}`)
+	text := []byte(`{"kind":"X","none":{},"twice":{"a":1,"b":2,"a":3},"list":` + numbered(2*lookupsMax) + `,"pad":"` + strings.Repeat(" ", largeMin) + `"}`)
 	if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True {
 		t.Errorf("got %v, %v, %v, want true", value, err, fatal)
 	}
@@ -88,6 +88,11 @@ func TestPlacesLarge(t *testing.T) {
 		t.Errorf("an element of a negative index: got %v, %v, %v, want none, by a closure", value, err, fatal)
 	}
 	in := NewInput(t.Context(), reviewOf(t, text))
+	for range 2 { // what is empty is counted once as well
+		if n := in.places.len(in.object.v.Get("none")); n != 0 || in.places.reads != 1 {
+			t.Errorf("got %d members of an empty object, and %d reads, want 0 and 1", n, in.places.reads)
+		}
+	}
 	list := valueOf(in.object.v.Get("list"), in.object.in).(traits.Lister)
 	for range 2 * lookupsMax {
 		if got := list.Get(types.Int(-1)); !types.IsError(got) {

@@ -14,7 +14,7 @@ func manyOf(n int) []byte {
 	var labels, list, texts strings.Builder
 	for i := range n {
 		fmt.Fprintf(&labels, `,"label-%d":"v"`, i)
-		fmt.Fprintf(&list, `,{"name":"n%d"}`, i)
+		fmt.Fprintf(&list, `,{"name":"n%d","b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1}`, i) // lookupsMax members
 		fmt.Fprintf(&texts, `,"t%d"`, i)
 	}
 	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"X","metadata":{"name":"x","labels":{%s}},"list":[%s],"texts":[%s]}`,

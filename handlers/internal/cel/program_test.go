@@ -44,6 +44,9 @@ func TestProgramsAreNotKept(t *testing.T) {
 	if all[7].program.made == nil || all[8].program.made != nil {
 		t.Error("got a program for an expression that was not evaluated, or none for one that failed")
 	}
+	if x := c.Compile("{'a': object.x}.a == 0", Declarations{}, Bool); x.closure != nil || x.program.made == nil {
+		t.Error("got no program for an expression without a closure")
+	}
 }
 
 // TestProgramIsMadeOnce plans a program when it is made, and once more if it was dropped.

@@ -73,17 +73,17 @@ func TestReturnTypes(t *testing.T) {
 	f(Object, "Object{}")
 }
 
-// TestUpstreamTypes has both sides compile and evaluate expressions with each type that
-// one may have to have, with variables of each type, and with the types of patches.
-func TestUpstreamTypes(t *testing.T) {
+// compareTypes compares both sides on an object.
+func (p *expressionsOf) compareTypes(t *testing.T) {
+	t.Helper()
 	a := newAsked(t, review("UPDATE", `{"kind":"X","one":1,"text":"a","map":{"a":1},"list":[1]}`, "null"))
-	compare := func(p expressionsOf) {
-		t.Helper()
-		for c := range slices.Chunk(p.conditions, 200) {
-			p.conditions = c
-			p.compareWithUpstream(t, 1e12, a)
-		}
+	for c := range slices.Chunk(p.conditions, 200) {
+		(&expressionsOf{variables: p.variables, conditions: c, patches: p.patches}).compareWithUpstream(t, 1e12, a)
 	}
+}
+
+// TestVariableTypes has variables of each type.
+func TestVariableTypes(t *testing.T) {
 	variables := []named{
 		{name: "bool", text: "true"}, {name: "bytes", text: "b'a'"}, {name: "double", text: "1.5"}, {name: "duration", text: "duration('1h')"}, {name: "int", text: "1"},
 		{name: "nothing", text: "null"}, {name: "string", text: "'a'"}, {name: "timestamp", text: "timestamp('2024-01-01T00:00:00Z')"}, {name: "uint", text: "1u"}, {name: "dyn", text: "object.one"},
@@ -99,13 +99,23 @@ func TestUpstreamTypes(t *testing.T) {
 	for i := range p.variables {
 		p.variables[i].returns = Any
 	}
-	compare(p)
-	p = expressionsOf{patches: true}
+	p.compareTypes(t)
+}
+
+// TestReturnTypesUpstream has expressions of each type that one may have to have.
+func TestReturnTypesUpstream(t *testing.T) {
+	p := expressionsOf{patches: true}
 	for _, returns := range [][]*celgo.Type{Bool, String, StringOrNull, Any, JSONPatches, Object} {
 		for _, text := range []string{"true", "'a'", "null", "1", "object", "[1]", "JSONPatch{}", "[JSONPatch{op: 'add'}]", "Object{}", "Object{spec: Object.spec{a: 1}}", "Object.spec{}", "[Object{}]", "object.?one", "type(1)", "[]"} {
 			p.conditions = append(p.conditions, named{text: text, returns: returns})
 		}
 	}
+	p.compareTypes(t)
+}
+
+// TestPatchFields has the fields of a JSONPatch with values of each type.
+func TestPatchFields(t *testing.T) {
+	p := expressionsOf{patches: true}
 	for _, name := range []string{"op", "path", "from", "value", "nope", "Op"} {
 		for _, given := range []string{"'add'", "1", "dyn(1)", "object.map", "''", "null"} {
 			for _, format := range []string{"JSONPatch{%s: %s}.%[1]s", "has(JSONPatch{%s: %s}.%[1]s)", "dyn(JSONPatch{%s: %s})['%[1]s']", "JSONPatch{%s: %s} == JSONPatch{}", "JSONPatch{} == JSONPatch{%s: %s}", "JSONPatch{%s: %s} == JSONPatch{%[1]s: %[2]s}", "JSONPatch{%s: %s} == JSONPatch{%[1]s: 'b'}"} {
@@ -114,6 +124,12 @@ func TestUpstreamTypes(t *testing.T) {
 		}
 		p.conditions = append(p.conditions, named{text: "has(dyn(JSONPatch{})." + name + ")", returns: Any}, named{text: "has(JSONPatch{}." + name + ")", returns: Any})
 	}
+	p.compareTypes(t)
+}
+
+// TestPatchTypes has the types of patches, and others, where they are declared, and where not.
+func TestPatchTypes(t *testing.T) {
+	p := expressionsOf{patches: true}
 	for _, text := range []string{
 		"JSONPatch{} == dyn(1)", "dyn(1) == JSONPatch{}", "type(JSONPatch{}) == JSONPatch", "type(JSONPatch{})", "string(dyn(JSONPatch{}))", "dyn(JSONPatch{}) == dyn(Object{})", "[JSONPatch{op: 'a'}][0].op", "[JSONPatch{}].map(p, p.op)",
 		"dyn(JSONPatch{op: 'a'})[1]", "JSONPatch", "JSONPatch{op: 'a', op: 'b'}", "JSONPatch{?op: optional.of('a')}.op", "JSONPatch{?value: optional.none()} == JSONPatch{}", "jsonpatch.escapeKey('a/b~c')", "JSONPatchX{}", "size(dyn(JSONPatch{}))",
@@ -123,13 +139,30 @@ func TestUpstreamTypes(t *testing.T) {
 	} {
 		p.conditions = append(p.conditions, named{text: text, returns: Any})
 	}
-	compare(p)
-	for i := range p.conditions { // and without these types
-		p.conditions[i].returns = Any
-	}
+	p.compareTypes(t)
 	p.patches = false
-	p.conditions = p.conditions[:120]
-	compare(p)
+	p.compareTypes(t)
+}
+
+// TestUpstreamRequest has requests that have all fields, few of them, and empty ones.
+func TestUpstreamRequest(t *testing.T) {
+	var p expressionsOf
+	p.add("request", "[request]", "request == request", "size(dyn(request))", "dyn(request).map(k, k).sort()", "dyn(request).uid", "dyn(request).nope", "has(request.userInfo.uid)", "request.userInfo.groups")
+	for _, name := range []string{"kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace", "operation", "userInfo", "dryRun", "options"} {
+		p.add("request."+name, "has(request."+name+")", "request.?"+name+".orValue('none')", "dyn(request)['"+name+"']", "'"+name+"' in dyn(request)")
+	}
+	var reviews []*asked
+	for _, fields := range []string{
+		`"name":"x","namespace":"shop","operation":"UPDATE","subResource":"scale","requestSubResource":"scale","dryRun":true,"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"},"userInfo":{"username":"alice","uid":"7","groups":["a"],"extra":{"a/b":["c"]}}`,
+		`"name":"","namespace":"","operation":"CREATE","subResource":"","requestSubResource":"","dryRun":false,"options":null,"userInfo":{"username":"alice"}`,
+		`"operation":"DELETE","userInfo":{}`,
+	} {
+		reviews = append(reviews, newAsked(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"apps","version":"v1","kind":"X"},"resource":{"group":"apps","version":"v1","resource":"xs"},`+
+			`"requestKind":{"group":"apps","version":"v1beta1","kind":"X"},"requestResource":{"group":"apps","version":"v1beta1","resource":"xs"},"object":{"kind":"X"},"oldObject":null,`+fields+`}}`)))
+	}
+	if values := p.compareWithUpstream(t, 1e12, reviews...); values < len(p.conditions) {
+		t.Errorf("%d of %d had a value on three reviews, want more", values, len(p.conditions))
+	}
 }
 
 // TestMatchesUpstream has both sides decide on match conditions.
@@ -156,8 +189,8 @@ func TestMatchesUpstream(t *testing.T) {
 			if got != want.Matches || !sameError(fmt.Sprint(err), fmt.Sprint(want.Error)) {
 				t.Errorf("%s, failure policy %s: got %v, %v, want %v, %v", conditions, policy, got, err, want.Matches, want.Error)
 			}
-			if len(conditions) > 0 && !in.HidesNamespace || in.Spent > celconfig.RuntimeCELCostBudgetMatchConditions {
-				t.Errorf("%s: got namespaceObject hidden: %v, and a cost of %d", conditions, in.HidesNamespace, in.Spent)
+			if len(conditions) > 0 && (!in.HidesNamespace || in.evaluations == nil) || in.Spent > celconfig.RuntimeCELCostBudgetMatchConditions {
+				t.Errorf("%s: got namespaceObject hidden: %v, a cost of %d, and the evaluation %v to take again", conditions, in.HidesNamespace, in.Spent, in.evaluations)
 			}
 		}
 	}

@@ -46,11 +46,34 @@ func TestValueMethods(t *testing.T) {
 			t.Errorf("%d: got %d results, want those of %d methods", i, len(got), len(want))
 		}
 	}
+	for _, pair := range pairs[1:3] { // an empty list that is added makes no other one
+		list, empty := pair[0].(traits.Adder), pairs[2][0]
+		if got := list.Add(empty); got != pair[0] {
+			t.Errorf("got %v, want %v itself", got, list)
+		}
+		if got := empty.(traits.Adder).Add(pair[0]); got != pair[0] {
+			t.Errorf("got %v, want %v itself", got, list)
+		}
+	}
+	for _, i := range []int{0, 1} { // the first entry ends it
+		stop := new(stopFolder)
+		if pairs[i][0].(traits.Foldable).Fold(stop); *stop != 1 {
+			t.Errorf("%d: got %d entries, want 1", i, *stop)
+		}
+	}
 	for i, pair := range pairs[:4] { // what asks for a value of this package gets it
 		if got, err := pair[0].ConvertToNative(reflect.TypeFor[traits.Iterable]()); got != pair[0] || err != nil {
 			t.Errorf("%d: got %v, %v, want the value", i, got, err)
 		}
 	}
+}
+
+// A stopFolder counts entries, of which it wants one.
+type stopFolder int
+
+func (f *stopFolder) FoldEntry(_, _ any) bool {
+	*f++
+	return false
 }
 
 // TestVariablesMethods has the methods of the value of variables return what those of

@@ -131,7 +131,7 @@ func reviewOfBody(t testing.TB, body []byte) *codec.Review {
 const sample = `{"apiVersion":"v1","kind":"X","int":1,"float":1.5,"exp":1e3,"big":12345678901234567890,"neg":-7,"zero":-0,
 	"text":"a\u00e4\"b\n","empty":"","yes":true,"no":false,"nil":null,"list":[1,2.0,"x",null,[3],{"a":1}],"none":[],
 	"map":{"a":1,"b":"x","c":null,"d":{"e":[1,2]}},"same":{"d":{"e":[1,2]},"c":null,"b":"x","a":1},"bare":{},"blank":{"":1},
-	"quantity":"1Gi","ip":"10.0.0.1","items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
+	"quantity":"1Gi","ip":"10.0.0.1","long":"registry.example.com/team/äpp:1.0, which has more than sixty characters or so","items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
 
 func TestValues(t *testing.T) {
 	for _, expression := range []string{
@@ -164,7 +164,7 @@ func TestValues(t *testing.T) {
 		"object.strings.sort()", "object.strings.slice(0, 1)", "object.list.flatten()", "object.strings.distinct()", "object.strings.reverse()",
 		"lists.range(object.int)", "object.items.sortBy(i, i.name)", "object.strings.first()", "object.strings.last()",
 		"object.list.all(i, v, i < 6)", "object.map.all(k, v, k != '')", "object.strings.transformList(i, v, v)", "object.strings.transformMap(i, v, v)",
-		"object.map.transformMap(k, v, k)", "object.map.transformMapEntry(k, v, {k: k})", "object.strings.exists(i, v, v == 'c')",
+		"object.map.transformMap(k, v, k)", "object.map.transformMapEntry(k, v, {k: k})", "object.strings.exists(i, v, v == 'c')", "object.strings.exists(i, v, v == 'b')", "object.strings.all(i, v, v == 'c')",
 		"quantity(object.quantity).isGreaterThan(quantity('1Mi'))", "ip(object.ip).family()", "isIP(object.ip)", "url(object.text)",
 		"object.text.matches('^a')", "object.text.find('.')", "object.text.contains('b')", "object.text.startsWith(object.empty)",
 		"object.text.startsWith(object.int)", "object.map < object.same", "object.int < object.float", "-object.map", "!object.map", "object.map ? 1 : 2",

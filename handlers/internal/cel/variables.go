@@ -37,9 +37,8 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 }
 
 func (v *variables) value(i int, x *variable) ref.Val {
-	if n := len(v.of.compiler.variables); len(v.values) != n {
-		v.values = slices.Grow(v.values[:0], n)[:n]
-	}
+	n := len(v.of.compiler.variables)
+	v.values = slices.Grow(v.values[:0], n)[:n]
 	if v.values[i] == nil {
 		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // as a second one of its name can
 		v.values[i] = v.evaluate(x)
