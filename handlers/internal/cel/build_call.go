@@ -19,6 +19,7 @@ type function struct {
 	unary          functions.UnaryOp
 	binary         functions.BinaryOp
 	any            functions.FunctionOp
+	trait          int // that the first argument must have
 	bounded        func(*Evaluation, []ref.Val) ref.Val
 }
 
@@ -30,7 +31,7 @@ func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 	if !countable[fn.name] || found == nil || found.NonStrict {
 		return nil
 	}
-	fn.unary, fn.binary, fn.any = found.Unary, found.Binary, found.Function
+	fn.unary, fn.binary, fn.any, fn.trait = found.Unary, found.Binary, found.Function, found.OperandTrait
 	fn.bounded = boundedFunction(fn.name, fn.overload)
 	if args := operands(c); regexFunctions[fn.name] != nil {
 		fn.compileRegex(b.constant(args[1]), len(args))
@@ -178,6 +179,8 @@ func (fn *function) bound(f *frame, args []ref.Val) ref.Val {
 func (fn *function) call(args []ref.Val) (result ref.Val) {
 	defer func() { _ = recover() }()
 	switch {
+	case !args[0].Type().HasTrait(fn.trait):
+		return nil
 	case fn.unary != nil:
 		return fn.unary(args[0])
 	case fn.binary != nil:

@@ -99,7 +99,8 @@ func TestSelectedPaths(t *testing.T) {
 		p.variables = append(p.variables, named{name: name, text: text, returns: Any})
 	}
 	for _, name := range []string{"m", "l", "o", "s", "q"} {
-		p.add("variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
+		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == variables."+name+").size()", "dyn(variables).exists_one(v, v == 'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables).all(k, v, v != 7)", "dyn(variables).transformList(k, v, v).size()", "dyn(variables) + 1",
+			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
 	}
 	p.compareSelected(t)
 }

@@ -97,7 +97,7 @@ func TestVariablesMethods(t *testing.T) {
 		}
 		_, err := m.ConvertToNative(reflect.TypeFor[string]())
 		itself := ref.Val(m)
-		return append(all, fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(itself), m.Equal(types.True)))
+		return append(all, fmt.Sprint(m.Iterator().HasNext()), fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(itself), m.Equal(types.True)))
 	}
 	got := returned(&c.Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget).variables)
 	for i, want := range returned(theirs) {

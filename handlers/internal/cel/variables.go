@@ -86,10 +86,26 @@ func (v *variables) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (v *variables) Size() ref.Val { return types.Int(len(v.of.compiler.variables)) }
 
-// Iterator implements traits.Iterable. It returns an empty iterator, because the declared
-// type of variables is not iterable.
-func (v *variables) Iterator() traits.Iterator {
-	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
+// Iterator implements traits.Iterable: over the values, as upstream. Only expressions like
+// dyn(variables).map(v, v) get here.
+func (v *variables) Iterator() traits.Iterator { return &variablesIterator{of: v} }
+
+type variablesIterator struct {
+	iterator // for what no iterator does
+	of       *variables
+	next     int
+}
+
+// HasNext implements traits.Iterator.
+func (it *variablesIterator) HasNext() ref.Val {
+	return types.Bool(it.next < len(it.of.of.compiler.variables))
+}
+
+// Next implements traits.Iterator.
+func (it *variablesIterator) Next() ref.Val {
+	name := it.of.of.compiler.variables[it.next].name
+	it.next++
+	return it.of.Get(types.String(name))
 }
 
 // ConvertToNative implements ref.Val.
