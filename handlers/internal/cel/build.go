@@ -104,7 +104,7 @@ func (b *builder) constantMap(m ast.MapExpr) ref.Val {
 	for _, entry := range m.Entries() {
 		e := entry.AsMapEntry()
 		key, val := b.constant(e.Key()), b.constant(e.Value())
-		if e.IsOptional() || key == nil || val == nil {
+		if key == nil || val == nil { // the value of an optional one is no constant
 			return nil
 		}
 		all[key] = val

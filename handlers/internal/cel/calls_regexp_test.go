@@ -2,6 +2,7 @@ package cel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -106,7 +107,7 @@ func TestRegexpWork(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := &matcher{of: new(Compiler).Begin(newInput(t, canceled), 0), text: "a"}
-	if _, _, err := m.ReadRune(); err != io.EOF || !m.isOver || m.pos != 0 {
+	if _, _, err := m.ReadRune(); !errors.Is(err, io.EOF) || !m.isOver || m.pos != 0 {
 		t.Errorf("got %v, and %d bytes read, want the end", err, m.pos)
 	}
 }

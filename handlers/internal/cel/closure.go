@@ -147,9 +147,8 @@ func (f *frame) size(v *value) uint64 {
 // that is counted here costs the size of one.
 func actualSize(v ref.Val) uint64 {
 	if s, ok := v.(traits.Sizer); ok {
-		if n, ok := s.Size().(types.Int); ok {
-			return uint64(n)
-		}
+		n, _ := s.Size().(types.Int)
+		return uint64(n)
 	}
 	return 1
 }

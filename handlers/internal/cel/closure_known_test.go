@@ -2,6 +2,7 @@ package cel
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,7 +60,7 @@ func TestKnownRequest(t *testing.T) {
 		"has(request.name)", "has(request.subResource)", "request.options.kind", "variables.text", "variables.list[0]", "variables.map.a", "variables.map.?z.orValue(1)", "variables.number + 1",
 		"has(variables.map.a)", "variables.text in ['x']", "variables.made.all(x, x == 'a')", "size(variables.made)", "'x' in variables.made", "variables.made[0]",
 		"params.spec.testSize", "has(params.data)", "params.data.fakeString.startsWith('f')", "namespaceObject.metadata.name", "namespaceObject.metadata.labels['env']", "oldObject == object", "oldObject.int",
-		"has(request.dryRun)", "request.userInfo.groups[1]", "'b' in request.userInfo.groups", "'z' in request.userInfo.groups", "size(request.userInfo.groups)", "request.userInfo.groups.exists(g, g == 'b')", "variables.typed == 'a'", "variables.typed + object.long", "size(variables.typed)",
+		"has(request.dryRun)", "request.userInfo.groups[1]", "'b' in request.userInfo.groups", "'z' in request.userInfo.groups", "size(request.userInfo.groups)", "request.userInfo.groups.exists(g, g == 'b')", "variables.nothing == null", "variables.nothing.?z.orValue(3)", "variables.typed == 'a'", "variables.typed + object.long", "size(variables.typed)",
 	)
 }
 
@@ -77,7 +78,7 @@ func TestKnownOperators(t *testing.T) {
 		"'a' in object.strings.map(s, s)", "[3] in object.list", "object.strings.exists(s, s in object.strings)", "object.strings.all(s, s in ['a', 'b', 'c'])", "object.int in object.list.map(i, i)", "'z' in object.text.split('b')",
 		"object.int + 1", "object.int - 1", "object.int * 3", "6 / object.int", "7 % object.int", "-object.int", "-object.float", "object.text + 'a'", "string(object.text) + 'a'", "object.strings + object.strings",
 		"object.list + [1]", "object.list[4] + [1]", "[1] + object.list[4]", "[1] + object.list", "object.float + 1.5", "'a' + object.kind + 'b'",
-		"object.int < 1.5", "1.5 > object.int", "object.int in ['', 'a']", "object.text in ['', 'a']", "b'a' in object.list", "b'a' in object.map", "[1] in object.map", "object.yes in object.list", "object.float in object.list", "object.nil in object.map", "object.strings in object.list", "2.0 in object.list", "[3] in object.list.map(l, l)",
+		"object.int < 1.5", "1.5 > object.int", "object.nil in ['a']", "object.nil in [object.int]", "dyn(object.nil)", "object.list[3] == null", "object.?nil.orValue(1)", "object.int in ['', 'a']", "object.text in ['', 'a']", "b'a' in object.list", "b'a' in object.map", "[1] in object.map", "object.yes in object.list", "object.float in object.list", "object.nil in object.map", "object.strings in object.list", "2.0 in object.list", "[3] in object.list.map(l, l)",
 		"object.long < object.long", "dyn(object.long) <= dyn(object.long)", "string(object.long) < string(object.long)", "string(object.long) <= string(object.long)", "string(object.long) > string(object.text)", "string(object.long) >= string(object.long)", "object.long == object.long", "object.long != object.text",
 		"object.long + object.long", "string(object.long) + string(object.text)", "'a text of more than ten characters' + object.kind", "object.text + object.long", "bytes(object.long) + b'a'", "bytes(object.long) < bytes(object.long)", "bytes(object.long) >= b'a'",
 	)
@@ -109,7 +110,7 @@ func TestKnownMacros(t *testing.T) {
 		"object.items.all(i, i.name != '')", "object.items.all(i, i.name == 'a')", "object.items.exists(i, i.name == 'b')", "object.items.exists(i, i.name == 'z')", "object.items.exists_one(i, i.name == 'a')", "object.items.exists_one(i, has(i.name))", "object.items.exists_one(i, i.name == 'z')",
 		"object.none.all(i, i.name)", "object.none.exists(i, i.name)", "object.none.map(i, i.name)", "object.none.filter(i, i.name)", "object.none.exists_one(i, i.name)", "object.map.all(k, k != '')", "object.map.exists(k, k == 'd')", "object.map.map(k, k)", "object.map.filter(k, k in ['a', 'd'])",
 		"object.items.map(i, i.name)", "object.items.map(i, [i.name])", "object.items.map(i, i.name == 'b', i.name + 'x')", "object.items.filter(i, has(i.v))", "object.items.filter(i, i.name == 'b').map(i, i.name)", "['a', 'b'].all(p, object.strings.exists(s, s == p))", "['a', 'z'].exists(p, p in object.map)", "['a', 'z'].map(p, p + object.kind)",
-		"{'a': 1, 'b': 2}.all(k, k in object.map)", "{'a': 1}.map(k, object.map[k])", "object.strings.map(s, s + 'a').filter(s, s == 'aa').size()", "object.strings.map(s, s).all(s, s != '')", "object.strings.all(a, object.strings.exists(b, a == b && object.strings.exists(c, c == b)))", "object.strings.map(s, object.strings.map(t, t + s))",
+		"{'a': 1}.all(k, k in object.map)", "{'a': 1}.map(k, object.map[k])", "object.strings.map(s, s + 'a').filter(s, s == 'aa').size()", "object.strings.map(s, s).all(s, s != '')", "object.strings.all(a, object.strings.exists(b, a == b && object.strings.exists(c, c == b)))", "object.strings.map(s, object.strings.map(t, t + s))",
 		"object.items.all(i, object.strings.all(i, i != '') && has(i.name))", "object.strings.all(object, object != '') && object.yes",
 		"object.strings.all(s, (true ? s : '') != 'z')", "object.strings.exists(s, (true ? s : '') == 'z')", "object.strings.exists_one(s, (true ? s : '') == 'a')", "object.strings.map(s, true ? s : '')", "object.strings.map(s, (true ? s : '') != 'z', s)", "object.strings.filter(s, (true ? s : '') == 'a')", // what costs nothing, and a call behind it
 		"['a'].all(s, s == object.kind)", "['a'].exists(s, s == object.kind)", "['X'].exists_one(s, s == object.kind)", "['a'].map(s, s + object.kind)", "['a'].filter(s, s == object.kind)", "['a'].map(s, true ? s : object.kind)",
@@ -118,7 +119,7 @@ func TestKnownMacros(t *testing.T) {
 
 // knownVariables are those of these expressions.
 var knownVariables = []named{
-	{name: "text", text: "object.text"}, {name: "list", text: "object.list"}, {name: "map", text: "object.map"}, {name: "number", text: "object.int"}, {name: "made", text: "object.strings.map(s, 'a')"}, {name: "typed", text: "string(object.text)"},
+	{name: "text", text: "object.text"}, {name: "list", text: "object.list"}, {name: "map", text: "object.map"}, {name: "number", text: "object.int"}, {name: "made", text: "object.strings.map(s, 'a')"}, {name: "typed", text: "string(object.text)"}, {name: "nothing", text: "object.nil"},
 }
 
 const knownReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"X"},
@@ -224,10 +225,30 @@ func (k *knownExpression) compare(t *testing.T, in *Input) {
 		_, wantCost, _, wantErr := e.interpret(&Expression{program: k.limited(limit)})
 		f := &frame{Evaluation: e, cost: celconfig.PerCallLimit - limit}
 		v := k.closure(f)
-		if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); wantErr == nil || !f.stopped || got != wantCost {
+		if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); !errors.Is(wantErr, errCostLimit) || !f.stopped || got != wantCost {
 			t.Errorf("%s with a limit of %d: got %d, kind %d, stopped %v, want %d, %v", k.text, limit, got, v.kind, f.stopped, wantCost, wantErr)
 			return
 		}
+	}
+}
+
+// compareStops has a closure that gives up stop only where the interpreter does.
+func (k *knownExpression) compareStops(t *testing.T, in *Input) {
+	t.Helper()
+	var got, most uint64
+	for limit := range uint64(40) {
+		f := &frame{Evaluation: k.compiler.Begin(in, 0), cost: celconfig.PerCallLimit - limit}
+		if k.closure(f); !f.stopped {
+			break
+		}
+		got, most = f.cost+limit-celconfig.PerCallLimit, limit
+	}
+	if got == 0 {
+		return
+	}
+	_, want, _, err := k.compiler.Begin(in, 0).interpret(&Expression{program: k.limited(most)})
+	if !errors.Is(err, errCostLimit) || got != uint64(want) {
+		t.Errorf("%s with a limit of %d, of %.300s: got %d, want %d, %v", k.text, most, in.object.v.JSON(), got, want, err)
 	}
 }
 
@@ -238,6 +259,7 @@ func (k *knownExpression) compareOthers(t *testing.T, others []*Input) {
 	for i, in := range others {
 		got, cost, ok, err := k.compiler.Begin(in, 0).runClosure(x)
 		if !ok {
+			k.compareStops(t, in)
 			continue
 		}
 		want, wantCost, _, wantErr := k.compiler.Begin(in, 0).interpret(x)

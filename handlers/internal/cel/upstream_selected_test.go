@@ -99,7 +99,7 @@ func TestSelectedPaths(t *testing.T) {
 		p.variables = append(p.variables, named{name: name, text: text, returns: Any})
 	}
 	for _, name := range []string{"m", "l", "o", "s", "q"} {
-		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == variables."+name+").size()", "dyn(variables).exists_one(v, v == 'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables).all(k, v, v != 7)", "dyn(variables).transformList(k, v, v).size()", "dyn(variables) + 1",
+		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == variables."+name+").size()", "dyn(variables).exists_one(v, v == 'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables) + 1",
 			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
 	}
 	p.compareSelected(t)
@@ -124,6 +124,6 @@ func TestSelectedCalls(t *testing.T) {
 		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)", "object.long.findAll('', 3)",
 		"object.long.find('é')", "object.long.find('z|X')", "object.long.findAll('a*', 3)", "object.long.findAll(object.kind + '|a', 2)", "(object.long + object.long).findAll('(?:a|)', 4)", "object.long.findAll('\\\\ba', 3)",
 		"dyn(authorizer).matches('a')", "dyn(request).matches('a')", "'%s'.format([[variables]])", "'%s'.format([{'a': variables}])",
-		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()", "optional.of(object.long).hasValue()")
+		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()", "dyn(quantity('1'))[?0].orValue(7)", "dyn(quantity('1')).?a.orValue(7)", "optional.of(object.long).hasValue()")
 	p.compareSelected(t)
 }
