@@ -15,7 +15,8 @@ FUZZTIME ?= 1m
 # dependencies. The linters and govulncheck need different versions of shared modules.
 LINT := go tool -modfile=tools/go.mod
 VULN := go tool -modfile=tools/vuln/go.mod
-DEPLOY := go tool -modfile=tools/deploy/go.mod
+# To bin/tools, for "go tool" would build Prometheus without the tags.
+DEPLOY := go build -modfile=tools/deploy/go.mod -o bin/tools/ tool
 
 .PHONY: help
 help: ## list the targets
@@ -56,13 +57,12 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# The other modules that .ci/run tests.
 	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
-		e2e e2e/behind/controllerruntime handlers/handlertest/envtest e2e/removed/*; do lint $$module; done
+		e2e e2e/behind/controllerruntime handlers/handlertest/envtest; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
-	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o /dev/null ./cmd/fastadmit; \
-	done
+	go -C tools build -o ../bin/platforms ./platforms
+	bin/platforms linux/arm64 darwin/arm64 windows/amd64
 	go test -run Conventions .
 
 .PHONY: docs
@@ -75,8 +75,9 @@ e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd,
 
 .PHONY: e2e-full
 e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated cases; updates the tables of e2e/README.md
-	@# Their build of Kubernetes' clients of the clouds takes minutes.
-	@linter=$$($(LINT) -n golangci-lint); cd adapters/volumelabels/upstream && "$$linter" run ./...
+	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
+	@linter=$$($(LINT) -n golangci-lint); for module in e2e/removed/*; do (cd "$$module" && "$$linter" run ./...); done; \
+		cd adapters/volumelabels/upstream && "$$linter" run ./...
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
 	cd e2e && go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000
@@ -87,7 +88,7 @@ NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 bu
 .PHONY: e2e-node
 e2e-node: build ## test on a real one-node cluster what is lost in upgrades, restarts and failures (Linux, root)
 	@for program in runc nft conntrack ip buildah; do command -v $$program || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); break; }; done >&2
-	@for tool in helm prometheus; do $(DEPLOY) -n $$tool; done >/dev/null # tests have no time to build tools
+	$(DEPLOY)
 	e2e/run node
 
 .PHONY: adapters
@@ -100,8 +101,7 @@ adapters: ## test the adapter for controller-runtime, also with the webhooks of 
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard
 	@# buildah builds the image. Without it, the image's test is skipped.
 	@command -v buildah >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends buildah; } >&2 || true
-	@# Built here, because building would exceed the tests' timeouts.
-	for tool in helm kubeconform kustomize promtool prometheus; do $(DEPLOY) -n $$tool; done
+	$(DEPLOY)
 	cd deploy && go mod tidy -diff && go test -vet=off ./...
 	cd tools/release && go mod tidy -diff && go test -vet=off ./...
 

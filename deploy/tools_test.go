@@ -32,21 +32,18 @@ var update = flag.Bool("update", false, "rewrite chart/files/plugins.yaml and ku
 // binary is what make build makes.
 const binary = "../bin/fastadmit"
 
-// tool returns the path of a tool that tools/deploy/go.mod pins. It is built if
-// it was not yet.
-var tool = func() func(t *testing.T, name string) string {
-	var mu sync.Mutex
-	paths := make(map[string]string)
-	return func(t *testing.T, name string) string {
-		t.Helper()
-		mu.Lock()
-		defer mu.Unlock()
-		if paths[name] == "" {
-			paths[name] = strings.TrimSpace(run(t, "go", "tool", "-modfile=../tools/deploy/go.mod", "-n", name))
-		}
-		return paths[name]
+// tool returns the path of a tool that tools/deploy/go.mod pins, which make chart builds.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../bin/tools", name))
+	if err == nil {
+		_, err = os.Stat(path)
 	}
-}()
+	if err != nil {
+		t.Fatalf("%v: run make chart", err)
+	}
+	return path
+}
 
 // try runs a command and returns what it prints.
 func try(t *testing.T, stdin, command string, arguments ...string) (stdout, stderr string, err error) {
