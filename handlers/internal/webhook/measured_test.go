@@ -199,3 +199,16 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestNoMemoryForPatches applies no patch where there is no memory to decode the object.
+func TestNoMemoryForPatches(t *testing.T) {
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{}}]`))
+	})
+	chain := b.chain(handlers.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+	small := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 1<<10)+`"}}}`)
+	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, handlers.Mutate, small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+		t.Errorf("got %+v", r)
+	}
+}
