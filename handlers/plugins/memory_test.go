@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -30,14 +31,15 @@ type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
-// TestNoMemory has plugins decode, or collect, more than a review may without asking
-// whether there is memory. Each asks before it does so.
+// TestNoMemory has plugins decode, or collect, much more than a review may without asking
+// whether there is memory. Each asks before it does so: where there is none, nothing is
+// allocated.
 func TestNoMemory(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},"value":[1764000000.123,"100"]}]}}`)
 	}))
 	t.Cleanup(server.Close)
-	objects := []runtime.Object{
+	objects := []kruntime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}},
@@ -61,31 +63,37 @@ func TestNoMemory(t *testing.T) {
 			if err := review.Decode(body); err != nil {
 				t.Fatal(err)
 			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			outcome, err := chain.Review(ctx, review, phase)
+			runtime.ReadMemStats(&after)
 			if got, want := errors.Is(err, codec.ErrNoMemory), ctx != t.Context(); got != want {
 				t.Errorf("%s: got %s, %v, want that there is no memory: %v", name, outcome, err, want)
 			}
+			if made := after.TotalAlloc - before.TotalAlloc; ctx != t.Context() && made > 2<<20 {
+				t.Errorf("%s: allocated %d bytes", name, made)
+			}
 		}
 	}
-	long := strings.Repeat("x", 1000)
-	pod := `{"metadata":{"annotations":{"a":"` + long + `"}},"spec":{"containers":[{"name":"c","image":"` + long + `"}]}}`
+	const many = 20_000
+	list := func(element string) string { return "[" + strings.Repeat(element+",", many-1) + element + "]" }
+	pod := `{"metadata":{},"spec":{"containers":` + list("{}") + `}}`
 	create := handlertest.Body(codec.Create, "v1/pods", pod)
 	f("PodSecurity", podsecurity.Plugin(), handlers.Enabled{}, handlers.Validate, create)
 	f("PodSecurity, the same images", podsecurity.Plugin(), handlers.Enabled{}, handlers.Validate, handlertest.UpdateBody("v1/pods", pod, pod))
 	f("ResourceQuota", resourcequota.Plugin(), handlers.Enabled{}, handlers.Validate, create)
-	taints := `[{"key":"` + long + `"}]`
 	f("NodeRestriction", noderestriction.Plugin(), handlers.Enabled{}, handlers.Mutate, []byte(strings.Replace(
-		string(handlertest.UpdateBody("v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":`+taints+`}}`, `{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
+		string(handlertest.UpdateBody("v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":`+list("{}")+`}}`, `{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
 		`"name":"name","namespace":"namespace",`, `"name":"n1",`+byNode[:strings.Index(byNode, `,"were"`)]+`,`, 1)))
 
 	images := handlers.Enabled{Config: configs["ImagePolicyWebhook"], Kubeconfig: []byte(nobody)}
 	f("ImagePolicyWebhook, images", imagepolicywebhook.Plugin(), images, handlers.Validate,
-		handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Repeat(`{"image":"`+long[:100]+`"},`, 1500)+`{}]}}`))
+		handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":`+list(`{"image":"`+strings.Repeat("x", 100)+`"}`)+`}}`))
 	f("ImagePolicyWebhook, annotations", imagepolicywebhook.Plugin(), images, handlers.Validate,
-		handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 70_000)+`"}},"spec":{}}`))
+		handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 4<<20)+`"}},"spec":{}}`))
 	f("InitialResources", initialresources.Plugin(),
 		handlers.Enabled{Config: []byte(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":"` + server.URL + `"}}`)},
-		handlers.Mutate, handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"`+strings.Repeat("x", 40_000)+`","image":"a:v1"}]}}`))
+		handlers.Mutate, handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(`{"name":"`+strings.Repeat("x", 40_000)+`","image":"a:v1"},`, 100), ",")+`]}}`))
 	f("MutatingAdmissionPolicy", mutatingadmissionpolicy.Plugin(), handlers.Enabled{
 		Config: []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: MutatingAdmissionPolicyConfiguration\nstaticManifestsDir: policies\n"),
 		Manifests: []handlers.File{{Name: "p.yaml", Content: []byte(`
@@ -94,7 +102,7 @@ kind: MutatingAdmissionPolicy
 metadata: {name: p}
 spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels", value: {"a": "b"}}]'}}]
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/containers/0/image", value: "b"}]'}}]
   reinvocationPolicy: Never
 ---
 apiVersion: admissionregistration.k8s.io/v1

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -204,11 +205,17 @@ func TestMemory(t *testing.T) {
 func TestNoMemoryForPatches(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := readAsked(t, r)
-		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{}}]`))
+		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/spec/containers/0/image","value":"b"}]`))
 	})
 	chain := b.chain(handlers.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
-	small := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 1<<10)+`"}}}`)
+	small := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+strings.Repeat("{},", 15_000)+`{}]}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, handlers.Mutate, small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
 		t.Errorf("got %+v", r)
+	}
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; made > 2<<20 {
+		t.Errorf("allocated %d bytes", made)
 	}
 }
