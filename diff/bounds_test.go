@@ -208,6 +208,10 @@ func TestPatchMax(t *testing.T) {
 		o.SetString(strings.Repeat("x", PatchBytesMax), "a")
 		o.SetString("x", "b")
 		f(&o, 0, "bytes of the JSON Patch with its changes")
+		o.Reset([]byte(`{}`)) // the first fits to the byte
+		o.SetString(strings.Repeat("x", PatchBytesMax-len(begin)-len(end)), "a")
+		o.SetString("x", "b")
+		f(&o, 0, "bytes of the JSON Patch with its changes")
 	}
 	// Parts that are taken back are not counted.
 	for n, what := range map[int]string{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // breaches are what a plugin may not do in the phase, and what its failure says.
@@ -71,6 +72,20 @@ func TestContractBreaches(t *testing.T) {
 				t.Errorf("%s, %s, ignored: got %s, want an annotation that says so", phase, message, answer)
 			}
 		}
+	}
+}
+
+// TestChangeOfDeletion has a plugin change the object of a request that has none, as only a
+// forged review does.
+func TestChangeOfDeletion(t *testing.T) {
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(handlertest.Body(codec.Delete, "v1/pods", `{"metadata":{"name":"p"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := mustChain(t, mutating("Bad", label("bad"))).Review(t.Context(), review, handlers.Mutate)
+	if outcome != handlers.OutcomeErrored || err == nil || !strings.Contains(err.Error(), "it changed the object of a DELETE request") {
+		t.Errorf("got %v, %v, want a failure", outcome, err)
 	}
 }
 

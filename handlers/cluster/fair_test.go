@@ -316,3 +316,19 @@ func TestEachCallHasItsLine(t *testing.T) {
 	})
 	f("paths of schemas", func(ctx context.Context) error { _, err := discovery.SchemaPaths(ctx); return err })
 }
+
+// TestNobodyOvertakes has a request come while another one waits: it waits as well, although
+// there is a token.
+func TestNobodyOvertakes(t *testing.T) {
+	l := newFairLimiter(0.001, 1, metrics.NewSet())
+	l.dispatching = true // by hand
+	l.waiting.add(new(turn), []string{"a"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Wait(ctx) }()
+	eventually(t, "the second one waits", func() bool { return l.count() == 2 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+}

@@ -84,7 +84,7 @@ func TestNoMemory(t *testing.T) {
 	f("ResourceQuota", resourcequota.Plugin(), handlers.Enabled{}, handlers.Validate, create)
 	f("NodeRestriction", noderestriction.Plugin(), handlers.Enabled{}, handlers.Mutate, []byte(strings.Replace(
 		string(handlertest.UpdateBody("v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":`+list("{}")+`}}`, `{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
-		`"name":"name","namespace":"namespace",`, `"name":"n1",`+byNode[:strings.Index(byNode, `,"were"`)]+`,`, 1)))
+		`"name":"name","namespace":"namespace",`, `"name":"n1",`+strings.TrimSuffix(byNode, `,"were":{`)+`,`, 1)))
 
 	images := handlers.Enabled{Config: configs["ImagePolicyWebhook"], Kubeconfig: []byte(nobody)}
 	f("ImagePolicyWebhook, images", imagepolicywebhook.Plugin(), images, handlers.Validate,

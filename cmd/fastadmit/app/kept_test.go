@@ -99,6 +99,10 @@ func TestRefusalsKeepNothing(t *testing.T) {
 	if got := cap(ctx.Response.SwapBody(nil)); got != 0 {
 		t.Errorf("got %d bytes kept", got)
 	}
+	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax+1))
+	if body := string(ctx.Response.Body()); !strings.Contains(body, "... (truncated, ") || len(body) > codec.MessageBytesMax+1000 {
+		t.Errorf("got %d bytes, want a message that is cut", len(body))
+	}
 	ctx.Request.SetBody(make([]byte, 60_000))
 	s.keep(ctx, new(conn)) // a stranger's
 	if got := cap(ctx.Request.Body()); got != 0 {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -44,6 +45,64 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
 	m = newMemory(1000)
 	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
+}
+
+// TestReviewMemoryOfTheProcess has two large reviews for which there is memory one by one, by
+// the limit of the Go runtime.
+func TestReviewMemoryOfTheProcess(t *testing.T) {
+	const limit = 256 << 20
+	t.Setenv("GOMEMLIMIT", "set") // so that no container's takes its place
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits")
+	large, first := manyContainers(cheapBytes, "{}"), s.open(t)
+	if _, err := first.conn.Write(request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	response, body := s.open(t).send(request("/validate/waits?timeout=1s", large))
+	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), want) {
+		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
+	}
+	close(goOn)
+	if response, body := first.receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the first: got %s %s", response.Status, body)
+	}
+}
+
+// TestReserveWaitsForHalf has a large review wait for memory that does not come, for half of
+// its time.
+func TestReserveWaitsForHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(1000)
+		_, _ = m.large.try(m.large.max)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, ok := m.reserve(ctx, bytes.Repeat([]byte(" "), cheapBytes+1)); ok || time.Since(start) != 5*time.Second {
+			t.Errorf("got %v in %s, want no memory in 5s", ok, time.Since(start))
+		}
+	})
+}
+
+// TestMemoryFreely has reviews ask for memory that are short enough, and few enough, to have it
+// freely, and others.
+func TestMemoryFreely(t *testing.T) {
+	s := newIdleServer(new(lockedBuffer))
+	s.memory = newMemory(1000)
+	_, _ = s.memory.large.try(s.memory.large.max) // so that there is none
+	f := func(requests int64, size int, want bool) {
+		t.Helper()
+		s.load.requests.Store(requests)
+		b := &budget{server: s, body: make([]byte, size)}
+		if got := b.GrantMemory(); got != want {
+			t.Errorf("%d reviews of %d bytes: got %v", requests, size, got)
+		}
+	}
+	f(1, memoryFreely, true)
+	f(1, memoryFreely+1, false)
+	f(2, memoryFreely/2, true)
+	f(2, memoryFreely/2+1, false)
 }
 
 // memoryForLarge returns what a server's memory must be for large reviews to have
