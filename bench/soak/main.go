@@ -22,6 +22,10 @@ import (
 	"github.com/fastadmit/fastadmit/bench"
 )
 
+// inFlightMax is how many requests an API server has in flight at most: the defaults of
+// --max-requests-inflight and --max-mutating-requests-inflight together.
+const inFlightMax = 600
+
 // unansweredMax is how many requests there are for each that may have no answer in time.
 const unansweredMax = 1000
 
@@ -86,7 +90,7 @@ func (o *options) run(ctx context.Context) error {
 			target.URL += path
 			result, err := bench.Run(ctx, bench.Config{
 				Target: target, Mix: mix, PatchSample: 1,
-				Load: bench.Load{Rate: o.rate / float64(len(paths)), Arrivals: bench.Poisson, Duration: o.duration},
+				Load: bench.Load{Rate: o.rate / float64(len(paths)), InFlight: inFlightMax / len(paths), Arrivals: bench.Poisson, Duration: o.duration},
 			})
 			if err == nil {
 				err = judge(path, result)

@@ -35,8 +35,10 @@ const (
 	filesReserved = 64
 
 	// addressShare is the part of the connections that strangers at one address
-	// may have by default. Connections of known callers do not count, so it is
-	// no bound for kube-apiservers that share the address of a proxy.
+	// may have by default: 700 with the 512 MiB of the chart. Connections of known
+	// callers do not count, so it is no bound for kube-apiservers that share the
+	// address of a proxy, unless they open more than so many at once. One has at most
+	// 600 requests in flight by default.
 	addressShare = 4
 
 	// strangerShare is the part of the connections that strangers may have at the
