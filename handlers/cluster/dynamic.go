@@ -29,7 +29,7 @@ const (
 )
 
 // dynamic stands for the kinds that are named at run time.
-var dynamic = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "Dynamic", resource: "dynamic", protobuf: true}
+var dynamic = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "Dynamic", resource: "dynamic"}
 
 // Dynamic is the need to watch kinds that are named at run time. Rules does not contain
 // the permissions to get, list and watch them; the operator grants these.

@@ -18,7 +18,12 @@ func TestDynamic(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"a": "b"}})
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/api/v1" {
+		switch r.URL.Path {
+		case "/apis/broken/v1":
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		case "/api/v1":
+		default:
 			return false
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -38,6 +43,9 @@ func TestDynamic(t *testing.T) {
 			t.Errorf("got %v for %s, which there is not", err, gvk)
 		}
 	}
+	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Group: "broken", Version: "v1", Kind: "ConfigMap"}); err == nil || meta.IsNoMatchError(err) {
+		t.Errorf("got %v for a group that must not be asked for, want what the API server says", err)
+	}
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	first, err := kinds.Watch(t.Context(), gvk)
 	if err != nil {
@@ -51,6 +59,9 @@ func TestDynamic(t *testing.T) {
 	object, ok := first.Get("one", "c")
 	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" || object.Value().Get("data", "a").String() != "b" {
 		t.Errorf("got %v, %v", object, first.Err())
+	}
+	if all := first.List("one"); len(all) != 1 || all[0] != object {
+		t.Errorf("got the list %v, want the ConfigMap", all)
 	}
 	series := func() bool {
 		var text strings.Builder

@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -160,6 +162,66 @@ func TestEndedWatchIsNoFault(t *testing.T) {
 	if _, err := store.watch(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) || store.fault.Load() != nil {
 		t.Errorf("got %v and a fault: %v", err, store.fault.Load() != nil)
 	}
+}
+
+// TestEndedListIsNoFault lists when nobody wants it any more.
+func TestEndedListIsNoFault(t *testing.T) {
+	s := newAPIServer(t).newState(Options{}).find(Namespaces.Kind)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.list(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) || s.fault.Load() != nil {
+		t.Errorf("got error %v and fault %v, want no fault", err, s.fault.Load())
+	}
+}
+
+// TestNoKubeconfig names a file that there is not.
+func TestNoKubeconfig(t *testing.T) {
+	if _, err := RESTConfig(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want that there is no such file", err)
+	}
+}
+
+// TestDeletesInNamespaces deletes an object of a kind that has namespaces.
+func TestDeletesInNamespaces(t *testing.T) {
+	a := newAPIServer(t)
+	var path string
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		path = r.Method + " " + r.URL.Path
+		a.write(w, r, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
+		return true
+	})
+	s, need := a.newState(Options{}), configMap.Called("delete")
+	if err := s.Follow(t.Context(), need); err != nil {
+		t.Fatal(err)
+	}
+	if err := configMap.In(s.View(need)).Delete(t.Context(), "one", "c"); err != nil || path != "DELETE /api/v1/namespaces/one/configmaps/c" {
+		t.Errorf("got error %v and %s", err, path)
+	}
+}
+
+// TestWhole reads a file into a type that has not all fields of the kind.
+func TestWhole(t *testing.T) {
+	short := Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}, Type[*metav1.PartialObjectMetadata]{Whole: wholeConfigMaps.Kind})
+	f := func(field, want string) {
+		t.Helper()
+		s, err := New(Options{Dir: folder(t, map[string]string{
+			"a.json": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"one"},"` + field + `":{"k":"v"}}`,
+		}), Kinds: []*Kind{short.Kind}})
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got error %v, want %q", field, err, want)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := short.In(s.View(short.Watched())).Cached("one", "c"); !ok {
+			t.Errorf("%s: got no ConfigMap", field)
+		}
+	}
+	f("data", "")
+	f("date", `unknown field "date"`)
 }
 
 // TestListsInstead has the answers after which client-go's reflector lists in place

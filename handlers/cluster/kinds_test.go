@@ -256,11 +256,12 @@ func TestDefaults(t *testing.T) {
 
 // TestNeeds has what needs say of themselves.
 func TestNeeds(t *testing.T) {
-	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create")}
+	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"),
+		Namespaces.Called("update").InBackground()}
 	if got, want := KindsOf(needs...), []*Kind{Namespaces.Kind, ResourceQuotas.Kind, SubjectAccessReviews.Kind}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for i, want := range [][]string{nil, {"create", "update"}, {"update"}, nil} {
+	for i, want := range [][]string{nil, {"create", "update"}, {"update"}, nil, nil} {
 		if got := needs[i].Writes(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s %s: writes with %q, want %q", needs[i], needs[i].Verbs, got, want)
 		}

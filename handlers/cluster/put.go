@@ -33,7 +33,7 @@ func (p *Putter) Put(document []byte) (put bool, err error) {
 		}
 		decoded, _, err := store.decoder().Decode(document, nil, nil)
 		if err != nil {
-			return put, err
+			return false, err
 		}
 		if err := store.pin(decoded.(Object)); err != nil {
 			return true, err

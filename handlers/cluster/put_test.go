@@ -21,7 +21,7 @@ func TestPut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs := []Need{Namespaces.Watched(), ServiceAccounts.Watched(), ResourceQuotas.Watched(), ResourceQuotas.CalledStatus("update")}
+	needs := []Need{Namespaces.Watched(), ServiceAccounts.Watched(), ResourceQuotas.Watched(), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create")}
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +29,7 @@ func TestPut(t *testing.T) {
 	put(t, s, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","labels":{"team":"b"}},"future":1}`, true)
 	put(t, s, `{"kind":"Namespace","apiVersion":"v2","metadata":{"name":"other"}}`, false)
 	put(t, s, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"other"}}`, false)
+	put(t, s, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{"name":"other"}}`, false)
 	put(t, s, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"q","namespace":"shop"},"spec":{"hard":{"pods":"3"}}}`, true)
 	n, ok := Namespaces.In(view).Cached("", "shop")
 	if !ok || n.Labels["team"] != "b" || n.Labels[corev1.LabelMetadataName] != "shop" || n.Status.Phase != corev1.NamespaceActive {

@@ -279,6 +279,9 @@ func TestConfigurationErrors(t *testing.T) {
 			t.Errorf("%s\ngot error %v\nwant one with %q", config, err, want)
 		}
 	}
+	if _, err := handlertest.NewChain(Plugin(), ""); (err != nil) != Plugin().RequiresConfig {
+		t.Errorf("without configuration: got error %v, want one if the plugin requires a configuration", err)
+	}
 	const head = "apiVersion: fastadmit.io/v1alpha1\nkind: InitialResourcesConfiguration\n"
 	const source = head + "source: {url: 'https://a'}\n"
 	f("", `apiVersion: Unsupported value: ""`)
