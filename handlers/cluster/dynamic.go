@@ -138,7 +138,6 @@ func (s *State) watchDynamic(kind *Kind) (*dynamicKind, error) {
 	}
 	store := newStore(kind, s.options.Log)
 	store.client, store.bytesMax = client, dynamicBytesMax
-	store.followed.Store(true)
 	s.mu.Lock()
 	s.addMetrics(store)
 	s.mu.Unlock()

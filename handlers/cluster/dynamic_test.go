@@ -60,6 +60,9 @@ func TestDynamic(t *testing.T) {
 	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" || object.Value().Get("data", "a").String() != "b" {
 		t.Errorf("got %v, %v", object, first.Err())
 	}
+	if none, ok := first.Get("one", "none"); ok || none != nil {
+		t.Errorf("got %v, which there is not", none)
+	}
 	if all := first.List("one"); len(all) != 1 || all[0] != object {
 		t.Errorf("got the list %v, want the ConfigMap", all)
 	}
@@ -73,8 +76,11 @@ func TestDynamic(t *testing.T) {
 	if !series() || len(s.dynamic.watched) != 1 {
 		t.Error("the kind is not watched, but somebody wants it")
 	}
+	watched, ended := s.dynamic.watched[gvk], false
+	end := watched.end
+	watched.end = func() { ended = true; end() }
 	second.Stop()
-	if series() || len(s.dynamic.watched) != 0 {
+	if series() || len(s.dynamic.watched) != 0 || !ended {
 		t.Error("the kind is watched, but nobody wants it")
 	}
 	for i := range dynamicKindsMax - 1 {
@@ -94,6 +100,22 @@ func TestDynamic(t *testing.T) {
 		t.Errorf("got %d refusals of a kind that is too large, want 1", got)
 	}
 	last.Stop()
+}
+
+// TestDynamicTyped has an item of a list, which does not say what it is.
+func TestDynamicTyped(t *testing.T) {
+	item, err := NewJSON([]byte(`{"metadata":{"name":"c","namespace":"one"},"data":{"a":"b"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := newDynamicKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, &metav1.APIResource{Name: "configmaps", Namespaced: true}).trim(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := kept.(*JSON).Value()
+	if !value.Get("apiVersion").EqualString("v1") || !value.Get("kind").EqualString("ConfigMap") || !value.Get("data", "a").EqualString("b") {
+		t.Errorf("got %s, want it with apiVersion and kind", value.JSON())
+	}
 }
 
 // TestDynamicBytes shows when there is too much of a kind, or not all of it yet.
@@ -116,7 +138,7 @@ func TestDynamicBytes(t *testing.T) {
 				t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
 			}
 		}
-		if s.isFull() != full || (ended > 0) != full || full && s.size() > 1 {
+		if (&DynamicKind{store: s}).IsFull() != full || (ended > 0) != full || full && s.size() > 1 {
 			t.Errorf("%d: got full %v with %d objects of %d bytes", bytesMax, s.isFull(), s.size(), size)
 		}
 		if !s.mu.TryLock() {

@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,6 +176,66 @@ func TestEndedListIsNoFault(t *testing.T) {
 	}
 }
 
+// TestRefused has what is said of an API server that refuses to list.
+func TestRefused(t *testing.T) {
+	for err, want := range map[error]string{
+		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not you")): "not you",
+		apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, ""):                         "the API server does not have the resource namespaces of v1",
+	} {
+		state := newAPIServer(t).newState(Options{})
+		s := state.find(Namespaces.Kind)
+		state.addMetrics(s)
+		s.refused(err)
+		if fault := s.fault.Load(); fault == nil || !strings.Contains((*fault).Error(), want) || want == "not you" && strings.Contains((*fault).Error(), "does not have") {
+			t.Errorf("got %v, want %s", fault, want)
+		}
+	}
+}
+
+// TestSubscribe has who is told of changes.
+func TestSubscribe(t *testing.T) {
+	s, told, others := newStore(Namespaces.Kind, nil), 0, 0
+	unsubscribe := s.subscribe(func() { told++ })
+	s.subscribe(func() { others++ })
+	if err := s.Add(namespace("one")); err != nil {
+		t.Fatal(err)
+	}
+	unsubscribe()
+	if err := s.Replace(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if told != 1 || others != 2 {
+		t.Errorf("told %d and %d times, want once who unsubscribed, and the other twice", told, others)
+	}
+}
+
+// TestAuthorizesNothingElse creates an object where SubjectAccessReviews are answered.
+func TestAuthorizesNothingElse(t *testing.T) {
+	s, err := New(Options{Objects: []runtime.Object{}, Authorize: func(context.Context, *authorizationv1.SubjectAccessReview) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := Namespaces.Called("create")
+	if err := s.Follow(t.Context(), need); err != nil {
+		t.Fatal(err)
+	}
+	if created, err := Namespaces.In(s.View(need)).Create(t.Context(), namespace("shop")); err != nil || created.Name != "shop" {
+		t.Errorf("got %v, %v", created, err)
+	}
+}
+
+// TestObjectsStay has an object that a State is made of.
+func TestObjectsStay(t *testing.T) {
+	given := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	want := given.DeepCopy()
+	if _, err := New(Options{Objects: []runtime.Object{given}}); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(given, want) {
+		t.Errorf("got %+v, want %+v", given, want)
+	}
+}
+
 // TestNoKubeconfig names a file that there is not.
 func TestNoKubeconfig(t *testing.T) {
 	if _, err := RESTConfig(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
@@ -181,18 +243,26 @@ func TestNoKubeconfig(t *testing.T) {
 	}
 }
 
-// TestDeletesInNamespaces deletes an object of a kind that has namespaces.
-func TestDeletesInNamespaces(t *testing.T) {
+// TestWritesInNamespaces creates and deletes an object of a kind that has namespaces.
+func TestWritesInNamespaces(t *testing.T) {
 	a := newAPIServer(t)
 	var path string
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		path = r.Method + " " + r.URL.Path
-		a.write(w, r, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
+		if r.Method == http.MethodPost {
+			a.write(w, r, http.StatusCreated, &corev1.ConfigMap{})
+		} else {
+			a.write(w, r, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
+		}
 		return true
 	})
-	s, need := a.newState(Options{}), configMap.Called("delete")
+	s, need := a.newState(Options{}), configMap.Called("create", "delete")
 	if err := s.Follow(t.Context(), need); err != nil {
 		t.Fatal(err)
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}}
+	if _, err := configMap.In(s.View(need)).Create(t.Context(), object); err != nil || path != "POST /api/v1/namespaces/one/configmaps" {
+		t.Errorf("got error %v and %s", err, path)
 	}
 	if err := configMap.In(s.View(need)).Delete(t.Context(), "one", "c"); err != nil || path != "DELETE /api/v1/namespaces/one/configmaps/c" {
 		t.Errorf("got error %v and %s", err, path)
