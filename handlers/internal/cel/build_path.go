@@ -231,7 +231,7 @@ func (s *step) of(f *frame, v *value) (next value, found bool) {
 		}
 		found, ok := mapper.Find(name)
 		return unboxed(found), ok
-	case v.kind == kindOther && key.kind == kindInt:
+	case v.kind == kindOther: // and an integer
 		l, ok := v.val.(traits.Lister)
 		if !ok {
 			return value{}, true

@@ -60,7 +60,7 @@ func TestKnownRequest(t *testing.T) {
 		"has(request.name)", "has(request.subResource)", "request.options.kind", "variables.text", "variables.list[0]", "variables.map.a", "variables.map.?z.orValue(1)", "variables.number + 1",
 		"has(variables.map.a)", "variables.text in ['x']", "variables.made.all(x, x == 'a')", "size(variables.made)", "'x' in variables.made", "variables.made[0]",
 		"params.spec.testSize", "has(params.data)", "params.data.fakeString.startsWith('f')", "namespaceObject.metadata.name", "namespaceObject.metadata.labels['env']", "oldObject == object", "oldObject.int",
-		"has(request.dryRun)", "request.userInfo.groups[1]", "'b' in request.userInfo.groups", "'z' in request.userInfo.groups", "size(request.userInfo.groups)", "request.userInfo.groups.exists(g, g == 'b')", "variables.nothing == null", "variables.nothing.?z.orValue(3)", "variables.typed == 'a'", "variables.typed + object.long", "size(variables.typed)",
+		"has(request.dryRun)", "request.userInfo.groups[1]", "'b' in request.userInfo.groups", "'z' in request.userInfo.groups", "size(request.userInfo.groups)", "request.userInfo.groups.exists(g, g == 'b')", "has(variables.text)", "has(variables.map)", "variables.nothing == null", "variables.nothing.?z.orValue(3)", "variables.typed == 'a'", "variables.typed + object.long", "size(variables.typed)",
 	)
 }
 

@@ -156,9 +156,6 @@ var declTypes = map[*cel.Type]*apiservercel.DeclType{
 // declType is convertCelTypeToDeclType upstream: the declared type of a variable
 // whose expression has that type, nil for one that does not compile.
 func declType(t *cel.Type) *apiservercel.DeclType {
-	if t == nil {
-		return apiservercel.DynType
-	}
 	if known := declTypes[t]; known != nil {
 		return known
 	}

@@ -230,7 +230,6 @@ func (e *Evaluation) charge(cost int64) bool {
 // run runs a program. It is not ok if there is no telling what it cost.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	if x.closure != nil {
-		e.checks = 0
 		if value, cost, ok, err = e.runClosure(x); ok {
 			return value, cost, true, err
 		}

@@ -135,6 +135,16 @@ func TestInterruptedVariable(t *testing.T) {
 	}
 }
 
+// TestClosureStops has a closure itself end what costs too much.
+func TestClosureStops(t *testing.T) {
+	x := new(Compiler).Compile("object.long.contains(object.long)", Declarations{}, Bool)
+	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"kind":"X","long":%q}`, strings.Repeat("a", 11_000)))), 0)
+	_, wantCost, _, want := e.interpret(x)
+	if value, cost, ok, err := e.runClosure(x); value != nil || cost != wantCost || !ok || !errors.Is(err, errCostLimit) || !errors.Is(want, errCostLimit) {
+		t.Errorf("got %v, cost %d, %v, %v, want cost %d, %v", value, cost, ok, err, wantCost, want)
+	}
+}
+
 // TestCompilePanics has an expression on which cel-go panics.
 func TestCompilePanics(t *testing.T) {
 	x := new(Compiler).Compile("[?object.x]", Declarations{}, Any)

@@ -3,7 +3,6 @@ package cel
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -53,7 +52,7 @@ var jsonPatchFields = []string{"op", "from", "path", "value"}
 func (p *patchTypes) FindStructFieldNames(name string) ([]string, bool) {
 	switch {
 	case name == jsonPatchType.TypeName():
-		return slices.Clone(jsonPatchFields), true
+		return jsonPatchFields, true
 	case isObject(name):
 		return nil, true // an Object has any field
 	}
