@@ -12,11 +12,10 @@ export GOFLAGS := $(GOFLAGS) -trimpath -ldflags=-w -tags=remove_all_sd,enable_ku
 FUZZTIME ?= 1m
 
 # The tools have go.mod files of their own, so that users of the packages do not get their
-# dependencies. The linters and govulncheck need different versions of shared modules.
-LINT := go tool -modfile=tools/go.mod
-VULN := go tool -modfile=tools/vuln/go.mod
-# To bin/tools, for "go tool" would build Prometheus without the tags.
-DEPLOY := go build -modfile=tools/deploy/go.mod -o bin/tools/ tool
+# dependencies. The linters and govulncheck need different versions of shared modules. They
+# are built to bin/tools, because "go tool" ignores GOFLAGS: it would compile again what
+# others have compiled, and Prometheus with the clients of clouds.
+tools = go build -modfile=tools/$(1)go.mod -o bin/tools/ tool
 
 .PHONY: help
 help: ## list the targets
@@ -53,13 +52,15 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt differs: $$unformatted"; exit 1; fi
 	go mod tidy -diff
 	@# It runs vet and staticcheck too, so no test does.
-	$(LINT) golangci-lint run ./...
+	$(call tools,)
+	bin/tools/golangci-lint run ./...
 	@# The other modules that .ci/run tests.
-	@linter=$$($(LINT) -n golangci-lint); lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
+	@linter=$$PWD/bin/tools/golangci-lint; lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
 		e2e e2e/behind/controllerruntime handlers/handlertest/envtest; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
-	$(VULN) govulncheck ./... || [ $$? -ne 3 ]
+	$(call tools,vuln/)
+	bin/tools/govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
 	go -C tools build -o ../bin/platforms ./platforms
 	bin/platforms linux/arm64 darwin/arm64 windows/amd64
@@ -76,7 +77,8 @@ e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd,
 .PHONY: e2e-full
 e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated cases; updates the tables of e2e/README.md
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
-	@linter=$$($(LINT) -n golangci-lint); for module in e2e/removed/*; do (cd "$$module" && "$$linter" run ./...); done; \
+	$(call tools,)
+	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed/*; do (cd "$$module" && "$$linter" run ./...); done; \
 		cd adapters/volumelabels/upstream && "$$linter" run ./...
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
@@ -88,7 +90,7 @@ NODE_PACKAGES := runc containernetworking-plugins nftables conntrack iproute2 bu
 .PHONY: e2e-node
 e2e-node: build ## test on a real one-node cluster what is lost in upgrades, restarts and failures (Linux, root)
 	@for program in runc nft conntrack ip buildah; do command -v $$program || { apt-get update && apt-get install -y --no-install-recommends $(NODE_PACKAGES); break; }; done >&2
-	$(DEPLOY)
+	$(call tools,deploy/)
 	e2e/run node
 
 .PHONY: adapters
@@ -101,7 +103,7 @@ adapters: ## test the adapter for controller-runtime, also with the webhooks of 
 chart: build ## lint, render and validate the chart and the kustomization, test alerts and dashboard
 	@# buildah builds the image. Without it, the image's test is skipped.
 	@command -v buildah >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends buildah; } >&2 || true
-	$(DEPLOY)
+	$(call tools,deploy/)
 	cd deploy && go mod tidy -diff && go test -vet=off ./...
 	cd tools/release && go mod tidy -diff && go test -vet=off ./...
 
@@ -123,6 +125,7 @@ REGISTRY ?= ghcr.io/fastadmit
 
 .PHONY: release
 release: ## build the files of release VERSION: binaries, image, chart, SBOMs, provenance, checksums; KEY signs them
+	$(call tools,deploy/)
 	go -C tools/release build -o ../../bin/release .
 	bin/release -version "$(VERSION)" -registry "$(REGISTRY)" -key "$(KEY)"
 
@@ -152,7 +155,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: site
 site: ## build the site of the documents into bin/site, and check its links
-	@linter=$$($(LINT) -n golangci-lint); cd tools/site && go mod tidy -diff && "$$linter" run ./...
+	$(call tools,)
+	@linter=$$PWD/bin/tools/golangci-lint; cd tools/site && go mod tidy -diff && "$$linter" run ./...
 	cd tools/site && go run .
 
 # How long "make soak" runs.

@@ -51,7 +51,7 @@ func (r *release) chart(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("packaging the chart")
-	if _, err := output(ctx, r.root, "go", "tool", "-modfile=tools/deploy/go.mod", "helm", "package", dir,
+	if _, err := output(ctx, r.root, "bin/tools/helm", "package", dir,
 		"--version", r.version, "--app-version", r.version, "--destination", r.out); err != nil {
 		return err
 	}

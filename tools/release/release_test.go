@@ -142,7 +142,7 @@ func TestPublish(t *testing.T) {
 	}
 
 	pulled := t.TempDir()
-	if _, err := output(t.Context(), r.root, "go", "tool", "-modfile=tools/deploy/go.mod", "helm", "pull", "--plain-http",
+	if _, err := output(t.Context(), r.root, "bin/tools/helm", "pull", "--plain-http",
 		"oci://"+host+"/owner/charts/fastadmit", "--version", r.version, "--destination", pulled); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("helm pulls another chart than was packaged (%v)", err)
 	}
 
-	rendered, err := output(t.Context(), r.root, "go", "tool", "-modfile=tools/deploy/go.mod", "helm", "template", r.chartFile(),
+	rendered, err := output(t.Context(), r.root, "bin/tools/helm", "template", r.chartFile(),
 		"--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
 	if err != nil || !strings.Contains(rendered, r.registry+"/fastadmit:"+r.version) {
 		t.Errorf("the chart does not run the image that was published (%v)", err)
