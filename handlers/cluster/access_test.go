@@ -257,7 +257,10 @@ func TestDiscovery(t *testing.T) {
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := DiscoveryIn(s.View(needs...)).Resources(t.Context(), schema.GroupVersion{Version: "v1"}); !errors.Is(err, errNoAPIServer) {
+	if _, err := DiscoveryIn(s.View(needs...)).Resources(t.Context(), schema.GroupVersion{Version: "v1"}); !IsWithoutAPIServer(err) {
+		t.Errorf("files: got %v, want that there is nobody to ask", err)
+	}
+	if _, err := DiscoveryIn(s.View(needs...)).SchemaPaths(t.Context()); !IsWithoutAPIServer(err) || IsWithoutAPIServer(io.EOF) {
 		t.Errorf("files: got %v, want that there is nobody to ask", err)
 	}
 	if _, err := AccessIn(s.View(needs...)).Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{}); !errors.Is(err, errNoAPIServer) {

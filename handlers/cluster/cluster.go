@@ -99,9 +99,7 @@ func (s *State) add(kind *Kind) error {
 	if s.dial == nil {
 		store.files = newStored(store)
 		store.files.authorize = s.options.Authorize
-		if !slices.Contains(s.kinds, kind) { // no file can have one
-			store.sync.Do(func() { close(store.synced) })
-		}
+		store.sync.Do(func() { close(store.synced) }) // New reads the files before anybody asks
 	} else {
 		client, err := s.dial(kind)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 func TestRules(t *testing.T) {
 	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Discovered(), Namespaces.Called("create", "get"),
-		Discovered(), DiscoveredSchemas(), DiscoveredSchemas(), SubjectAccessReviews.Called("create")))
+		Discovered(), DiscoveredSchemas(), DiscoveredSchemas(), Dynamic(), SubjectAccessReviews.Called("create")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func readAll(document io.ReadCloser, err error) ([]byte, error) {
 	}
 	defer document.Close()
 	text, err := io.ReadAll(io.LimitReader(document, schemaBytesMax+1))
-	if err == nil && len(text) > schemaBytesMax {
+	if len(text) > schemaBytesMax {
 		err = fmt.Errorf("it has more than %d bytes, which is the most that is read", schemaBytesMax)
 	}
 	return text, err

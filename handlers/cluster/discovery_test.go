@@ -57,8 +57,12 @@ func TestSchemas(t *testing.T) {
 // TestSchemaBytes shows how long a document may be.
 func TestSchemaBytes(t *testing.T) {
 	for n, want := range map[int64]bool{schemaBytesMax - 1: true, schemaBytesMax: true, schemaBytesMax + 1: false} {
-		text, err := readAll(io.NopCloser(io.LimitReader(zeros{}, n)), nil)
-		if (err == nil) != want || want && int64(len(text)) != n {
+		document := &document{Reader: io.LimitReader(zeros{}, n)}
+		text, err := readAll(document, nil)
+		if !document.closed {
+			t.Errorf("%d bytes: the document stays open", n)
+		}
+		if (err == nil) != want || want && int64(len(text)) != n || !want && !strings.Contains(err.Error(), "more than 33554432 bytes") {
 			t.Errorf("%d bytes: got %d, %v, want them to be read: %t", n, len(text), err, want)
 		}
 	}
@@ -66,6 +70,13 @@ func TestSchemaBytes(t *testing.T) {
 		t.Errorf("got %v, want %v", err, errNoAPIServer)
 	}
 }
+
+type document struct {
+	io.Reader
+	closed bool
+}
+
+func (d *document) Close() error { d.closed = true; return nil }
 
 type zeros struct{}
 

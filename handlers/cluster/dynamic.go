@@ -233,19 +233,16 @@ func (k *Kind) typed(j *JSON) (*JSON, error) {
 	}
 	o.SetString(k.version.String(), "apiVersion")
 	o.SetString(k.name, "kind")
-	text := o.Root().AppendJSON(nil)
-	if err := o.Err(); err != nil {
-		return nil, err
-	}
-	return NewJSON(text)
+	return NewJSON(o.Root().AppendJSON(nil))
 }
 
-// sizeOf returns how many bytes of memory an object counts as: those of its text.
+// sizeOf returns how many bytes of memory an object of a kind that was named at run time
+// counts as: those of its text. Others do not count.
 func (s *store) sizeOf(object Object) int64 {
-	if j, ok := object.(*JSON); ok && s.bytesMax > 0 {
-		return int64(len(j.text))
+	if s.bytesMax == 0 {
+		return 0
 	}
-	return 0
+	return int64(len(object.(*JSON).text))
 }
 
 // Fault returns the error of the last list or watch. It is nil if that succeeded, or if

@@ -127,6 +127,13 @@ func TestPutIsListed(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	put(t, s, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{"name":"x"}}`, false)
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		a.fail(w, r, apierrors.NewForbidden(configMap.Resource(), "", errors.New("no RBAC")))
+		return true
+	})
+	if got, err := maps.ListLive(t.Context(), "shop"); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, %v, want what the API server says", got, err)
+	}
 }
 
 // TestStoreOfOthers gives a store what is not of its kind, and deletes what it has
@@ -197,15 +204,15 @@ func TestSubscribe(t *testing.T) {
 	s, told, others := newStore(Namespaces.Kind, nil), 0, 0
 	unsubscribe := s.subscribe(func() { told++ })
 	s.subscribe(func() { others++ })
-	if err := s.Add(namespace("one")); err != nil {
+	if err := errors.Join(s.Add(namespace("one")), s.Delete(namespace("one"))); err != nil {
 		t.Fatal(err)
 	}
 	unsubscribe()
 	if err := s.Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	if told != 1 || others != 2 {
-		t.Errorf("told %d and %d times, want once who unsubscribed, and the other twice", told, others)
+	if told != 2 || others != 3 {
+		t.Errorf("told %d and %d times, want twice who unsubscribed, and the other three times", told, others)
 	}
 }
 
@@ -243,28 +250,32 @@ func TestNoKubeconfig(t *testing.T) {
 	}
 }
 
-// TestWritesInNamespaces creates and deletes an object of a kind that has namespaces.
+// TestWritesInNamespaces creates, changes and deletes an object of a kind that has namespaces.
 func TestWritesInNamespaces(t *testing.T) {
 	a := newAPIServer(t)
 	var path string
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		path = r.Method + " " + r.URL.Path
-		if r.Method == http.MethodPost {
-			a.write(w, r, http.StatusCreated, &corev1.ConfigMap{})
-		} else {
+		if r.Method == http.MethodDelete {
 			a.write(w, r, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
+		} else {
+			a.write(w, r, http.StatusOK, &corev1.ConfigMap{})
 		}
 		return true
 	})
-	s, need := a.newState(Options{}), configMap.Called("create", "delete")
-	if err := s.Follow(t.Context(), need); err != nil {
+	s, needs := a.newState(Options{}), []Need{configMap.Called("create", "delete"), configMap.CalledStatus("update")}
+	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
+	maps := configMap.In(s.View(needs...))
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}}
-	if _, err := configMap.In(s.View(need)).Create(t.Context(), object); err != nil || path != "POST /api/v1/namespaces/one/configmaps" {
+	if _, err := maps.Create(t.Context(), object); err != nil || path != "POST /api/v1/namespaces/one/configmaps" {
 		t.Errorf("got error %v and %s", err, path)
 	}
-	if err := configMap.In(s.View(need)).Delete(t.Context(), "one", "c"); err != nil || path != "DELETE /api/v1/namespaces/one/configmaps/c" {
+	if _, err := maps.UpdateStatus(t.Context(), object); err != nil || path != "PUT /api/v1/namespaces/one/configmaps/c/status" {
+		t.Errorf("got error %v and %s", err, path)
+	}
+	if err := maps.Delete(t.Context(), "one", "c"); err != nil || path != "DELETE /api/v1/namespaces/one/configmaps/c" {
 		t.Errorf("got error %v and %s", err, path)
 	}
 }
@@ -292,6 +303,14 @@ func TestWhole(t *testing.T) {
 	}
 	f("data", "")
 	f("date", `unknown field "date"`)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}}
+	s, err := New(Options{Objects: []runtime.Object{object}, Kinds: []*Kind{short.Kind}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := short.In(s.View(short.Watched())).Cached("one", "c"); !ok {
+		t.Error("got no ConfigMap of an object without a kind")
+	}
 }
 
 // TestListsInstead has the answers after which client-go's reflector lists in place

@@ -61,13 +61,7 @@ func (s *State) read() error {
 		at := fmt.Sprintf("object %d", i)
 		r.readObject(at, object)
 	}
-	if err = errors.Join(append([]error{err}, r.errs...)...); err != nil {
-		return err
-	}
-	for _, store := range *s.stores.Load() {
-		store.sync.Do(func() { close(store.synced) })
-	}
-	return nil
+	return errors.Join(append([]error{err}, r.errs...)...)
 }
 
 // A reader reads files into stores.

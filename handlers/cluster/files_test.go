@@ -192,6 +192,11 @@ func TestDirIsNone(t *testing.T) {
 	}
 	f(filepath.Join(t.TempDir(), "none"), "none: open .: no such file or directory")
 	f(folder(t, map[string]string{"a.yaml": ""})+"/a.yaml", "a.yaml: ")
+	large := folder(t, map[string]string{"a.yaml": ""})
+	if err := os.Truncate(filepath.Join(large, "a.yaml"), stateBytesMax+1); err != nil {
+		t.Fatal(err)
+	}
+	f(large, "got 536870913 bytes, want at most 536870912")
 	f(folder(t, map[string]string{"below/a.yaml": "", "b.txt": ""}), `has no file that ends in one of [".yaml" ".yml" ".json"]`)
 }
 

@@ -54,11 +54,13 @@ func TestDefinitions(t *testing.T) {
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicies":       {kind: "ValidatingAdmissionPolicy"},
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicybindings": {kind: "ValidatingAdmissionPolicyBinding"},
 
+		"policies.fastadmit.io/v1, Resource=policyreplicas": {kind: "PolicyReplica", optional: true},
+
 		"webhooks.fastadmit.io/v1, Resource=mutatingwebhookconfigurations":   {kind: "MutatingWebhookConfiguration"},
 		"webhooks.fastadmit.io/v1, Resource=validatingwebhookconfigurations": {kind: "ValidatingWebhookConfiguration"},
 	}
 	got := make(map[string]definition)
-	for _, kind := range Kinds() {
+	for _, kind := range append(Kinds(), PolicyReplicas.Kind) {
 		got[kind.GroupVersionResource().String()] = definition{kind.GroupVersionKind().Kind, kind.IsNamespaced(), kind.optional}
 		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") { // custom resources have no protobuf
 			t.Errorf("%s: got list %T, protobuf %v", kind, kind.list, kind.protobuf)

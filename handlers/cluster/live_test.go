@@ -11,11 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
@@ -128,6 +130,40 @@ func TestLiveNotFoundIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestLiveNotFoundIsAskedTwice has a caller join two requests that find nothing. It does not
+// ask a third time.
+func TestLiveNotFoundIsAskedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(Namespaces.Kind, slog.New(slog.DiscardHandler))
+		var answers []chan struct{} // of the requests that were made
+		call := func() {
+			go func() {
+				_, err := s.share(t.Context(), "key", "what", func(context.Context) (runtime.Object, error) {
+					answer := make(chan struct{})
+					answers = append(answers, answer)
+					<-answer
+					return nil, apierrors.NewNotFound(Namespaces.Resource(), "new")
+				})
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("got %v, want that there is none", err)
+				}
+			}()
+			synctest.Wait()
+		}
+		call()
+		call()                              // joins the first
+		s.flights.Forget("key\x00\x00\x00") // which the next one is too late for
+		call()
+		for _, answer := range answers {
+			close(answer)
+			synctest.Wait()
+		}
+		if len(answers) != 2 {
+			t.Errorf("got %d requests, want 2", len(answers))
+		}
+	})
+}
+
 // TestLiveFailures is about answers that do not say whether the namespace is
 // there.
 func TestLiveFailures(t *testing.T) {
@@ -166,8 +202,9 @@ func TestLiveFailures(t *testing.T) {
 }
 
 func TestLiveStorm(t *testing.T) {
-	a, n, letGo := hidden(t)
-	close(letGo)
+	a := newAPIServer(t)
+	s := a.newState(Options{})
+	n := namespacesIn(s)
 	for i := range 20 {
 		a.put(namespace(fmt.Sprintf("n%d", i)))
 	}
@@ -175,6 +212,9 @@ func TestLiveStorm(t *testing.T) {
 	var done sync.WaitGroup
 	for i := range 400 {
 		done.Go(func() {
+			if err := s.Follow(t.Context(), Namespaces.Called("get")); err != nil { // as a reload does
+				t.Error(err)
+			}
 			name := fmt.Sprintf("n%d", i%25) // five of them are not there
 			got, err := n.Get(t.Context(), "", name)
 			if is := i%25 < 20; is && (err != nil || got.Name != name) || !is && !apierrors.IsNotFound(err) {

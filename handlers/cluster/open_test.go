@@ -49,6 +49,7 @@ func TestTwoDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.View(needs...)
+	<-Namespaces.In(v).Synced()
 	builtIn, _ := Namespaces.In(v).Cached("", "one")
 	if builtIn == nil || builtIn.OwnerReferences != nil || builtIn.Labels["team"] != "a" {
 		t.Errorf("the built-in kind has %v, want labels and no owners", builtIn)

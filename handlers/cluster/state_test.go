@@ -50,8 +50,11 @@ func TestAuthorizeInFiles(t *testing.T) {
 	f(nil, false)
 }
 
-// TestAccessWithoutNeed has a plugin ask about rights that declared to list them.
-func TestAccessWithoutNeed(t *testing.T) {
+type noPointer struct{ *corev1.Pod }
+
+// TestWrongPlugins has plugins ask for what they do not declare, and define kinds of what is
+// no object.
+func TestWrongPlugins(t *testing.T) {
 	s, err := New(Options{Objects: []runtime.Object{}})
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +62,11 @@ func TestAccessWithoutNeed(t *testing.T) {
 	for name, in := range map[string]func(v *View){
 		"create of subjectaccessreviews is asked for, but not declared as needed": func(v *View) { AccessIn(v) },
 		"discovery is asked for, but not declared as needed":                      func(v *View) { DiscoveryIn(v) },
+		"teams.example.com are asked for, but not declared as needed":             func(v *View) { teams.In(v) },
+		"kinds are to be watched that are named at run time":                      func(v *View) { DynamicIn(v) },
+		"kind Pod: got the type cluster.noPointer, want a pointer to a struct": func(*View) {
+			Define(Definition{Version: "v1", Resource: "pods", Kind: "Pod"}, Type[noPointer]{})
+		},
 	} {
 		func() {
 			defer func() {
@@ -70,16 +78,19 @@ func TestAccessWithoutNeed(t *testing.T) {
 			if err := s.Follow(t.Context(), need); err != nil {
 				t.Fatal(err)
 			}
-			in(s.View(need, Discovered())) // of which the second is not followed
+			in(s.View(need, Discovered(), teams.Watched())) // of which only the first is followed
 		}()
 	}
 }
 
 // TestFollowTwice follows kinds again, and one that no file can have.
 func TestFollowTwice(t *testing.T) {
-	s, err := New(Options{Objects: []runtime.Object{namespace("one")}})
+	s, err := New(Options{Objects: []runtime.Object{namespace("one")}, Kinds: KindsOf(Discovered(), Dynamic())})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := s.Kinds(); !slices.Equal(got, Kinds()) { // no file has the others
+		t.Errorf("got kinds %v", got)
 	}
 	for range 3 {
 		if err := s.Follow(t.Context(), Namespaces.Watched(), configMap.Watched()); err != nil {
@@ -215,9 +226,11 @@ func TestObjectsAreRead(t *testing.T) {
 	for _, object := range []runtime.Object{
 		&authorizationv1.SubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
 		&authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"}},
+		&authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "a/b/c"}},
 		&corev1.NamespaceList{Items: []corev1.Namespace{{}}}, &metav1.List{Items: []runtime.RawExtension{raw(`{}`)}},
 	} {
-		if _, err := New(Options{Objects: []runtime.Object{object}}); err == nil || !strings.HasPrefix(err.Error(), "cluster state: object 0: ") {
+		_, err := New(Options{Objects: []runtime.Object{object}, Kinds: []*Kind{namespacesAsJSON.Kind}})
+		if err == nil || !strings.HasPrefix(err.Error(), "cluster state: object 0: ") || strings.Count(err.Error(), "cluster state: ") != 1 {
 			t.Errorf("%T: got %v", object, err)
 		}
 	}

@@ -207,14 +207,14 @@ func (s *store) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// checkBytes forgets all objects for good if there is more text than may be. The
-// caller holds s.mu.
+// checkBytes forgets all objects for good if there is more text than may be. Without a
+// limit, sizeOf counts none. The caller holds s.mu.
 func (s *store) checkBytes(bytes int64) error {
-	if s.bytesMax == 0 || bytes <= s.bytesMax {
+	if bytes <= s.bytesMax {
 		return nil
 	}
 	s.isOver = true
-	s.buckets, s.count, s.bytes = make(map[string]*bucket), 0, 0
+	s.buckets, s.count = make(map[string]*bucket), 0
 	s.full()
 	return errFull
 }
@@ -314,7 +314,7 @@ func (s *store) age() time.Duration {
 // contacted notes that the API server said what is.
 func (s *store) contacted() {
 	s.contact.Store(int64(time.Since(s.began)))
-	if s.fault.Load() != nil && s.fault.Swap(nil) != nil {
+	if s.fault.Swap(nil) != nil {
 		s.log.Info("watching the cluster again", "resource", s.kind.String())
 	}
 }

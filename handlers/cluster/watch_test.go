@@ -553,8 +553,11 @@ func TestMetrics(t *testing.T) {
 	if after := names(); !slices.Equal(before, after) {
 		t.Errorf("series were added: %q, then %q", before, after)
 	}
-	if !slices.Contains(before, `fastadmit_cluster_state_age_seconds{resource="namespaces"}`) {
-		t.Errorf("got no age: %q", before)
+	if !slices.Contains(before, `fastadmit_cluster_state_age_seconds{resource="namespaces"}`) || strings.Contains(shown(), `verb="create"`) {
+		t.Errorf("got no age, or requests that nobody makes: %q", before)
+	}
+	if s.View().Metrics() != set {
+		t.Error("plugins have other metrics")
 	}
 
 	set = metrics.NewSet()
@@ -571,15 +574,31 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestSeriesAge shows the age of the oldest of two caches of a resource.
-func TestSeriesAge(t *testing.T) {
+// TestSeries shows two caches of a resource: the age of the oldest, and whether both are
+// there. When one goes, the other one is left, whoever reads the metrics meanwhile.
+func TestSeries(t *testing.T) {
 	old, young := newStore(Namespaces.Kind, nil), newStore(Namespaces.Kind, nil)
 	old.began = old.began.Add(-time.Hour)
+	close(young.synced)
 	for _, stores := range [][]*store{{old, young}, {young, old}} {
-		var all series
-		all.stores.Store(&stores)
-		if got := all.age(); got < 3600 {
-			t.Errorf("got %v seconds, want at least 3600", got)
+		s, err := New(Options{Embedded: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, store := range stores {
+			s.addMetrics(store)
+		}
+		all := s.series["namespaces"]
+		if age, synced := all.age(), all.synced(); age < 3600 || synced != 0 {
+			t.Errorf("got %v seconds and %v, want at least 3600 and 0", age, synced)
+		}
+		read := *all.stores.Load()
+		s.removeMetrics(old)
+		if !slices.Equal(read, stores) {
+			t.Errorf("got %v, want what was read to stay", read)
+		}
+		if age, synced := all.age(), all.synced(); age > 3000 || synced != 1 || len(s.options.Metrics.ListMetricNames()) != 2 {
+			t.Errorf("got %v seconds, %v and %v, want those of the other one", age, synced, s.options.Metrics.ListMetricNames())
 		}
 	}
 }
