@@ -3,6 +3,7 @@ package codec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -180,12 +181,12 @@ func TestMemoryMax(t *testing.T) {
 			var o Object
 			o.Reset([]byte(text))
 			for i := 0; o.Err() == nil; i++ {
-				if do(&o, i); i > 2*many {
+				if do(&o, i); i > 2*many || o.memory() > MemoryMax+5<<20 {
 					t.Fatalf("takes %d bytes after %d times", o.memory(), i)
 				}
 			}
 			size, ok := errors.AsType[*SizeError](o.Err())
-			if !ok || size.Max != MemoryMax || o.memory() > MemoryMax+5<<20 || o.memory() < MemoryMax/2 {
+			if !ok || size.Max != MemoryMax || o.memory() < MemoryMax/2 {
 				t.Errorf("takes %d bytes, got %v", o.memory(), o.Err())
 			}
 			before := o.memory()
@@ -209,6 +210,7 @@ func TestMemoryMax(t *testing.T) {
 	f("names", `{}`, func(o *Object, i int) { o.Set("1", strings.Repeat("x", 1<<20)+Index(i)) })
 	f("appended", `{"a":[]}`, func(o *Object, _ int) { o.Append("1", "a") })
 	f("removed", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
+	f("removed beside a long one", `{"a":["`+strings.Repeat("x", 20<<20)+`",0,0,0,0,0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
 	f("inserted", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Add("1", "a", "1") })
 	f("composed", `{}`, func(o *Object, _ int) {
 		o.Set(o.Compose(func(dst []byte) []byte { return append(dst, numbers[:1<<20]+"]"...) }), "a")
@@ -218,11 +220,38 @@ func TestMemoryMax(t *testing.T) {
 		o.Root().JSON()
 	})
 	f("escapes", escapes, func(o *Object, _ int) { _ = o.Get("0").String() })
+	f("one checkpoint", numbers, func(o *Object, _ int) {
+		o.Get(element(800_000))
+		o.checkpoint()
+	})
 	f("checkpoints", numbers, func(o *Object, i int) {
 		if o.Get(element(i)); i%10_000 == 0 {
 			o.checkpoint()
 		}
 	})
+}
+
+// TestIndexFits edits an object with an index that takes all the memory there is, one
+// byte less and one byte more.
+func TestIndexFits(t *testing.T) {
+	var text strings.Builder
+	for i := range 2 * nodesMax {
+		fmt.Fprintf(&text, `,"%d":0`, i)
+	}
+	edited := func(arena int) *Object {
+		var o Object
+		o.Reset([]byte("{" + text.String()[1:] + "}"))
+		o.arena = make([]byte, 0, arena)
+		o.Set("1", "0")
+		return &o
+	}
+	left := MemoryMax - edited(1<<10).memory() + 1<<10
+	for _, more := range []int{-1, 0, 1} {
+		o := edited(left + more)
+		if size, isLarge := errors.AsType[*SizeError](o.Err()); o.memory() != MemoryMax+more || isLarge != (more > 0) || isLarge && size.Max != MemoryMax {
+			t.Errorf("%+d bytes: takes %d bytes, got %v", more, o.memory(), o.Err())
+		}
+	}
 }
 
 // TestMemoryMaxIsEnough has what the comment at MemoryMax says: two plugins

@@ -83,30 +83,35 @@ func TestAdmitTypedObjects(t *testing.T) {
 
 // TestAdmitTypedRefuses has the function deny, fail, and not be called at all.
 func TestAdmitTypedRefuses(t *testing.T) {
-	f := func(result handlers.Result, object string, want string) {
+	f := func(result handlers.Result, object, old, want string, asked bool) {
 		t.Helper()
+		called := false
 		decide := func(_ context.Context, _ *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+			called = true
 			pod.Spec.HostNetwork = true // without effect
 			return result
 		}
 		chain := typedChain(t, handlers.Any(), decide, decide)
 		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
 			review := codec.Acquire()
-			if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", object)); err != nil {
+			if err := review.Decode(handlertest.UpdateBody("v1/pods", object, old)); err != nil {
 				t.Fatal(err)
 			}
+			called = false
 			_, err := chain.Review(context.Background(), review, phase)
 			got := fmt.Sprintf("%d %s %v", review.Response.Status.Code, review.Response.Status.Message, err)
-			if !strings.Contains(got, want) || review.Object.Changes() != 0 {
-				t.Errorf("%s: got %s and %d changes, want %s", phase, got, review.Object.Changes(), want)
+			if !strings.Contains(got, want) || review.Object.Changes() != 0 || called != asked {
+				t.Errorf("%s: got %s, %d changes, called: %v; want %s, no change, called: %v", phase, got, review.Object.Changes(), called, want, asked)
 			}
 			review.Release()
 		}
 	}
-	f(handlers.Denied(errors.New("no")), `{}`, "500 Typed: no <nil>")
-	f(handlers.Errored(errors.New("cannot tell")), `{}`, "0  admission plugin Typed failed: cannot tell")
-	f(handlers.Allowed(), `{"spec":[]}`, "400 Typed: cannot decode the object as *v1.Pod: json: cannot unmarshal array into Go struct field Pod.spec")
-	f(handlers.Allowed(), `{"spec":{"containers":[`+strings.Repeat(`{},`, 100_000)+`{}]}}`, "413 Typed: the object is too large")
+	f(handlers.Denied(errors.New("no")), `{}`, `{}`, "500 Typed: no <nil>", true)
+	f(handlers.Errored(errors.New("cannot tell")), `{}`, `{}`, "0  admission plugin Typed failed: cannot tell", true)
+	f(handlers.Allowed(), `{"spec":[]}`, `{}`, "400 Typed: cannot decode the object as *v1.Pod: json: cannot unmarshal array into Go struct field Pod.spec", false)
+	large := `{"spec":{"containers":[` + strings.Repeat(`{},`, 100_000) + `{}]}}`
+	f(handlers.Allowed(), large, `{}`, "413 Typed: the object is too large", false)
+	f(handlers.Allowed(), `{}`, large, "413 Typed: the object is too large", false)
 }
 
 // TestAdmitTypedOwned keeps what the function got beyond the review.
