@@ -3,14 +3,19 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"path/filepath"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // TestAnswersAreNotMixedUp has requests under way at the same time that differ in
@@ -170,6 +176,99 @@ func TestEndedWatchIsNoFault(t *testing.T) {
 	cancel()
 	if _, err := store.watch(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) || store.fault.Load() != nil {
 		t.Errorf("got %v and a fault: %v", err, store.fault.Load() != nil)
+	}
+}
+
+// TestWatchFaults has watches that do not ask for initial events. An error event is a fault.
+// That nobody wants the events any more is none, and leaves nothing behind.
+func TestWatchFaults(t *testing.T) {
+	a := newAPIServer(t)
+	state := a.newState(Options{})
+	s := state.find(Namespaces.Kind)
+	state.addMetrics(s)
+	before := goruntime.NumGoroutine()
+	for i := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := s.watch(ctx, metav1.ListOptions{ResourceVersion: "10"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			cancel()
+		} else {
+			events.Stop()
+		}
+		for range events.ResultChan() { // until it is closed
+		}
+		cancel()
+	}
+	if fault := s.fault.Load(); fault != nil {
+		t.Errorf("got fault %v of watches that were ended", *fault)
+	}
+	eventually(t, "the goroutines end", func() bool { return goruntime.NumGoroutine() < before+20 })
+	a.intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/json;stream=watch")
+		io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}}`)
+		return true
+	})
+	events, err := s.watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event := <-events.ResultChan(); event.Type != watch.Error || s.fault.Load() == nil {
+		t.Errorf("got %v and no fault: %v, want an error that is one", event, s.fault.Load() == nil)
+	}
+	events.Stop()
+}
+
+// TestEventsKeepAWatch has events come before a watch is quiet for too long.
+func TestEventsKeepAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(Namespaces.Kind, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
+		events, out, ended := make(chan watch.Event), make(chan watch.Event), make(chan error)
+		go func() { ended <- s.pass(ctx, events, out, nil, quiet, false) }()
+		for range 3 {
+			time.Sleep(s.timing.quiet - 1)
+			events <- watch.Event{Type: watch.Bookmark}
+			<-out
+		}
+		time.Sleep(s.timing.quiet - 1)
+		if err := ctx.Err(); err != nil {
+			t.Errorf("got %v while events come", err)
+		}
+		time.Sleep(time.Second)
+		close(events)
+		if err := <-ended; !errors.Is(err, errQuiet) {
+			t.Errorf("got %v, want %v", err, errQuiet)
+		}
+	})
+}
+
+// TestFollowEnds ends following an optional kind, which the API server has or has not.
+func TestFollowEnds(t *testing.T) {
+	a := newAPIServer(t)
+	var served atomic.Bool
+	teamsAPI(a, &served)
+	for _, is := range []bool{false, true} {
+		served.Store(is)
+		state := a.newState(Options{})
+		if err := state.add(optionalTeams.Kind); err != nil {
+			t.Fatal(err)
+		}
+		s := state.find(optionalTeams.Kind)
+		state.addMetrics(s)
+		s.timing = fastTiming
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended atomic.Bool
+		go func() {
+			s.follow(ctx)
+			ended.Store(true)
+		}()
+		eventually(t, "the kind is known", s.isSynced)
+		cancel()
+		eventually(t, "following ends", ended.Load)
 	}
 }
 

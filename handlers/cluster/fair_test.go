@@ -278,6 +278,9 @@ func TestEachCallHasItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := s.find(configMap.Kind).client.(*rest.RESTClient).GetRateLimiter().(*fairLimiter)
+	if l.QPS() != 50 || l.tokens.Burst() != 100 { // as kube-scheduler
+		t.Errorf("got %v requests a second and %d at once", l.QPS(), l.tokens.Burst())
+	}
 	l.tokens = rate.NewLimiter(0, 0)
 	f := func(name string, call func(ctx context.Context) error) {
 		t.Helper()

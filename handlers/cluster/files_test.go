@@ -250,6 +250,7 @@ func TestOptionsAreWrong(t *testing.T) {
 	f(Options{Embedded: true, Objects: []runtime.Object{}}, "got more than one of")
 	f(Options{Kubeconfig: "/does/not/exist"}, "cannot read kubeconfig /does/not/exist: ")
 	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{"}), "k")}, "cannot read kubeconfig ")
+	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{}"}), "k")}, "no configuration has been provided")
 
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
@@ -273,6 +274,8 @@ func TestUndeclared(t *testing.T) {
 	called := Namespaces.In(s.View(Namespaces.Called("create")))
 	f("cluster state: watch of namespaces is"+not, func() { called.Cached("", "one") })
 	f("cluster state: watch of namespaces is"+not, func() { called.List("") })
+	f("cluster state: watch of namespaces is"+not, func() { called.Subscribe(func() {}) })
+	f("cluster state: delete of namespaces is"+not, func() { _ = called.Delete(t.Context(), "", "one") })
 	f("cluster state: get of namespaces is"+not, func() { _, _ = called.GetLive(t.Context(), "", "one") })
 	f("cluster state: list of namespaces is"+not, func() { _, _ = called.ListLive(t.Context(), "") })
 	f("cluster state: update of namespaces/status is"+not, func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })

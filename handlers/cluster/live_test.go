@@ -243,6 +243,11 @@ func (c talking) Get() *rest.Request  { return c.Interface.Get().Throttle(talker
 func (c talking) Post() *rest.Request { return c.Interface.Post().Throttle(talker{}) }
 func (c talking) Put() *rest.Request  { return c.Interface.Put().Throttle(talker{}) }
 
+// warnings counts those that the API server sends and that client-go would write to stderr.
+type warnings struct{ atomic.Int32 }
+
+func (w *warnings) HandleWarningHeader(int, string, string) { w.Add(1) }
+
 // TestClientLog has client-go say something of each kind of request. It goes to the
 // State's log, which is bounded, and not to stderr.
 func TestClientLog(t *testing.T) {
@@ -254,6 +259,13 @@ func TestClientLog(t *testing.T) {
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
+	warned := new(warnings)
+	rest.SetDefaultWarningHandler(warned)
+	t.Cleanup(func() { rest.SetDefaultWarningHandler(rest.WarningLogger{}) })
+	a.intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Warning", `299 - "old"`)
+		return false
+	})
 	f := func(name string, kind *Kind, call func()) {
 		t.Helper()
 		log.Reset()
@@ -261,6 +273,9 @@ func TestClientLog(t *testing.T) {
 		store.client = talking{store.client}
 		if call(); !strings.Contains(log.String(), "URL=https://127.0.0.1/xxxxxxxxxx") {
 			t.Errorf("%s: the log has %q", name, log.String())
+		}
+		if got := warned.Load(); got != 0 {
+			t.Errorf("%s: %d warnings go to stderr", name, got)
 		}
 	}
 	view := s.View(needs...)

@@ -50,6 +50,8 @@ func TestTwoDefinitions(t *testing.T) {
 	}
 	v := s.View(needs...)
 	<-Namespaces.In(v).Synced()
+	var told atomic.Bool
+	Namespaces.In(v).Subscribe(func() { told.Store(true) })
 	builtIn, _ := Namespaces.In(v).Cached("", "one")
 	if builtIn == nil || builtIn.OwnerReferences != nil || builtIn.Labels["team"] != "a" {
 		t.Errorf("the built-in kind has %v, want labels and no owners", builtIn)
@@ -66,7 +68,7 @@ func TestTwoDefinitions(t *testing.T) {
 	}
 	a.put(namespace("two"))
 	eventually(t, "all hear of a change", func() bool {
-		return len(Namespaces.In(v).List("")) == 2 && len(whole.In(v).List("")) == 2 && len(namespacesAsJSON.In(v).List("")) == 2
+		return told.Load() && len(Namespaces.In(v).List("")) == 2 && len(whole.In(v).List("")) == 2 && len(namespacesAsJSON.In(v).List("")) == 2
 	})
 	var text strings.Builder
 	set.WritePrometheus(&text)

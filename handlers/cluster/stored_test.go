@@ -178,7 +178,7 @@ func TestKubeconfigFiles(t *testing.T) {
 	}
 	f := func(cluster, user, context string, want string) {
 		t.Helper()
-		dir := folder(t, map[string]string{"token": "secret", "kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",`+
+		dir := folder(t, map[string]string{"token": "secret", "ca": "", "kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",`+
 			`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"%s}}],"users":[{"name":"u","user":{%s}}],"contexts":[{"name":"x","context":{%s}}]}`,
 			cluster, user, context)})
 		config, err := RESTConfig(filepath.Join(dir, "kubeconfig"))
@@ -191,7 +191,7 @@ func TestKubeconfigFiles(t *testing.T) {
 	}
 	const both = `"cluster":"c","user":"u"`
 	f("", `"tokenFile":"token"`, both, "")
-	f("", "", `"cluster":"c"`, "")
+	f(`,"certificate-authority":"ca"`, "", `"cluster":"c"`, "")
 	f("", `"tokenFile":"none"`, both, "none")
 	f(fmt.Sprintf(`,"certificate-authority":%q`, fifo), "", both, fifo)
 	f(fmt.Sprintf(`,"certificate-authority":%q`, fifo), `"tokenFile":"token"`, `"cluster":"c","user":"other"`, fifo)

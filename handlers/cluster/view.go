@@ -149,9 +149,7 @@ func sorted[T Object](b *bucket) []T {
 // Subscribe calls changed each time after objects in the cache have changed, until the
 // returned function is called. changed must not block.
 func (o *Objects[T]) Subscribe(changed func()) (unsubscribe func()) {
-	if !o.watched {
-		o.must("watch", "")
-	}
+	o.must("watch", "")
 	return o.store.subscribe(changed)
 }
 

@@ -29,6 +29,7 @@ func TestTrimPersistentVolume(t *testing.T) {
 
 	spec := source(corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{ShareName: "s"}})
 	spec.NodeAffinity = &corev1.VolumeNodeAffinity{}
+	f(spec, spec, map[string]string{corev1.LabelTopologyZone: "z"})
 	kept := spec
 	spec.ClaimRef, kept.ClaimRef = &corev1.ObjectReference{Namespace: "n", Name: "c"}, &corev1.ObjectReference{Namespace: "n"}
 	spec.StorageClassName = "gold"

@@ -75,8 +75,7 @@ func (s *State) connect() error {
 		shared.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
-	shared.WarningHandler = rest.NoWarnings{}                             // it would write them to stderr, as text
-	shared.NegotiatedSerializer = discovered.codecs().WithoutConversion() // dial replaces it
+	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
 	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return fmt.Errorf("cluster state: cannot make a client: %w", err)
@@ -168,7 +167,6 @@ func (s *store) follow(ctx context.Context) {
 		following, gone := context.WithCancel(ctx)
 		s.gone = gone
 		s.reflect(following)
-		gone()
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.timing.backoff.Duration): // some API servers may have it and others not
@@ -196,12 +194,9 @@ func (s *store) awaitResource(ctx context.Context) bool {
 		if !apierrors.IsNotFound(err) {
 			return ctx.Err() == nil
 		}
-		if err := s.Replace(nil, ""); err != nil {
-			return false
-		}
+		_ = s.Replace(nil, "") // no object can be wrong
 		select {
-		case <-ctx.Done():
-			return false
+		case <-ctx.Done(): // which ends the next request
 		case <-time.After(s.timing.absent):
 		}
 	}
