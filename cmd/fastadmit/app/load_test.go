@@ -54,8 +54,8 @@ func TestOverload(t *testing.T) {
 	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
 	busy := s.fill(t, most, started)
 	x := s.open(t)
-	for range 2 { // on the same connection
-		response, body := x.send(request("/mutate", corpus.MustRead(podCreate)))
+	for _, sent := range []string{string(corpus.MustRead(podCreate)), "no review"} { // on the same connection, and neither is decoded
+		response, body := x.send(request("/mutate", []byte(sent)))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body), `"reason":"TooManyRequests"`) || !strings.Contains(string(body), "got 3 requests") {
 			t.Errorf("one too many: got %s %v %s", response.Status, response.Header, body)
@@ -210,6 +210,23 @@ func TestSlowSendersGiveWay(t *testing.T) {
 	if n, bytes := p.server.load.requests.Load(), p.server.load.bytes.Load(); n != 0 || bytes != 0 || p.server.load.first != nil {
 		t.Errorf("got %d requests and %d bytes in flight", n, bytes)
 	}
+}
+
+// TestEvictedSender closes a connection in the middle of a body, as one does that takes its
+// place: nothing of the body counts any more.
+func TestEvictedSender(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	if _, err := p.open(t).conn.Write(request("/validate", padded(100_000))[:50_000]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > 0 })
+	p.connections.table.each(func(of peer) { of.giveUp() })
+	until(t, "nothing counts", func() bool {
+		l := &p.server.load
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.bytes.Load() == 0 && l.first == nil
+	})
 }
 
 // TestPace looks at how many bytes of a body must have come, after how long, for

@@ -43,7 +43,8 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--managed-path-token=false")
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--webhook-configurations=mutating/a")
 
-	// The ways out. That the authority is no certificate is found before.
+	// The ways out. That the authority is no certificate is found before, that no kube-apiserver is there behind.
+	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"}, "--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
 	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+writeTestFile(t, "ca", ""))
 	tokens := writeTestFile(t, "tokens.csv", "a,b,c\n")
 	for _, way := range []string{"--token-auth-file=" + tokens, "--basic-auth-file=" + tokens, "--allow-unauthenticated-writes",
