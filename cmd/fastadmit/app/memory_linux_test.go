@@ -23,8 +23,14 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
-// chartMemory is the memory limit of a pod in the chart.
-const chartMemory = 512 << 20
+const (
+	// chartMemory is the memory limit of a pod in the chart.
+	chartMemory = 512 << 20
+
+	// largestMemory is how much of it the largest reviews may use. The rest is for
+	// the connections of others, of which TestLargestReviews has few.
+	largestMemory = chartMemory * 7 / 8
+)
 
 // TestProcess is the process that TestLargestReviews starts.
 func TestProcess(t *testing.T) {
@@ -153,9 +159,10 @@ spec:
 
 // TestLargestReviews sends reviews, of which each is the worst for a plugin, in a
 // control group with the chart's memory limit where one can be made. As many are sent at
-// once as their bodies may be in flight. All are answered, and the process stays below
-// the limit. Beside its body, a review of images takes up to 130 MiB. Without
-// codec.StringMax, one with the longest name of an account takes 430 MiB.
+// once as their bodies may be in flight, the last byte of each when the server has the
+// rest of all. All are answered, and the process has memory to spare: it used 390 MiB, and
+// 490 without codec.StringMax. If reviews did not have their memory reserved, it would be
+// killed: beside its body, one of images takes up to 130 MiB.
 func TestLargestReviews(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes many seconds")
@@ -198,16 +205,17 @@ func TestLargestReviews(t *testing.T) {
 		slices.Repeat([][3]string{{"/mutate/ServiceAccount", account(codec.StringMax)}}, 16),
 		slices.Repeat([][3]string{{"/mutate/ServiceAccount", account(most)}}, 4),
 	} {
-		var group sync.WaitGroup
+		var group, begun sync.WaitGroup
+		begun.Add(len(round))
 		for _, sent := range round {
-			group.Go(func() { p.review(t, sent[0], sent[1], sent[2]) })
+			group.Go(func() { p.review(t, &begun, sent[0], sent[1], sent[2]) })
 		}
 		group.Wait()
 	}
 	peak := p.peak(t)
 	t.Logf("at most %d MiB were in use", peak>>20)
-	if peak > chartMemory {
-		t.Errorf("%d bytes were in use, want at most %d", peak, chartMemory)
+	if peak > largestMemory {
+		t.Errorf("%d bytes were in use, want at most %d", peak, int64(largestMemory))
 	}
 	t.Run("cgroup", func(t *testing.T) {
 		if noCgroup != nil {
@@ -219,8 +227,26 @@ func TestLargestReviews(t *testing.T) {
 	})
 }
 
+// A lastByte is the end of a body, which is sent when all others are begun.
+type lastByte struct {
+	begun *sync.WaitGroup
+	once  sync.Once
+}
+
+// Read implements io.Reader. It has nothing, but waits.
+func (l *lastByte) Read([]byte) (int, error) {
+	l.reached()
+	l.begun.Wait()
+	return 0, io.EOF
+}
+
+// reached says that the others need not wait for this body.
+func (l *lastByte) reached() { l.once.Do(l.begun.Done) }
+
 // review sends a review, for as long as it is told to come again.
-func (p *process) review(t *testing.T, path, object, old string) {
+func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old string) {
+	last := &lastByte{begun: begun}
+	defer last.reached()
 	operation := "UPDATE"
 	if old == "" {
 		operation, old = "CREATE", "null"
@@ -231,11 +257,20 @@ func (p *process) review(t *testing.T, path, object, old string) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS.Clone()}, Timeout: 2 * time.Minute}
 	defer client.CloseIdleConnections()
 	for range 30 {
-		response, err := client.Post("https://"+p.address+path+"?timeout=30s", "application/json", bytes.NewReader(body))
+		most := len(body) - 1
+		request, err := http.NewRequest(http.MethodPost, "https://"+p.address+path+"?timeout=30s",
+			io.MultiReader(bytes.NewReader(body[:most]), last, bytes.NewReader(body[most:])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = int64(len(body))
+		request.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(request)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
 		}
+		last.reached()
 		answer, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode == http.StatusTooManyRequests {
