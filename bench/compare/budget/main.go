@@ -63,7 +63,8 @@ const (
 
 type options struct {
 	countsOnly bool
-	keep       string
+	keep       string // "" for profiles that nobody wants to have
+	dir        string // of the profiles
 }
 
 func main() {
@@ -86,10 +87,10 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if o.keep == "" {
-		o.keep = dir
+	if o.dir = o.keep; o.dir == "" {
+		o.dir = dir
 	}
-	if err := os.MkdirAll(o.keep, 0o755); err != nil {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
 	arena, err := contest.NewArena(ctx, dir, contest.OurContender(), contest.FloorContender())
@@ -256,7 +257,7 @@ func (o *options) fetch(ctx context.Context, p *contest.Process, query, file str
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: got status %s: %s", query, response.Status, content)
 	}
-	if err := os.WriteFile(filepath.Join(o.keep, file), content, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(o.dir, file), content, 0o644); err != nil {
 		return nil, err
 	}
 	return profile.Parse(bytes.NewReader(content))
