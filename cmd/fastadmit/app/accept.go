@@ -80,6 +80,9 @@ func (c *opsConn) giveUp() bool {
 	return true
 }
 
+// owed implements peer. The table does not ask: an address has no share of this port.
+func (c *opsConn) owed() bool { return false }
+
 func (c *opsConn) lastUsed() int64 { return 0 }
 
 // Close implements net.Conn.

@@ -185,6 +185,9 @@ func (c *conn) giveUp() bool {
 	return true
 }
 
+// owed implements peer.
+func (c *conn) owed() bool { return c.turn.works.Load() || socket.Waits(c.turn.Conn) }
+
 // lastUsed implements peer.
 func (c *conn) lastUsed() int64 { return c.hand.lastUsed() }
 

@@ -46,6 +46,10 @@ const (
 	// call, and a burst of them must not push each other out.
 	strangerShare = 8
 
+	// owedLooks is how many of the oldest strangers at an address are looked at for one
+	// that may go. What is asked of the kernel for each takes less than a microsecond.
+	owedLooks = 32
+
 	// leastUsedOf is among how many connections of a known address the one that
 	// is unused for the longest time is looked for: it bounds the time of it.
 	leastUsedOf = 256
@@ -94,6 +98,11 @@ func (o *serverOptions) limits() (limits, error) {
 // a known caller, unless strangers are few; of the address that has most of
 // them; among strangers the oldest, among known callers the one that is unused
 // for the longest time. None that has a request in hand is closed.
+//
+// Where strangers at one address have their share, one that waits for this server and
+// not for its own end stays, and the new connection is refused: a server that is too slow
+// for what comes would otherwise close those which it has already worked for, the
+// next ones to be served, and serve nobody.
 type connections struct {
 	metrics            *portMetrics
 	most, mostAtOne    int
@@ -123,6 +132,9 @@ type peer interface {
 	// giveUp closes the connection, unless a request is in hand, and reports
 	// whether it did.
 	giveUp() bool
+	// owed reports whether the other end has sent something that was not read or
+	// worked on yet, and still waits.
+	owed() bool
 	// lastUsed says when it had its last request, on any clock, 0 for never.
 	lastUsed() int64
 }
@@ -132,7 +144,7 @@ func (t *connections) add(m *member) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if g := t.strangers.groups[m.address]; t.mostAtOne > 0 && g != nil && g.members.Len() >= t.mostAtOne {
-		if !t.evictFrom(g) {
+		if !t.evictIdle(g) {
 			t.metrics.refused.Inc()
 			return false
 		}
@@ -220,6 +232,19 @@ func (t *connections) evictFrom(g *group) bool {
 			m = g.leastUsed(e)
 		}
 		if m.peer.giveUp() {
+			t.drop(m)
+			return true
+		}
+	}
+	return false
+}
+
+// evictIdle closes the oldest of a group of strangers that are not owed anything.
+func (t *connections) evictIdle(g *group) bool {
+	looks := 0
+	for e := g.members.Front(); e != nil && looks < owedLooks; e = e.Next() {
+		m := e.Value.(*member)
+		if looks++; !m.peer.owed() && m.peer.giveUp() {
 			t.drop(m)
 			return true
 		}

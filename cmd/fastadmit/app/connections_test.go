@@ -61,10 +61,12 @@ func TestLimitsOfThisProcess(t *testing.T) {
 type fakePeer struct {
 	member
 	busy, closed bool
+	waits        bool
 	used         int64
 }
 
 func (p *fakePeer) lastUsed() int64 { return p.used }
+func (p *fakePeer) owed() bool      { return p.waits }
 func (p *fakePeer) giveUp() bool {
 	p.closed = p.closed || !p.busy
 	return !p.busy
@@ -180,12 +182,51 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	if m.evictedAddress.Get() != 1 || !all[1].closed || m.open.Load() != 4 {
 		t.Errorf("got %d evicted, want the oldest stranger", m.evictedAddress.Get())
 	}
+	all[2].waits = true
+	add(true)
+	if m.evictedAddress.Get() != 2 || all[2].closed || !all[3].closed {
+		t.Errorf("got %d evicted, want the oldest stranger that is not owed anything", m.evictedAddress.Get())
+	}
 	for _, p := range all {
 		p.busy = true
 	}
 	add(false)
+	for _, p := range all {
+		p.busy, p.waits = false, true
+	}
+	add(false)
 	other := newFakePeer("10.0.0.2")
-	if !table.add(&other.member) || m.refused.Get() != 1 {
+	if !table.add(&other.member) || m.refused.Get() != 2 {
+		t.Error("another address was refused")
+	}
+}
+
+// TestOwedLooks has many strangers at one address that wait, before one that does not.
+func TestOwedLooks(t *testing.T) {
+	for waiting, want := range map[int]bool{owedLooks - 1: true, owedLooks: false} {
+		table := newConnections(newServerMetrics(new(load)).webhooks, 100, int64(waiting)+1)
+		for range waiting {
+			p := newFakePeer("10.0.0.1")
+			p.waits = true
+			table.add(&p.member)
+		}
+		idle := newFakePeer("10.0.0.1")
+		table.add(&idle.member)
+		if got := table.add(&newFakePeer("10.0.0.1").member); got != want || idle.closed != want {
+			t.Errorf("behind %d that wait: got %v, the idle one closed %v, want %v", waiting, got, idle.closed, want)
+		}
+	}
+}
+
+// TestFullOfOwed has a full table of strangers that wait: they do not keep others out.
+func TestFullOfOwed(t *testing.T) {
+	table := newConnections(newServerMetrics(new(load)).webhooks, 3, 3)
+	for range 3 {
+		p := newFakePeer("10.0.0.1")
+		p.waits = true
+		table.add(&p.member)
+	}
+	if !table.add(&newFakePeer("10.0.0.2").member) {
 		t.Error("another address was refused")
 	}
 }

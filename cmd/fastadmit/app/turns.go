@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"sync/atomic"
 )
 
 // keptBytesMax is from how many bytes on no more are read that TLS only keeps: those
@@ -34,6 +35,7 @@ type turn struct {
 	within bool          // a handshake
 	has    bool          // a turn
 	kept   int           // bytes that were read since begin or deliver
+	works  atomic.Bool   // what was read is worked on, or waits for a turn
 }
 
 func newTurn(of net.Conn, turns turns) turn {
@@ -68,7 +70,9 @@ func (t *turn) Read(b []byte) (int, error) {
 		return 0, fmt.Errorf("got %d bytes for TLS alone, want less than %d", t.kept, keptBytesMax)
 	}
 	t.leave()
+	t.works.Store(false)
 	n, err := t.Conn.Read(b)
+	t.works.Store(err == nil)
 	t.kept += n
 	if err != nil || !t.within {
 		return n, err

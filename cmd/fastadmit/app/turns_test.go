@@ -29,9 +29,10 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stays atomic.Bool
-	var within atomic.Int64
+	var hellos, within atomic.Int64
 	goOn := make(chan struct{})
 	p := servePatientlyWith(t, timeouts{}, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		hellos.Add(1)
 		if stays.Load() {
 			within.Add(1)
 			<-goOn
@@ -52,7 +53,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		begin(t, p.address, nil)
 		begin(t, p.address, func(c net.Conn) net.Conn { return &deafConn{c} })
 	}
-	until(t, "nobody has a turn", func() bool { return p.size() == int(4*most)+1 && len(turns) == 0 })
+	until(t, "nobody has a turn", func() bool { return p.size() == int(4*most)+1 && hellos.Load() == 2*most+1 && len(turns) == 0 })
 
 	stays.Store(true)
 	for range most + 3 {
@@ -64,6 +65,15 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	if now := within.Load(); now != most {
 		t.Errorf("%d handshakes compute, want %d", now, most)
 	}
+	until(t, "those that compute or wait for a turn are owed something", func() bool {
+		owed := 0
+		p.connections.table.each(func(of peer) {
+			if of.owed() {
+				owed++
+			}
+		})
+		return owed == int(most)+3
+	})
 	p.connections.table.each(func(of peer) {
 		if c := of.(*conn); c.fresh.Load() {
 			c.giveUp()
