@@ -87,8 +87,20 @@ func (g *generator) mutatingDocuments() (*MutatingDocuments, error) {
 	return documents, nil
 }
 
+// always are mutations that do the same to whatever a policy matches: change it, or fail.
+var always = []string{
+	`[JSONPatch{op: "add", path: "/metadata/generateName", value: "matched-"}]`,
+	`[JSONPatch{op: "test", path: "/metadata/generateName", value: "nothing has it"}]`,
+}
+
 // mutation makes one that compiles.
 func (g *generator) mutation(anywhere bool) admissionregistrationv1.Mutation {
+	if g.feature == "matching" && g.IntN(2) == 0 {
+		return admissionregistrationv1.Mutation{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: pick(g, always...)},
+		}
+	}
 	if g.feature == "configurations" || g.feature != "patches" && g.IntN(2) == 0 {
 		text := g.mutationText(func() string { return g.applyConfiguration(anywhere) }, accessor{returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes()}, "Object{}")
 		return admissionregistrationv1.Mutation{
