@@ -2,6 +2,7 @@ package ownerreferencespermissionenforcement
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -53,6 +54,7 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 	if err != nil {
 		return nil, err
 	}
+	asked := version.Version
 	if version.Empty() {
 		version.Version = "v1" // in-tree takes any version of the core group, which has one
 	}
@@ -69,7 +71,11 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 		known = mapperOf(version, list)
 		m.known.Add(version, known, mapperTTL)
 	}
-	return known.(*meta.DefaultRESTMapper).RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
+	mappings, err := known.(*meta.DefaultRESTMapper).RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
+	if noMatch, ok := errors.AsType[*meta.NoKindMatchError](err); ok {
+		noMatch.SearchedVersions = []string{asked}
+	}
+	return mappings, err
 }
 
 // mapperOf returns a mapper for the resources of a group version; without a list
