@@ -148,6 +148,7 @@ func TestAsked(t *testing.T) {
 	f(denied, create(ownedBy("apps/v1", "Scale", true)),
 		`cannot find RESTMapping for APIVersion apps/v1 Kind Scale: no matches for kind \"Scale\" in version \"apps/v1\"`, review, "/apis/apps/v1")
 	f(denied, create(ownedBy("apps/v2", "ReplicaSet", true)), `no matches for kind \"ReplicaSet\" in version \"apps/v2\"`, review, "/apis/apps/v2")
+	f(denied, create(ownedBy("", "ReplicaSet", true)), `APIVersion  Kind ReplicaSet: no matches for kind \"ReplicaSet\" in version \"\"`, review, "/api/v1")
 	f(denied, create(ownedBy("a/b/c", "ReplicaSet", true)), "unexpected GroupVersion string: a/b/c", review)
 	f(`{"allowed":true,"denied":true}`, create(blocking), "can't set finalizers on", review, "/apis/apps/v1", review)
 

@@ -261,7 +261,8 @@ func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old 
 		request, err := http.NewRequest(http.MethodPost, "https://"+p.address+path+"?timeout=30s",
 			io.MultiReader(bytes.NewReader(body[:most]), last, bytes.NewReader(body[most:])))
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", path, err)
+			return
 		}
 		request.ContentLength = int64(len(body))
 		request.Header.Set("Content-Type", "application/json")
