@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/google/pprof/profile"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/fastadmit/fastadmit/bench"
@@ -33,9 +35,10 @@ const (
 
 	// countedRequests is how many requests are counted in each of countedProcesses. The
 	// least counts, for something that is done once in a while may be in one of them,
-	// and each process has other seeds and addresses.
-	countedRequests  = 4
-	countedProcesses = 2
+	// and each process has other seeds and addresses. The floor does little by the clock.
+	countedRequests      = 4
+	countedFloorRequests = 2
+	countedProcesses     = 2
 
 	// settledLooks is how often in a row, a millisecond apart, the thread must be
 	// seen asleep to be done with a request.
@@ -76,35 +79,39 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 // the instructions are to be profiled, where says at which addresses those of the last
 // process are.
 func least(ctx context.Context, arena *contest.Arena, c contest.Contender, w *contest.Work, given []byte, profiled bool) (count int64, where *profile.Profile, answer []byte, err error) {
-	for i := range countedProcesses {
-		err := func() error {
-			p, err := arena.Start(c, w, contest.Settings{Env: steppedEnv}, given)
-			if err != nil {
-				return err
-			}
-			defer p.Stop()
-			if answer, err = p.Check(ctx, w); err != nil {
-				return err
-			}
-			var n int64
-			if n, where, err = step(ctx, arena, p, profiled && i == countedProcesses-1); err != nil {
-				return fmt.Errorf("cannot count the instructions of %s: %w", c.Name, err)
-			}
-			if count == 0 || n < count {
-				count = n
-			}
-			return nil
-		}()
+	var processes [countedProcesses]*contest.Process
+	for i := range processes {
+		p, err := arena.Start(c, w, contest.Settings{Env: steppedEnv}, given)
 		if err != nil {
 			return 0, nil, nil, err
 		}
+		defer p.Stop()
+		if answer, err = p.Check(ctx, w); err != nil {
+			return 0, nil, nil, err
+		}
+		processes[i] = p
 	}
-	return count, where, answer, nil
+	var counts [countedProcesses]int64
+	var group errgroup.Group // each process has a processor
+	for i, p := range processes {
+		group.Go(func() error {
+			n, at, err := step(ctx, arena, p, i > 0, profiled && i == len(processes)-1)
+			if counts[i] = n; at != nil {
+				where = at
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, nil, nil, fmt.Errorf("cannot count the instructions of %s: %w", c.Name, err)
+	}
+	return slices.Min(counts[:]), where, answer, nil
 }
 
-// step counts the instructions of a process for a request. If they are to be profiled, where
-// says at which addresses they are.
-func step(ctx context.Context, arena *contest.Arena, p *contest.Process, profiled bool) (count int64, where *profile.Profile, err error) {
+// step counts the instructions of a process for a request, on another processor than that of
+// the servers if that is wanted. If they are to be profiled, where says at which addresses
+// they are.
+func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another, profiled bool) (count int64, where *profile.Profile, err error) {
 	config, err := load(p, bench.Load{Count: answeredFirst})
 	if err != nil {
 		return 0, nil, err
@@ -119,17 +126,21 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process, profile
 			return 0, nil, err
 		}
 	}
-	s := stepper{arena: arena, process: p.Target.PID, attached: make(chan error, 1), failed: make(chan error, 1)}
+	s := stepper{arena: arena, another: another, process: p.Target.PID, attached: make(chan error, 1), failed: make(chan error, 1)}
 	go s.run()
 	if err := <-s.attached; err != nil {
 		return 0, nil, err
 	}
 	defer s.end()
-	for i := range countedRequests {
+	requests := countedRequests
+	if p.Contender.Name == contest.Floor {
+		requests = countedFloorRequests
+	}
+	for i := range requests {
 		if err := s.settle(); err != nil {
 			return 0, nil, err
 		}
-		if profiled && i == countedRequests-1 { // a profile makes steps slower
+		if profiled && i == requests-1 { // a profile makes steps slower
 			s.at.Store(new(make(map[uint64]int64)))
 		}
 		before := s.steps.Load()
@@ -153,6 +164,7 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process, profile
 // instruction at a time, and stops its other threads for good. (ptrace(2))
 type stepper struct {
 	arena    *contest.Arena
+	another  bool // another processor than that of the servers
 	process  int
 	thread   int   // set before attached is told
 	stopped  []int // all threads
@@ -176,9 +188,9 @@ func (s *stepper) end() {
 // run steps until end is called.
 func (s *stepper) run() {
 	runtime.LockOSThread() // which traces, and ends with this function
-	thread, err := 0, s.arena.JoinServers()
+	thread, err := s.stop()
 	if err == nil {
-		thread, err = s.stop()
+		err = s.arena.Trace(thread, s.another)
 	}
 	s.thread = thread
 	// What the server does by the clock, and not for a request, is counted as well

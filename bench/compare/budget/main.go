@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,8 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// Each thread that traces a process holds one while it waits for a step.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + countedProcesses)
 	works, err := contest.Works()
 	if err != nil {
 		return err

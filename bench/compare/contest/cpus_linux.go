@@ -60,9 +60,25 @@ func (c *cpus) String() string {
 	return fmt.Sprintf("the server has one processor, the generator %d", c.own.Count())
 }
 
-// JoinServers moves the calling thread to the processor of the servers. One that
-// traces a server switches to it and back faster there.
-func (a *Arena) JoinServers() error { return unix.SchedSetaffinity(0, &a.cpus.servers) }
+// Trace moves the calling thread, and the thread of a server that it traces, to the same
+// processor, because they switch faster there: to that of the servers, or to another one if
+// there is one.
+func (a *Arena) Trace(thread int, another bool) error {
+	at := a.cpus.servers
+	for i := range 1024 {
+		if another && a.cpus.own.IsSet(i) {
+			at.Zero()
+			at.Set(i)
+			break
+		}
+	}
+	for _, id := range []int{0, thread} {
+		if err := unix.SchedSetaffinity(id, &at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // start starts a command on the processor of the servers: a process inherits
 // where the thread that starts it may run.
