@@ -76,9 +76,10 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 			got.Object, want.Object = reencoded(got.Object), reencoded(want.Object)
 		}
 		difference := c.compare(got, want)
-		for again := 0; c.Unordered && difference != "" && want.Status != nil && again < unorderedMax; again++ {
-			if want, err = upstream.answer(r, phase); err != nil {
-				return comparison, fmt.Errorf("cannot ask Kubernetes: %w", err)
+		for again := 0; err == nil && c.Unordered && difference != "" && want.Status != nil && again < unorderedMax; again++ {
+			var failed error
+			if want, failed = upstream.answer(r, phase); failed != nil {
+				return comparison, fmt.Errorf("cannot ask Kubernetes: %w", failed)
 			}
 			difference = c.compare(got, want)
 		}

@@ -156,17 +156,24 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// webhooks makes a cluster with webhook configurations.
+// webhooks makes a cluster with webhook configurations. Of several validating webhooks that
+// fail Kubernetes tells the one that is first to do so, and fastadmit the first one: those that
+// fail sooner or later than all others are alone.
 func (g *generator) webhooks(mutating bool) oracle.World {
 	world := oracle.World{Objects: []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"env": "prod"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
 	}}
-	for _, name := range []string{"b", "a"}[g.IntN(2):] {
+	alone := !mutating && g.in(3)
+	names, most := []string{"b", "a"}[g.IntN(2):], 3
+	if alone {
+		names, most = names[:1], 1
+	}
+	for _, name := range names {
 		meta := metav1.ObjectMeta{Name: name}
 		var hooks []admissionregistrationv1.MutatingWebhook
-		for i := range 1 + g.IntN(3) {
-			hooks = append(hooks, g.webhook(fmt.Sprintf("%s%d%s", name, i, oracle.HooksDomain), mutating))
+		for i := range 1 + g.IntN(most) {
+			hooks = append(hooks, g.webhook(fmt.Sprintf("%s%d%s", name, i, oracle.HooksDomain), mutating, mutating || alone))
 		}
 		var configuration runtime.Object = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: hooks}
 		if !mutating {
@@ -186,7 +193,8 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	return world
 }
 
-func (g *generator) webhook(name string, mutating bool) admissionregistrationv1.MutatingWebhook {
+// webhook makes one that may fail sooner or later than others if it is uneven.
+func (g *generator) webhook(name string, mutating, uneven bool) admissionregistrationv1.MutatingWebhook {
 	server := hookServer()
 	at := g.IntN(len(hookReplies))
 	if mutating && g.in(2) {
@@ -194,13 +202,18 @@ func (g *generator) webhook(name string, mutating bool) admissionregistrationv1.
 	} else if g.in(4) {
 		at = hookBeta + g.IntN(hookKinds-hookBeta+1)
 	}
+	if !uneven && (at == hookTooMany || at == hookClosed) {
+		at = hookGarbage
+	}
 	url := fmt.Sprintf("%s/%d", server.URL, at)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	switch g.IntN(20) {
-	case 0:
-		url = "https://127.0.0.1:1/dead"
-	case 1:
-		ca = nil
+	if uneven {
+		switch g.IntN(20) {
+		case 0:
+			url = "https://127.0.0.1:1/dead"
+		case 1:
+			ca = nil
+		}
 	}
 	w := admissionregistrationv1.MutatingWebhook{
 		Name:                    name,

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -92,6 +94,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	}
 	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, for managed fields
 	client.PrependReactor("*", "*", refuse)
+	client.PrependReactor("update", "resourcequotas", reformat)
 	informers := informers.NewSharedInformerFactory(client, 0)
 	quotas, err := install.NewQuotaConfigurationForAdmission(informers, nil)
 	if err != nil {
@@ -115,6 +118,16 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		return &quotaUpstream{upstream: asked, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil
 	}
 	return asked, nil
+}
+
+// reformat makes the quantities that a quota says are used what they are once they were written:
+// sums have the format of the first addend, and the fake client keeps them in memory.
+func reformat(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
+	used := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).Status.Used
+	for name, quantity := range used {
+		used[name] = resource.MustParse(quantity.String())
+	}
+	return false, nil, nil
 }
 
 // Handles returns what says which operations Kubernetes' plugin handles.

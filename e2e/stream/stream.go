@@ -123,6 +123,9 @@ func (s *Stream) send(number int) error {
 // digits are ports and the like, in which errors differ that are of one kind.
 var digits = regexp.MustCompile(`[0-9]{3,}`)
 
+// unreadService ends what an API server says that does not know the Service of a webhook.
+var unreadService = regexp.MustCompile(`: service "[^"]+" not found$`)
+
 // SetDown says that there will be no API server in a moment, or that there is
 // one again.
 func (s *Stream) SetDown(down bool) {
@@ -136,14 +139,16 @@ func (s *Stream) SetDown(down bool) {
 
 // note counts an answer. An error with a status is an API server's answer. One
 // without is none, which a request may get that was sent while the API server
-// was down: its own fault, and not a webhook's.
+// was down: its own fault, and not a webhook's. So is the error of one that answers before
+// it is ready and has not read its Services.
 func (s *Stream) note(err error, down bool) {
 	if err == nil || errors.Is(err, errNotDenied) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered && down {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	if down && (!answered || unreadService.MatchString(err.Error())) {
 		s.unanswered++
 	} else {
 		s.lost++

@@ -19,7 +19,7 @@ type Loss struct {
 	// MutationsMissed are objects that were stored without their mutation, and
 	// ValidationsMissed those that should have been denied.
 	MutationsMissed, ValidationsMissed int
-	// Unanswered are requests without an answer of an API server.
+	// Unanswered are requests without an answer of an API server that is ready.
 	Unanswered int
 	Skipped    string // why it was not tried, empty if it was
 }

@@ -39,9 +39,9 @@ var harmless = map[string][]string{
 // harmful are the others.
 var harmful = map[string][]string{
 	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text", "status", "nothing",
-		"closed", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
-	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status", "nothing", "closed", "uid",
-		"patch-without-type", "type-without-patch", "no-boolean"},
+		"closed", "dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
+	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status", "nothing", "closed",
+		"dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
 }
 
 // scenario makes configurations of both kinds, and requests.
@@ -49,7 +49,7 @@ func (g *hookGenerator) scenario(name string) *scenario {
 	g.own = &scenario{name: name, NamespaceLabels: map[string]string{"env": one(g, "prod", "test")}}
 	g.scaled = g.in(5)
 	for _, phase := range []string{"Mutating", "Validating"} {
-		// Whose denial comes first, where several validating webhooks deny, is chance.
+		// Whose denial or failure comes first, where several validating webhooks have one, is chance.
 		bad := one(g, 0, 1, 1)
 		for i := range 1 + g.IntN(2) {
 			var hooks []any
@@ -88,15 +88,11 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 		}
 	}
 	client := h["clientConfig"].(map[string]any)
-	switch g.IntN(25) {
-	case 0:
-		if does == "allow" {
-			client["url"] = "https://127.0.0.1:1/dead"
-		}
-	case 1:
-		if does == "allow" {
-			delete(client, "caBundle")
-		}
+	switch does {
+	case "dead":
+		client["url"] = "https://127.0.0.1:1/dead"
+	case "untrusted":
+		delete(client, "caBundle")
 	}
 	h["sideEffects"] = one[any](g, "None", "NoneOnDryRun")
 	h["admissionReviewVersions"] = one(g, []any{"v1"}, []any{"v1"}, []any{"v1beta1"}, []any{"v2", "v1", "v1beta1"})
