@@ -43,6 +43,9 @@ const (
 	// settledLooks is how often in a row, a millisecond apart, the thread must be
 	// seen asleep to be done with a request.
 	settledLooks = 10
+
+	// waitingLooks is how often, a millisecond apart, a thread is looked for that waits.
+	waitingLooks = 10_000
 )
 
 // steppedEnv is for processes that are stepped through: their clock runs faster
@@ -228,23 +231,20 @@ func (s *stepper) run() {
 
 // stop stops all threads and returns the one that waits for the network.
 func (s *stepper) stop() (waits int, err error) {
-	dir := fmt.Sprintf("/proc/%d/task", s.process)
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
+	// After an answer, a thread does not wait at once on a busy machine.
+	for looks := 0; waits == 0 && looks < waitingLooks; looks++ {
+		if waits, err = s.waiting(); err != nil {
+			return 0, err
+		}
+		if waits == 0 {
+			time.Sleep(time.Millisecond)
+		}
 	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return 0, err
-		}
-		doing, err := os.ReadFile(filepath.Join(dir, thread.Name(), "syscall"))
-		if err != nil {
-			return 0, err
-		}
-		if bytes.HasPrefix(doing, fmt.Appendf(nil, "%d ", syscall.SYS_EPOLL_PWAIT)) {
-			waits = id
-		}
+	if waits == 0 {
+		return 0, errors.New("no thread of it waits for the network")
+	}
+	threads, err := s.threads()
+	for _, id := range threads {
 		if err := syscall.PtraceAttach(id); err != nil {
 			return 0, fmt.Errorf("cannot trace: %w", err)
 		}
@@ -253,10 +253,35 @@ func (s *stepper) stop() (waits int, err error) {
 		}
 		s.stopped = append(s.stopped, id)
 	}
-	if waits == 0 {
-		return 0, errors.New("no thread of it waits for the network")
+	return waits, err
+}
+
+// waiting returns the thread that waits for the network, 0 if none does.
+func (s *stepper) waiting() (int, error) {
+	threads, err := s.threads()
+	for _, id := range threads {
+		doing, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", s.process, id))
+		if err != nil {
+			return 0, err
+		}
+		if bytes.HasPrefix(doing, fmt.Appendf(nil, "%d ", syscall.SYS_EPOLL_PWAIT)) {
+			return id, nil
+		}
 	}
-	return waits, nil
+	return 0, err
+}
+
+// threads returns those of the process.
+func (s *stepper) threads() (all []int, err error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.process))
+	for _, entry := range entries {
+		id, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, err
 }
 
 // settle waits until the thread sleeps, and goes on doing so. How long that takes
