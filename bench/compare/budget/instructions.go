@@ -44,7 +44,8 @@ const (
 	// seen asleep to be done with a request.
 	settledLooks = 10
 
-	// waitingLooks is how often, a millisecond apart, a thread is looked for that waits.
+	// waitingLooks is how often, a millisecond apart, a thread is looked for that waits for
+	// the network: for ten seconds, which a busy machine does not take.
 	waitingLooks = 10_000
 )
 

@@ -98,7 +98,8 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Each thread that traces a process holds one while it waits for a step.
+	// A thread that traces a process occupies one of the runtime's processors (GOMAXPROCS)
+	// while it waits for a step.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + countedProcesses)
 	works, err := contest.Works()
 	if err != nil {

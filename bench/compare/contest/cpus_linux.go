@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpus are the processors that this process and the contenders may run on.
-type cpus struct{ own, servers unix.CPUSet }
+// cpus are the processors that this process and the contenders may run on. Another is one of
+// its own, and that of the servers if there is a single one.
+type cpus struct{ own, servers, another unix.CPUSet }
 
 // splitCPUs gives the last processor to the servers and the others to this
 // process. A single one is shared.
@@ -21,12 +22,17 @@ func splitCPUs() (cpus, error) {
 		return cpus{}, err
 	}
 	c := cpus{own: all}
-	last := -1
+	first, last := -1, -1
 	for i := range 1024 {
-		if all.IsSet(i) {
-			last = i
+		if !all.IsSet(i) {
+			continue
 		}
+		if first < 0 {
+			first = i
+		}
+		last = i
 	}
+	c.another.Set(first)
 	c.servers.Set(last)
 	if all.Count() > 1 {
 		c.own.Clear(last)
@@ -65,12 +71,8 @@ func (c *cpus) String() string {
 // there is one.
 func (a *Arena) Trace(thread int, another bool) error {
 	at := a.cpus.servers
-	for i := range 1024 {
-		if another && a.cpus.own.IsSet(i) {
-			at.Zero()
-			at.Set(i)
-			break
-		}
+	if another {
+		at = a.cpus.another
 	}
 	for _, id := range []int{0, thread} {
 		if err := unix.SchedSetaffinity(id, &at); err != nil {
