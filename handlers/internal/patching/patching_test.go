@@ -49,6 +49,14 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// TestCopyMissing copies what is not there, which adds a null, as in kube-apiserver.
+func TestCopyMissing(t *testing.T) {
+	after, err := Apply(t.Context(), decode(t, `[{"op":"copy","from":"/a","path":"/b"}]`), []byte("{}"))
+	if got, want := string(after), `{"b":null}`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
 // TestTogether has operations at indexes of arrays applied a few at a time if the
 // document is long, and ends with the context.
 func TestTogether(t *testing.T) {
