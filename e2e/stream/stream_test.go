@@ -1,0 +1,32 @@
+package stream
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// TestNote has answers of API servers that are ready and that are not.
+func TestNote(t *testing.T) {
+	unread := apierrors.NewInternalError(errors.New(
+		`failed calling webhook "a.example.com": failed to call webhook: Post "https://fastadmit.fastadmit.svc:443/a": service "fastadmit" not found`))
+	timeout := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": context deadline exceeded`))
+	refused := errors.New("connection refused")
+	f := func(err error, down bool, lost, unanswered int) {
+		t.Helper()
+		s := &Stream{texts: make(map[string]int)}
+		if s.note(err, down); s.lost != lost || s.unanswered != unanswered {
+			t.Errorf("%v, down %v: got %d lost and %d unanswered, want %d and %d", err, down, s.lost, s.unanswered, lost, unanswered)
+		}
+	}
+	for _, down := range []bool{false, true} {
+		f(nil, down, 0, 0)
+		f(errNotDenied, down, 0, 0)
+		f(timeout, down, 1, 0)
+	}
+	f(refused, false, 1, 0)
+	f(refused, true, 0, 1)
+	f(unread, false, 1, 0)
+	f(unread, true, 0, 1)
+}
