@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	ours "github.com/fastadmit/fastadmit/admission"
+	fastadmission "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
@@ -112,7 +112,7 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	matches, err := compiled.Matches(t.Context(), review, ours.AttributesOf(review))
+	matches, err := compiled.Matches(t.Context(), review, fastadmission.AttributesOf(review))
 	gotText := ""
 	if err != nil {
 		gotText = err.Error()
