@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// TimeoutMax is the time a call may take when it does not say: the most that
-	// timeoutSeconds of a webhook can be (k8s.io/kubernetes
+	// TimeoutMax is the time that a call may take if it does not say: the maximum of
+	// timeoutSeconds of a webhook (k8s.io/kubernetes
 	// pkg/apis/admissionregistration/validation).
 	TimeoutMax = 30 * time.Second
 )
 
-// A budget is the context of one call: it ends when kube-apiserver stops
-// waiting. It is pooled, and makes a timer only for a plugin that asks for
-// Done. Its zero value is not usable.
+// A callContext is the context of a call. It ends when kube-apiserver stops waiting. It is
+// pooled, and starts a timer only for a plugin that calls Done. Its zero value is not usable.
 type callContext struct {
 	context.Context // the parent
 	deadline        time.Time
@@ -69,9 +68,8 @@ func (b *callContext) Requester() (user, namespace string) {
 	return b.review.Username(), b.review.Namespace()
 }
 
-// release ends b. A budget that was asked for Done is not used again: contexts
-// that were derived from it ask it once more when they end, which may be
-// later, in goroutines of their own.
+// release ends b. If a plugin called Done, b is not used again: contexts that were derived
+// from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {
 	b.memory.release()
 	b.review, b.body, b.server = nil, nil, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestPathTokens takes calls whose path has a token, and shows the token to
@@ -19,12 +21,12 @@ import (
 func TestPathTokens(t *testing.T) {
 	first, second, longest := pathtoken.New(), pathtoken.New(), strings.Repeat("z", pathtoken.LengthMax)
 	file := filepath.Join(t.TempDir(), "tokens")
-	write(t, file, first+"\n\n"+longest+"\n")
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny", "--path-token-file="+file)
+	servertest.WriteFile(t, file, first+"\n\n"+longest+"\n")
+	s := serve(t, "AlwaysDeny", nil, func(s *setup) { s.Callers.PathTokenFile = file })
 	all := [][]byte{[]byte(first), []byte(second), []byte(longest)}
 	f := func(code int, path, want string) {
 		t.Helper()
-		response, body := s.open(t).send(request(path, corpus.MustRead(podCreate)))
+		response, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate)))
 		if response.StatusCode != code || !bytes.Contains(body, []byte(want)) {
 			t.Errorf("%s: got %s %s, want %d with %s", path, response.Status, body, code, want)
 		}
@@ -56,46 +58,47 @@ func TestPathTokens(t *testing.T) {
 	f(404, "/"+first+"/"+longest+"/x", `path: got \"/.../x\", want`)
 
 	for _, line := range []string{"POST /" + first + "/validate\r\n", "POST /" + first + "/validate HTTP/1.1\r\n" + first + "\r\n"} {
-		response, body := s.open(t).send([]byte(line + "\r\n"))
+		response, body := s.Open(t).Send([]byte(line + "\r\n"))
 		if response.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"cannot read the HTTP request: error when reading request headers: `)) || bytes.Contains(body, all[0]) {
 			t.Errorf("%q: got %s %s, want 400 without the token", line, response.Status, body)
 		}
 	}
 
 	// Nothing is read of a body without a token: it need not even be sent.
-	response, _ := s.open(t).send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
+	response, _ := s.Open(t).Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
 	if response.StatusCode != http.StatusUnauthorized || !response.Close {
 		t.Errorf("without a body: got %s", response.Status)
 	}
 
-	write(t, file, second)
-	reloaded := func(what, want string) {
-		t.Helper()
-		until(t, what, func() bool { return strings.Contains(s.get(t, "/readyz?verbose", 200)+s.get(t, "/metrics", 200), want) })
+	servertest.WriteFile(t, file, second)
+	if err := s.server.callers.Load(); err != nil {
+		t.Fatal(err)
 	}
-	reloaded("reloaded", "fastadmit_config_reload_successes_total 1\n")
 	f(200, "/"+second+"/validate", denied)
 	f(401, "/"+first+"/validate", unknown)
-	write(t, file, first+"\n"+second+"-\n")
-	reloaded("refused", "callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+file+": line 2: got a path token whose character 27 is no")
+	servertest.WriteFile(t, file, first+"\n"+second+"-\n")
+	want := "cannot load the credentials of callers: " + file + ": line 2: got a path token whose character 27 is no"
+	if err := s.server.callers.Load(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), second) {
+		t.Errorf("got %v, want %s", err, want)
+	}
 	f(200, "/"+second+"/validate", denied)
-	for _, text := range []string{s.log.String(), s.get(t, "/metrics", 200), s.get(t, "/readyz?verbose", 200)} {
+	for _, text := range []string{s.Log.String(), s.Get(t, "/metrics", 200), s.Get(t, "/readyz?verbose", 200)} {
 		for _, token := range all {
 			if strings.Contains(text, string(token)) {
 				t.Errorf("got a token in %s", text)
 			}
 		}
 	}
-	if !strings.Contains(s.log.String(), `"msg":"denied","endpoint":"validate"`) {
-		t.Errorf("got log %s, want denials without a token", s.log.String())
+	if !strings.Contains(s.Log.String(), `"msg":"denied","endpoint":"validate"`) {
+		t.Errorf("got log %s, want denials without a token", s.Log.String())
 	}
 }
 
 // TestPathTokensUnasked has paths stay what they are where nobody asks for
 // tokens. What may be one for another replica is not shown to users.
 func TestPathTokensUnasked(t *testing.T) {
-	s, token := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages"), pathtoken.New()
-	response, body := s.open(t).send(request("/"+token+"/validate", corpus.MustRead(podCreate)))
+	s, token := serve(t, "AlwaysPullImages", nil), pathtoken.New()
+	response, body := s.Open(t).Send(servertest.Request("/"+token+"/validate", corpus.MustRead(servertest.PodCreate)))
 	if response.StatusCode != http.StatusNotFound || !bytes.Contains(body, []byte(`path: got \"/.../validate\", want`)) {
 		t.Errorf("got %s %s, want 404 without the token", response.Status, body)
 	}
@@ -104,11 +107,13 @@ func TestPathTokensUnasked(t *testing.T) {
 // TestPathTokenBeside wants the other credentials as well.
 func TestPathTokenBeside(t *testing.T) {
 	token := pathtoken.New()
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--path-token-file="+writeTestFile(t, "tokens", token),
-		"--token-auth-file="+writeTestFile(t, "tokens.csv", "secret,a,1\n"))
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) {
+		s.Callers.PathTokenFile = servertest.TempFile(t, "tokens", token)
+		s.Callers.TokenFile = servertest.TempFile(t, "tokens.csv", "secret,a,1\n")
+	})
 	f := func(code int, path, want string, headers ...string) {
 		t.Helper()
-		response, body := s.open(t).send(request(path, corpus.MustRead(podCreate), append(headers, "Content-Type: application/json")...))
+		response, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate), append(headers, "Content-Type: application/json")...))
 		if response.StatusCode != code || !bytes.Contains(body, []byte(want)) {
 			t.Errorf("%s: got %s %s, want %d with %s", path, response.Status, body, code, want)
 		}
@@ -121,8 +126,8 @@ func TestPathTokenBeside(t *testing.T) {
 // TestPathTokensManaged takes what managed registration says, and nothing before
 // it says something.
 func TestPathTokensManaged(t *testing.T) {
-	c := &Callers{managed: true}
-	if err := c.load(); err != nil {
+	c := &Callers{Managed: true}
+	if err := c.Load(); err != nil {
 		t.Fatal(err)
 	}
 	a, b := pathtoken.New(), pathtoken.New()
@@ -137,18 +142,18 @@ func TestPathTokensManaged(t *testing.T) {
 	f("/mutate/fail", false)
 	f("/"+a+"/mutate", false)
 	f("/", false)
-	c.acceptPathTokens([]string{a}, true)
+	c.AcceptPathTokens([]string{a}, true)
 	f("/mutate/fail?timeout=5s", true)
 	f("/validate", true)
 	f("/"+a+"/mutate", true)
 	f("/"+b+"/mutate", false)
 	f("/x/mutate", false)
 	f("/", false)
-	c.acceptPathTokens([]string{a, b}, false)
+	c.AcceptPathTokens([]string{a, b}, false)
 	f("/mutate/fail", false)
 	f("/"+a+"/mutate", true)
 	f("/"+b+"/mutate", true)
-	if got := c.firstPathToken(); got != "" {
+	if got := c.FirstPathToken(); got != "" {
 		t.Errorf("got %q to register with, want that managed registration knows", got)
 	}
 }
@@ -156,8 +161,8 @@ func TestPathTokensManaged(t *testing.T) {
 // TestPathTokensAllocate checks what each call costs.
 func TestPathTokensAllocate(t *testing.T) {
 	token := pathtoken.New()
-	c := &Callers{pathTokenFile: writeTestFile(t, "tokens", token+"\n"+pathtoken.New())}
-	if err := c.load(); err != nil {
+	c := &Callers{PathTokenFile: servertest.TempFile(t, "tokens", token+"\n"+pathtoken.New())}
+	if err := c.Load(); err != nil {
 		t.Fatal(err)
 	}
 	var header fasthttp.RequestHeader
@@ -172,23 +177,25 @@ func TestPathTokensAllocate(t *testing.T) {
 	}
 }
 
-// TestManifestsPathToken puts the first token of the file into the paths, as
-// managed registration does.
-func TestManifestsPathToken(t *testing.T) {
-	token := pathtoken.New()
-	file := writeTestFile(t, "tokens", token+"\n"+pathtoken.New())
-	f := func(want string, args ...string) {
-		t.Helper()
-		stdout, stderr, code := execute("", append([]string{"manifests", "--enable-admission-plugins=AlwaysPullImages"}, args...)...)
-		if code != 0 || !strings.Contains(stdout, want) || !strings.Contains(stderr, "whoever may read the webhook configurations can call fastadmit") {
-			t.Errorf("%q: got exit code %d, %s, %s, want %s", args, code, stdout, stderr, want)
+// TestConstantTime reads how credentials and path tokens are compared: the loop neither
+// branches nor ends early, and both are compared by it. Times on a machine that others use
+// would not show it.
+func TestConstantTime(t *testing.T) {
+	for file, wants := range map[string][]string{
+		"callers.go": {
+			"\tfor _, want := range credentials {\n\t\tfound |= subtle.ConstantTimeCompare(got[:], want[:])\n\t}\n\treturn found == 1\n}\n",
+			"\tif l.credentials != nil && !contains(l.credentials, header.Peek(fasthttp.HeaderAuthorization)) {\n",
+		},
+		"callers_pathtokens.go": {"\treturn contains(p.hashes, segment)\n"},
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	f("path: /"+token+"/mutate/fail\n", "--path-token-file="+file)
-	f("url: https://a.example.com/p/"+token+"/mutate/fail\n", "--path-token-file="+file, "--url=https://a.example.com/p/")
-	f("path: /"+token+"/validate/fail\n", "--config="+writeTestFile(t, "config.yaml", configHead+"server: {pathTokenFile: "+file+"}\n"))
-	_, stderr, code := execute("", "manifests", "--enable-admission-plugins=AlwaysPullImages", "--path-token-file="+writeTestFile(t, "tokens", "x"))
-	if code != 1 || !strings.Contains(stderr, "cannot read --path-token-file: ") {
-		t.Errorf("got exit code %d, %s, want that the file is wrong", code, stderr)
+		for _, want := range wants {
+			if !bytes.Contains(source, []byte(want)) {
+				t.Errorf("%s: got another comparison of credentials, want\n%s", file, want)
+			}
+		}
 	}
 }

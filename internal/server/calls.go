@@ -46,16 +46,36 @@ const (
 	abandonedWriteMax = 5 * time.Second
 )
 
-// A call is a review in hand of a connection.
+// A call is a review that plugins work on.
 type call struct {
 	endpoint        *endpoint
 	operation       int // its place in operations
 	start, deadline time.Time
 }
 
-// begin takes a call in hand, unless there are too many, or its connection was
-// ended meanwhile.
-func (s *Server) begin(c *conn, call call) bool {
+// begin starts a call: it counts it and reserves memory for its review. If there are too many
+// calls or too little memory, or if the connection was ended meanwhile, it refuses the
+// request and returns false. A call that was started ends with end.
+func (s *Server) begin(ctx *fasthttp.RequestCtx, c *conn, call call, of *callContext) bool {
+	if !s.count(c, call) {
+		if c.state.isDropped() {
+			ctx.SetConnectionClose()
+		}
+		s.overloaded(ctx)
+		return false
+	}
+	if s.reserve(of) {
+		return true
+	}
+	if s.end(c) {
+		s.refuseNoMemory(ctx, of.body)
+	}
+	return false
+}
+
+// count makes a call the one that its connection carries, unless there are too many calls or
+// the connection was ended meanwhile.
+func (s *Server) count(c *conn, call call) bool {
 	s.load.arrived(c)
 	if !s.load.begin() {
 		return false
@@ -68,8 +88,8 @@ func (s *Server) begin(c *conn, call call) bool {
 	return true
 }
 
-// end says that the call in hand has an answer. If it fails, somebody else has
-// answered it: its own goroutine must not.
+// end ends the call of a connection, because it has an answer. It returns false if the
+// watcher has answered the call already: then the connection's goroutine must not write.
 func (s *Server) end(c *conn) bool {
 	if !c.state.end(c.call.start, c.call.deadline) {
 		s.stuck.Add(-1)

@@ -17,6 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // validating is a plugin of the test's.
@@ -27,42 +28,27 @@ func validating(name string, validate func(context.Context, *codec.Review) admis
 	}
 }
 
-// fails checks that an answer is HTTP 500 with a Status that says so, on a
-// connection that is closed.
-func (x *exchange) fails(response *http.Response, body []byte, want string) {
-	x.t.Helper()
-	var status struct {
-		Kind, Reason, Message string
-		Code                  int
-	}
-	if err := json.Unmarshal(body, &status); err != nil || response.StatusCode != http.StatusInternalServerError || status.Kind != "Status" ||
-		status.Code != http.StatusInternalServerError || status.Reason != "InternalError" || !strings.Contains(status.Message, want) || !response.Close {
-		x.t.Errorf("got %s %s, %v, close %v, want 500 and a Status with %q", response.Status, body, err, response.Close, want)
-	}
-	x.answers(true)
-}
-
 // TestGoexit has a plugin end its goroutine: the call fails at once, what it
 // took is given back, and the server goes on.
 func TestGoexit(t *testing.T) {
-	s := serve(t, []admission.Plugin{validating("Exits", func(context.Context, *codec.Review) admission.Result {
+	s := serve(t, "AlwaysPullImages,Exits", []admission.Plugin{validating("Exits", func(context.Context, *codec.Review) admission.Result {
 		runtime.Goexit()
 		return admission.Allowed()
-	})}, "--enable-admission-plugins=AlwaysPullImages,Exits", "--max-requests-inflight=1", "--max-connections=10")
+	})}, func(s *setup) { s.RequestsMax = 1; s.ConnectionsMax = 10 })
 	for range 3 {
-		x := s.open(t)
-		x.answers(false)
-		response, body := x.send(request("/validate/exits", padded(100_000)))
-		x.fails(response, body, "a plugin ended the goroutine of the call")
+		x := s.Open(t)
+		x.Answers(false)
+		response, body := x.Send(servertest.Request("/validate/exits", servertest.Padded(100_000)))
+		x.Fails(response, body, "a plugin ended the goroutine of the call")
 	}
-	other := s.open(t)
-	other.answers(false)
-	other.conn.Close()
-	until(t, "nothing is left of it", func() bool {
-		metrics := s.get(t, "/metrics", 200)
+	other := s.Open(t)
+	other.Answers(false)
+	other.Conn.Close()
+	servertest.Until(t, "nothing is left of it", func() bool {
+		metrics := s.Get(t, "/metrics", 200)
 		return strings.Contains(metrics, `fastadmit_connections{port="webhooks"} 0`+"\n") && strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
 	})
-	metrics := s.get(t, "/metrics", 200)
+	metrics := s.Get(t, "/metrics", 200)
 	for _, line := range []string{
 		`fastadmit_requests_total{webhook="validate/Exits",operation="CREATE",decision="errored"} 3`,
 		`fastadmit_plugin_decisions_total{plugin="Exits",phase="validate",decision="errored"} 3`,
@@ -72,7 +58,7 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("no %q in %s", line, metrics)
 		}
 	}
-	if log := s.log.String(); !strings.Contains(log, "it ended its goroutine with runtime.Goexit") || !strings.Contains(log, "call failed") {
+	if log := s.Log.String(); !strings.Contains(log, "it ended its goroutine with runtime.Goexit") || !strings.Contains(log, "call failed") {
 		t.Errorf("got log %s", log)
 	}
 }
@@ -93,15 +79,15 @@ func TestStuckPlugin(t *testing.T) {
 		return admission.Allowed()
 	}))
 	p.server.load.requestsMax = 1
-	x := p.open(t)
-	response, body := x.send(request("/validate?timeout=1s", padded(100_000)))
+	x := p.Open(t)
+	response, body := x.Send(servertest.Request("/validate?timeout=1s", servertest.Padded(100_000)))
 	<-started
-	x.fails(response, body, "a plugin did not return in the time of the call")
+	x.Fails(response, body, "a plugin did not return in the time of the call")
 	if n, bytes := p.server.load.requests.Load(), p.server.load.bytes.Load(); n != 0 || bytes != 0 {
 		t.Errorf("got %d requests and %d bytes in flight", n, bytes)
 	}
-	until(t, "the log has the stack of the plugin", func() bool {
-		return strings.Contains(p.log.String(), "plugins did not return in time") && strings.Contains(p.log.String(), "TestStuckPlugin")
+	servertest.Until(t, "the log has the stack of the plugin", func() bool {
+		return strings.Contains(p.Log.String(), "plugins did not return in time") && strings.Contains(p.Log.String(), "TestStuckPlugin")
 	})
 	if got := p.server.stuck.Load(); got != 1 {
 		t.Errorf("got %d stuck calls", got)
@@ -111,13 +97,13 @@ func TestStuckPlugin(t *testing.T) {
 		t.Errorf("got %d calls that failed", got)
 	}
 	stuck.Store(false)
-	other := p.open(t)
+	other := p.Open(t)
 	for i := range 50 {
 		if i == 10 {
 			close(goOn)
 		}
 		name := corpus.Names()[i]
-		response, body := other.send(request("/validate", corpus.MustRead(name)))
+		response, body := other.Send(servertest.Request("/validate", corpus.MustRead(name)))
 		var sent struct{ Request struct{ UID string } }
 		var got struct {
 			Response struct {
@@ -132,7 +118,7 @@ func TestStuckPlugin(t *testing.T) {
 			t.Fatalf("%s: got %s %s, %v, want UID %s", name, response.Status, body, err, sent.Request.UID)
 		}
 	}
-	until(t, "it returned", func() bool { return p.server.stuck.Load() == 0 })
+	servertest.Until(t, "it returned", func() bool { return p.server.stuck.Load() == 0 })
 	if got := e.metrics.decisions[0][admission.OutcomeAllowed].Get(); p.server.load.requests.Load() != 0 || got == 51 {
 		t.Errorf("got %d requests in flight and %d allowed", p.server.load.requests.Load(), got)
 	}
@@ -152,9 +138,9 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 			<-soon
 			return admission.Allowed()
 		}))
-	x, y := p.open(t), p.open(t)
-	for of, path := range map[*exchange]string{x: "/validate?timeout=1s", y: "/validate?timeout=30s"} {
-		if _, err := of.conn.Write(request(path, corpus.MustRead(podCreate))); err != nil {
+	x, y := p.Open(t), p.Open(t)
+	for of, path := range map[*servertest.Exchange]string{x: "/validate?timeout=1s", y: "/validate?timeout=30s"} {
+		if _, err := of.Conn.Write(servertest.Request(path, corpus.MustRead(servertest.PodCreate))); err != nil {
 			t.Fatal(err)
 		}
 		<-started
@@ -164,40 +150,40 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 		defer close(finished)
 		p.finish(t)
 	}()
-	response, body := x.receive()
-	x.fails(response, body, "a plugin did not return")
+	response, body := x.Receive()
+	x.Fails(response, body, "a plugin did not return")
 	select {
 	case <-finished:
 		t.Error("it ended without the call that is not overdue")
 	case <-time.After(4 * watchPause):
 	}
 	close(soon)
-	if response, body := y.receive(); response.StatusCode != http.StatusOK {
+	if response, body := y.Receive(); response.StatusCode != http.StatusOK {
 		t.Errorf("in time: got %s %s", response.Status, body)
 	}
 	<-finished
 }
 
 // newIdleServer returns a server that serves nobody, for tests of a part of it.
-func newIdleServer(log *lockedBuffer) *Server {
-	return newServer(new(admission.Chain), new(callers), NewLog(log))
+func newIdleServer(log *servertest.Buffer) *Server {
+	return newTestServer(new(admission.Chain), new(Callers), NewLog(log))
 }
 
 // TestBegin has calls where there are too many, on a connection that was ended meanwhile,
 // and one whose body was read: that body is not dropped for others, even when there is an
 // answer.
 func TestBegin(t *testing.T) {
-	s, ended, c := newIdleServer(new(lockedBuffer)), new(conn), new(conn)
+	s, ended, c := newIdleServer(new(servertest.Buffer)), new(conn), new(conn)
 	start := time.Now()
 	of := call{start: start, deadline: start.Add(time.Minute)}
-	if ended.state.take(); s.begin(ended, of) || s.load.requests.Load() != 0 {
+	if ended.state.take(); s.count(ended, of) || s.load.requests.Load() != 0 {
 		t.Errorf("got %d requests in flight of a connection that was ended", s.load.requests.Load())
 	}
-	if s.load.requestsMax = 0; s.begin(c, of) || c.state.inCall() {
+	if s.load.requestsMax = 0; s.count(c, of) || c.state.inCall() {
 		t.Error("a call more than there may be was begun")
 	}
 	s.load.requestsMax, s.load.bytesMax, s.load.grace = 1, 100, -1
-	if err := s.load.expect(c, 100); err != nil || !s.begin(c, of) || !s.end(c) {
+	if err := s.load.expect(c, 100); err != nil || !s.count(c, of) || !s.end(c) {
 		t.Fatal("a call was not begun or not ended", err)
 	}
 	if s.load.reserve(1) || c.state.isDropped() || s.load.bytes.Load() != 100 {
@@ -210,7 +196,7 @@ func TestBegin(t *testing.T) {
 
 // TestStacksAreRare logs the stacks of plugins that do not return once in a while.
 func TestStacksAreRare(t *testing.T) {
-	log := new(lockedBuffer)
+	log := new(servertest.Buffer)
 	s := newIdleServer(log)
 	l := &listener{server: s, table: newConnTable(s.metrics.webhooks, 1, 1)}
 	e := &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
@@ -221,7 +207,7 @@ func TestStacksAreRare(t *testing.T) {
 		far.Close()
 		c := &conn{Conn: tls.Server(near, new(tls.Config)), listener: l}
 		deadline := now.Add(-s.timeouts.stuck - 1)
-		if !s.begin(c, call{endpoint: e, start: start, deadline: deadline}) {
+		if !s.count(c, call{endpoint: e, start: start, deadline: deadline}) {
 			t.Fatal("the call was not begun")
 		}
 		w := watcher{server: s, now: now}
@@ -231,7 +217,7 @@ func TestStacksAreRare(t *testing.T) {
 		if got := strings.Count(log.String(), "plugins did not return in time"); got != want {
 			t.Errorf("%s after the first: got %d times stacks in the log, want %d", now.Sub(start), got, want)
 		}
-		until(t, "the call is answered", func() bool { return s.load.requests.Load() == 0 })
+		servertest.Until(t, "the call is answered", func() bool { return s.load.requests.Load() == 0 })
 		if got := s.stuck.Swap(0); got != 1 {
 			t.Errorf("got %d stuck calls, want 1", got)
 		}
@@ -244,8 +230,8 @@ func TestStacksAreRare(t *testing.T) {
 
 // TestLiveness fails when too many plugins do not return.
 func TestLiveness(t *testing.T) {
-	s := newIdleServer(new(lockedBuffer))
-	handler := newOpsServer(s.metrics, []check{s.check()}, nil, false).Handler
+	s := newIdleServer(new(servertest.Buffer))
+	handler := newOpsServer(s.metrics, []Check{s.check()}, nil, false).Handler
 	f := func(stuck int64, code int, want string) {
 		t.Helper()
 		s.stuck.Store(stuck)
@@ -258,7 +244,7 @@ func TestLiveness(t *testing.T) {
 	f(0, 200, "ok")
 	for stuck, want := range []string{"", "1 calls did not return from a plugin, want less than 100"} {
 		s.stuck.Store(int64(stuck))
-		if ok, got := s.check().ask(); !ok || got != want {
+		if ok, got := s.check().Ask(); !ok || got != want {
 			t.Errorf("%d stuck calls: got %v, %q, want %q", stuck, ok, got, want)
 		}
 	}

@@ -63,7 +63,7 @@ const (
 // have not carried a request yet. fasthttp takes these for requests that are
 // being sent: it would answer them with 408 after the time for reading a
 // request, and wait for them at shutdown. kube-apiserver opens more connections
-// than it needs and keeps them as spares.
+// than it needs and keeps them for later calls.
 type listener struct {
 	acceptor
 	server     *Server
@@ -151,7 +151,7 @@ type conn struct {
 	member    member        // of the listener's table
 	transport handshakeConn // what is under TLS
 
-	state connState // whether a call is in hand
+	state connState // idle, or in a call
 	call  call      // which one; not changed while it is
 	body  arriving  // what is counted of the request's body
 
@@ -185,7 +185,7 @@ func (c *conn) giveUp() bool {
 	return true
 }
 
-// owed implements peer.
+// hasUnread implements peer.
 func (c *conn) hasUnread() bool { return c.transport.working.Load() || socket.Waits(c.transport.Conn) }
 
 // lastUsed implements peer.

@@ -80,7 +80,7 @@ func (c *opsConn) giveUp() bool {
 	return true
 }
 
-// owed implements peer. The table does not ask: an address has no share of this port.
+// hasUnread implements peer. The table does not ask: an address has no share of this port.
 func (c *opsConn) hasUnread() bool { return false }
 
 func (c *opsConn) lastUsed() int64 { return 0 }

@@ -7,16 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// keptBytesMax is from how many bytes on no more are read that TLS only keeps: those
-// of the handshake, and afterwards those that came without a byte for HTTP. Go's TLS
-// keeps messages of up to 64 KiB, and 256 KiB of certificates: 2,800 connections took
+// tlsBytesMax is the maximum of bytes that are read for TLS alone: those of the handshake,
+// and afterwards those without a byte for HTTP. Go's TLS keeps messages of up to 64 KiB, and 256 KiB of certificates: 2,800 connections took
 // 310 MB. A hello has 2 KB and a certificate some KB with those of its authorities. A
 // record has 16 KiB, and is whole before more than it is read.
 const tlsBytesMax = 24 << 10
 
-// turns are how many TLS handshakes compute at a time: as many as there are
+// handshakeSlots bound how many TLS handshakes compute at a time: as many as there are
 // processors. A handshake costs as much as a hundred answers, and anybody can
-// begin one. Without turns, a call on an open connection would wait for the
+// begin one. Without slots, a call on an open connection would wait for the
 // processor behind the handshakes of as many strangers as there are connections. So
 // it waits for one of each processor. The handshakes wait for each other, the first
 // one first.
@@ -24,22 +23,21 @@ type handshakeSlots chan struct{}
 
 func newHandshakeSlots() handshakeSlots { return make(handshakeSlots, runtime.GOMAXPROCS(0)) }
 
-// A turn is a connection under TLS. During a handshake it computes only while it has
-// one of the turns. It has none while it waits for the other end, which could
-// otherwise keep it. begin, end, Read and Write are of the connection's goroutine
+// A handshakeConn is a connection under TLS. During a handshake it computes only while it
+// has a slot. It has none while it waits for the client, which could otherwise hold it. begin, end, Read and Write are of the connection's goroutine
 // until end returns.
 type handshakeConn struct {
 	net.Conn
 	slots       handshakeSlots
 	gone        chan struct{} // closed by cancel
 	inHandshake bool          // a handshake
-	hasSlot     bool          // a turn
+	hasSlot     bool          // whether it has a slot
 	tlsBytes    int           // bytes that were read since begin or deliver
-	working     atomic.Bool   // what was read is worked on, or waits for a turn
+	working     atomic.Bool   // what was read is worked on, or waits for a slot
 }
 
-func newHandshakeConn(of net.Conn, turns handshakeSlots) handshakeConn {
-	return handshakeConn{Conn: of, slots: turns, gone: make(chan struct{})}
+func newHandshakeConn(of net.Conn, slots handshakeSlots) handshakeConn {
+	return handshakeConn{Conn: of, slots: slots, gone: make(chan struct{})}
 }
 
 // begin says that a handshake begins.
@@ -54,7 +52,7 @@ func (t *handshakeConn) end() {
 	t.inHandshake = false
 }
 
-// cancel ends the wait for a turn. It is called once.
+// cancel ends the wait for a slot. It is called once.
 func (t *handshakeConn) cancel() { close(t.gone) }
 
 func (t *handshakeConn) leave() {

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestHandshakesTakeTurns begins more handshakes than may compute at a time, which
@@ -40,8 +42,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		}
 		return certificate.Get(hello)
 	})
-	known := p.open(t)
-	known.answers(false)
+	known := p.Open(t)
+	known.Answers(false)
 
 	most := int64(runtime.GOMAXPROCS(0))
 	turns := p.connections.handshakes
@@ -50,22 +52,22 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	}
 	// What says hello and nothing more, and what says nothing, has no turn.
 	for range 2 * most {
-		begin(t, p.address, nil)
-		begin(t, p.address, func(c net.Conn) net.Conn { return &deafConn{c} })
+		begin(t, p.Address, nil)
+		begin(t, p.Address, func(c net.Conn) net.Conn { return &deafConn{c} })
 	}
-	until(t, "nobody has a turn", func() bool { return p.size() == int(4*most)+1 && hellos.Load() == 2*most+1 && len(turns) == 0 })
+	servertest.Until(t, "nobody has a turn", func() bool { return p.size() == int(4*most)+1 && hellos.Load() == 2*most+1 && len(turns) == 0 })
 
 	stays.Store(true)
 	for range most + 3 {
-		begin(t, p.address, func(c net.Conn) net.Conn { return c })
+		begin(t, p.Address, func(c net.Conn) net.Conn { return c })
 	}
-	until(t, "all turns are taken", func() bool { return within.Load() == most && p.size() == int(5*most)+4 })
-	known.answers(false)
+	servertest.Until(t, "all turns are taken", func() bool { return within.Load() == most && p.size() == int(5*most)+4 })
+	known.Answers(false)
 	time.Sleep(10 * time.Millisecond) // for more to begin, if they could
 	if now := within.Load(); now != most {
 		t.Errorf("%d handshakes compute, want %d", now, most)
 	}
-	until(t, "those that compute or wait for a turn are owed something", func() bool {
+	servertest.Until(t, "those that compute or wait for a turn are owed something", func() bool {
 		owed := 0
 		p.connections.table.each(func(of peer) {
 			if of.hasUnread() {
@@ -79,12 +81,12 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			c.giveUp()
 		}
 	})
-	until(t, "those without a turn end", func() bool { return p.size() == int(most)+1 })
+	servertest.Until(t, "those without a turn end", func() bool { return p.size() == int(most)+1 })
 	close(goOn)
-	until(t, "those with a turn end", func() bool { return p.size() == 1 && len(turns) == 0 })
+	servertest.Until(t, "those with a turn end", func() bool { return p.size() == 1 && len(turns) == 0 })
 	stays.Store(false)
-	p.open(t).answers(false)
-	known.answers(false)
+	p.Open(t).Answers(false)
+	known.Answers(false)
 }
 
 // size returns how many connections the server has open.
@@ -107,7 +109,7 @@ func begin(t *testing.T, address string, wrap func(net.Conn) net.Conn) {
 	go func() {
 		defer close(ended)
 		if wrap != nil {
-			_ = tls.Client(wrap(raw), clientTLS.Clone()).Handshake() // the server ends it
+			_ = tls.Client(wrap(raw), servertest.TLS.Clone()).Handshake() // the server ends it
 		}
 	}()
 }
@@ -129,12 +131,12 @@ func TestHelloBytes(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	f := func(size int, want bool) {
 		t.Helper()
-		config := clientTLS.Clone()
+		config := servertest.TLS.Clone()
 		for range size / 200 {
 			config.NextProtos = append(config.NextProtos, strings.Repeat("x", 198))
 		}
 		config.NextProtos = append(config.NextProtos, "http/1.1")
-		raw := dialed(t, p.address)
+		raw := servertest.DialTCP(t, p.Address)
 		err := tls.Client(raw, config).Handshake()
 		if (err == nil) != want || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a hello of %d bytes: got %v, want success %v", size, err, want)
@@ -142,7 +144,7 @@ func TestHelloBytes(t *testing.T) {
 	}
 	f(tlsBytesMax-4<<10, true)
 	f(60_000, false)
-	until(t, "the log has the reason", func() bool { return strings.Contains(p.log.String(), "bytes for TLS alone, want less than 24576") })
+	servertest.Until(t, "the log has the reason", func() bool { return strings.Contains(p.Log.String(), "bytes for TLS alone, want less than 24576") })
 }
 
 // TestKeptBytes reads up to one byte less than what is kept, and no more, until
@@ -174,8 +176,8 @@ func (*endless) Read(b []byte) (int, error) { return len(b), nil }
 // that it is long. Its parts are kept: the connection ends long before its end.
 func TestKeptBytesAfterHandshake(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	raw := dialed(t, p.address)
-	config, secrets := clientTLS.Clone(), new(bytes.Buffer)
+	raw := servertest.DialTCP(t, p.Address)
+	config, secrets := servertest.TLS.Clone(), new(bytes.Buffer)
 	config.KeyLogWriter, config.MinVersion = secrets, tls.VersionTLS13
 	client := tls.Client(raw, config)
 	if err := client.Handshake(); err != nil {

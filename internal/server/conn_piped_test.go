@@ -16,6 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // piped returns a connection without a network after its handshake, and its other end.
@@ -30,7 +31,7 @@ func piped(t *testing.T, server *Server) (*conn, *tls.Conn) {
 		Conn:     tls.Server(own, tlsConfig(certificate.Get, false)),
 		listener: &listener{server: server, table: newConnTable(server.metrics.webhooks, 1, 1)},
 	}
-	client, shaken := tls.Client(other, clientTLS), make(chan error, 1)
+	client, shaken := tls.Client(other, servertest.TLS), make(chan error, 1)
 	go func() { shaken <- client.Handshake() }()
 	if err := errors.Join(c.Conn.Handshake(), <-shaken); err != nil {
 		t.Fatal(err)
@@ -62,21 +63,21 @@ func TestWriteEnds(t *testing.T) {
 // TestKnownByCertificate has connections before their first request: those whose certificate
 // is all that is asked for are known.
 func TestKnownByCertificate(t *testing.T) {
-	authority := newAuthority(t)
-	ca, tokens := writeTestFile(t, "ca.pem", certPEM(authority.cert)), writeTestFile(t, "tokens.csv", "secret,kube-apiserver,1\n")
-	certificate := authority.sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour)
+	authority := servertest.NewAuthority(t)
+	ca, tokens := servertest.TempFile(t, "ca.pem", servertest.CertPEM(authority.Cert)), servertest.TempFile(t, "tokens.csv", "secret,kube-apiserver,1\n")
+	certificate := authority.Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour)
 	f := func(name string, callers *Callers, want bool, shown ...tls.Certificate) {
 		t.Helper()
 		if err := callers.Load(); err != nil {
 			t.Fatal(err)
 		}
-		s := newServer(new(admission.Chain), callers, NewLog(new(lockedBuffer)))
+		s := newTestServer(new(admission.Chain), callers, NewLog(new(servertest.Buffer)))
 		own, other := net.Pipe()
-		config := clientTLS.Clone()
+		config := servertest.TLS.Clone()
 		config.Certificates = shown
 		go func() { _ = tls.Client(other, config).Handshake() }() // the server's end says whether it worked
 		l := &listener{server: s, table: newConnTable(s.metrics.webhooks, 1, 1)}
-		serve := tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }, callers.caFile != "")
+		serve := tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }, callers.CAFile != "")
 		c := &conn{Conn: tls.Server(own, serve), listener: l}
 		c.member.peer = c
 		l.table.add(&c.member)
@@ -85,17 +86,17 @@ func TestKnownByCertificate(t *testing.T) {
 		}
 		_ = own.Close()
 	}
-	f("a certificate", &Callers{caFile: ca}, true, certificate)
-	f("none", &Callers{caFile: ca}, false)
-	f("one of somebody else", &Callers{caFile: ca}, false, newAuthority(t).sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour))
-	f("a token is asked for as well", &Callers{caFile: ca, tokenFile: tokens}, false, certificate)
-	f("nothing is asked for", new(callers), false, certificate)
+	f("a certificate", &Callers{CAFile: ca}, true, certificate)
+	f("none", &Callers{CAFile: ca}, false)
+	f("one of somebody else", &Callers{CAFile: ca}, false, servertest.NewAuthority(t).Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour))
+	f("a token is asked for as well", &Callers{CAFile: ca, TokenFile: tokens}, false, certificate)
+	f("nothing is asked for", new(Callers), false, certificate)
 }
 
 // TestLateStranger refuses a stranger whose handshake was so long ago that the time to write
 // is over.
 func TestLateStranger(t *testing.T) {
-	c, client := piped(t, newIdleServer(new(lockedBuffer)))
+	c, client := piped(t, newIdleServer(new(servertest.Buffer)))
 	c.stranger = &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "not you"}
 	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
 		t.Fatal(err)
@@ -105,8 +106,8 @@ func TestLateStranger(t *testing.T) {
 		defer close(refused)
 		c.refuse()
 	}()
-	x := exchangeOn(t, client)
-	if response, body := x.receive(); response.StatusCode != http.StatusForbidden || !bytes.Contains(body, []byte("not you")) {
+	x := servertest.Over(t, client)
+	if response, body := x.Receive(); response.StatusCode != http.StatusForbidden || !bytes.Contains(body, []byte("not you")) {
 		t.Errorf("got %s %s", response.Status, body)
 	}
 	if <-refused; !c.linger {
@@ -120,7 +121,7 @@ func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(sends int, most int, want time.Duration) {
 			t.Helper()
-			c, client := piped(t, newIdleServer(new(lockedBuffer)))
+			c, client := piped(t, newIdleServer(new(servertest.Buffer)))
 			c.linger = true
 			sent, read := make(chan int, 1), make(chan struct{})
 			go func() {
@@ -155,7 +156,7 @@ func TestLinger(t *testing.T) {
 func TestIdleEnds(t *testing.T) {
 	for requests := range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			s := newIdleServer(new(lockedBuffer))
+			s := newIdleServer(new(servertest.Buffer))
 			if err := s.callers.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -166,13 +167,13 @@ func TestIdleEnds(t *testing.T) {
 				defer close(ended)
 				_ = s.http().ServeConn(c)
 			}()
-			x, start := exchangeOn(t, client), time.Now()
+			x, start := servertest.Over(t, client), time.Now()
 			for range requests {
-				if response, body := x.send(request("/validate", corpus.MustRead(podCreate))); response.StatusCode != http.StatusOK {
+				if response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK {
 					t.Errorf("got %s %s", response.Status, body)
 				}
 			}
-			rest, err := io.ReadAll(x.reader)
+			rest, err := io.ReadAll(x.Reader)
 			if took := time.Since(start); err != nil || len(rest) > 0 || took != defaultTimeouts.idle {
 				t.Errorf("after %d requests: got %q, %v in %s, want the end in %s", requests, rest, err, took, defaultTimeouts.idle)
 			}
@@ -184,7 +185,7 @@ func TestIdleEnds(t *testing.T) {
 // TestDeafClient begins a handshake and reads nothing of it: it ends when its time is over.
 func TestDeafClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newIdleServer(new(lockedBuffer))
+		s := newIdleServer(new(servertest.Buffer))
 		var certificate Certificate
 		if err := certificate.Load(); err != nil {
 			t.Fatal(err)
@@ -193,7 +194,7 @@ func TestDeafClient(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = tls.Client(&deafConn{other}, clientTLS.Clone()).Handshake() // the server ends it
+			_ = tls.Client(&deafConn{other}, servertest.TLS.Clone()).Handshake() // the server ends it
 		}()
 		c, start := &conn{Conn: tls.Server(own, tlsConfig(certificate.Get, false)), listener: &listener{server: s}}, time.Now()
 		if err := c.Handshake(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != defaultTimeouts.handshake {
@@ -208,7 +209,7 @@ func TestDeafClient(t *testing.T) {
 // does not wait for it beyond the time to write.
 func TestDeafAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newIdleServer(new(lockedBuffer))
+		s := newIdleServer(new(servertest.Buffer))
 		c, client := piped(t, s)
 		c.call.endpoint = &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
 		start := time.Now()

@@ -86,12 +86,12 @@ func newLimits(serving, atOne, descriptors, memory int64) (limits, error) {
 	return l, nil
 }
 
-// connections are those that a port has open. There is a bound for all of them
+// A connTable has the connections that a port has open. There is a bound for all of them
 // and one for strangers by address. When it is reached, a new connection takes
 // the place of the one that deserves its place least: a stranger's before one of
 // a known caller, unless strangers are few; of the address that has most of
 // them; among strangers the oldest, among known callers the one that is unused
-// for the longest time. None that has a request in hand is closed.
+// for the longest time. None that carries a call is closed.
 //
 // Where strangers at one address have their share, one that waits for this server and
 // not for its own end stays, and the new connection is refused: a server that is too slow
@@ -123,10 +123,10 @@ type member struct {
 // A peer is what the table knows of a connection. Both methods are called while
 // the table is locked.
 type peer interface {
-	// giveUp closes the connection, unless a request is in hand, and reports
+	// giveUp closes the connection, unless it carries a call, and reports
 	// whether it did.
 	giveUp() bool
-	// owed reports whether the other end has sent something that was not read or
+	// hasUnread reports whether the client has sent something that was not read or
 	// worked on yet, and still waits.
 	hasUnread() bool
 	// lastUsed says when it had its last request, on any clock, 0 for never.
@@ -207,7 +207,7 @@ func (t *connTable) evict() bool {
 		order = [...]*connClass{&t.callers, &t.strangers}
 	}
 	for _, c := range order {
-		for _, g := range c.largest { // the first one is the largest, and has none to give up only if all have a request in hand
+		for _, g := range c.largest { // the first one is the largest, and has none to give up only if all carry calls
 			if t.evictFrom(g) {
 				t.metrics.evictedFull.Inc()
 				return true
@@ -233,7 +233,7 @@ func (t *connTable) evictFrom(g *group) bool {
 	return false
 }
 
-// evictIdle closes the oldest of a group of strangers that are not owed anything.
+// evictIdle closes the oldest of a group of strangers that wait for nothing.
 func (t *connTable) evictIdle(g *group) bool {
 	looks := 0
 	for e := g.members.Front(); e != nil && looks < unreadLooksMax; e = e.Next() {
@@ -263,7 +263,7 @@ func (g *group) leastUsed(e *list.Element) *member {
 	return least
 }
 
-// A crowd is connections by address.
+// A connClass has the connections of strangers, or those of known callers, by address.
 type connClass struct {
 	size    int
 	groups  map[netip.Addr]*group

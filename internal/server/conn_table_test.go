@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -20,8 +20,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
+
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 func TestLimits(t *testing.T) {
@@ -52,8 +55,8 @@ func TestLimits(t *testing.T) {
 // of one with few file descriptors are in TestFewFileDescriptors.
 func TestLimitsOfThisProcess(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if got, err := new(serverOptions).limits(); err != nil || got.serving != 390 || got.atOne != 97 {
-		t.Errorf("got %+v, %v, want 390 connections, 97 of strangers at one address", got, err)
+	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 || got.perAddress != 97 {
+		t.Errorf("got %+v, want 390 connections, 97 of strangers at one address", got)
 	}
 }
 
@@ -66,7 +69,7 @@ type fakePeer struct {
 }
 
 func (p *fakePeer) lastUsed() int64 { return p.used }
-func (p *fakePeer) owed() bool      { return p.waits }
+func (p *fakePeer) hasUnread() bool { return p.waits }
 func (p *fakePeer) giveUp() bool {
 	p.closed = p.closed || !p.busy
 	return !p.busy
@@ -81,7 +84,7 @@ func newFakePeer(address string) *fakePeer {
 // TestConnectionsMakeRoom fills the table, and looks at who has to go for each
 // one more.
 func TestConnectionsMakeRoom(t *testing.T) {
-	m := newServerMetrics(new(load)).webhooks
+	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 6, 6)
 	var all []*fakePeer
 	f := func(added *fakePeer, want bool, evicted ...*fakePeer) {
@@ -139,7 +142,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 // TestConnectionsForNewcomers has only known callers at first: those that open a
 // connection together do not push each other out.
 func TestConnectionsForNewcomers(t *testing.T) {
-	table := newConnTable(newServerMetrics(new(load)).webhooks, 2*strangerShare, 2*strangerShare)
+	table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 2*strangerShare, 2*strangerShare)
 	for range 2 * strangerShare {
 		known := newFakePeer("10.0.0.1")
 		table.add(&known.member)
@@ -159,7 +162,7 @@ func TestConnectionsForNewcomers(t *testing.T) {
 // TestConnectionsOfAnAddress has one more connection of strangers than may be
 // at an address; those of known callers do not count.
 func TestConnectionsOfAnAddress(t *testing.T) {
-	m := newServerMetrics(new(load)).webhooks
+	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 100, 3)
 	var all []*fakePeer
 	add := func(want bool) {
@@ -204,7 +207,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 // TestOwedLooks has many strangers at one address that wait, before one that does not.
 func TestOwedLooks(t *testing.T) {
 	for waiting, want := range map[int]bool{unreadLooksMax - 1: true, unreadLooksMax: false} {
-		table := newConnTable(newServerMetrics(new(load)).webhooks, 100, int64(waiting)+1)
+		table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 100, int64(waiting)+1)
 		for range waiting {
 			p := newFakePeer("10.0.0.1")
 			p.waits = true
@@ -220,7 +223,7 @@ func TestOwedLooks(t *testing.T) {
 
 // TestFullOfOwed has a full table of strangers that wait: they do not keep others out.
 func TestFullOfOwed(t *testing.T) {
-	table := newConnTable(newServerMetrics(new(load)).webhooks, 3, 3)
+	table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 3, 3)
 	for range 3 {
 		p := newFakePeer("10.0.0.1")
 		p.waits = true
@@ -234,7 +237,7 @@ func TestFullOfOwed(t *testing.T) {
 // TestConnectionsOfAnAddressAsConfigured has tables with and without a bound for an address.
 func TestConnectionsOfAnAddressAsConfigured(t *testing.T) {
 	for mostAtOne, want := range map[int64]int64{0: 3, 1: 1, 2: 2, 3: 3} {
-		m := newServerMetrics(new(load)).webhooks
+		m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 		table := newConnTable(m, 100, mostAtOne)
 		for range 3 {
 			table.add(&newFakePeer("10.0.0.1").member)
@@ -250,7 +253,7 @@ func TestConnectionsOfAnAddressAsConfigured(t *testing.T) {
 func TestLeastUsed(t *testing.T) {
 	f := func(want int, used ...int64) {
 		t.Helper()
-		table := newConnTable(newServerMetrics(new(load)).webhooks, int64(len(used)), 0)
+		table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, int64(len(used)), 0)
 		var all []*fakePeer
 		for _, at := range used {
 			p := newFakePeer("10.0.0.1")
@@ -282,7 +285,7 @@ func TestLeastUsed(t *testing.T) {
 
 // TestConnectionsStayConsistent does at random what may be done, and counts.
 func TestConnectionsStayConsistent(t *testing.T) {
-	m := newServerMetrics(new(load)).webhooks
+	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 50, 20)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []*fakePeer
@@ -363,7 +366,7 @@ func testAcceptGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	m, log, full := newServerMetrics(new(load)).webhooks, new(lockedBuffer), 0
+	m, log, full := newServerMetrics(metrics.NewSet(), new(load)).webhooks, new(servertest.Buffer), 0
 	var errs []error
 	for _, errno := range slices.Repeat([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}, 2) {
 		errs = append(errs, &net.OpError{Op: "accept", Net: "tcp", Addr: ln.Addr(), Err: os.NewSyscallError("accept4", errno)})
@@ -394,7 +397,7 @@ func TestPortsAcceptAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		ln.Close()
-		s := newIdleServer(new(lockedBuffer))
+		s := newIdleServer(new(servertest.Buffer))
 		f := func(name string, port net.Listener, metrics *portMetrics, of *failing, raw func(net.Conn) net.Conn) {
 			t.Helper()
 			first, err := port.Accept()
@@ -421,61 +424,38 @@ func TestPortsAcceptAgain(t *testing.T) {
 	})
 }
 
-// crowded opens more connections than a server may have, without a word.
-func crowded(t *testing.T, address string, n int) {
-	t.Helper()
-	for range n {
-		dialed(t, address)
-	}
-}
-
-// dialed returns a connection on which nothing has been sent. It has 10 seconds.
-func dialed(t *testing.T, address string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
 // TestKnownCallersStay fills the server with strangers: a known caller keeps its
 // connections, also one with a call in hand, and gets new ones.
 func TestKnownCallersStay(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	write(t, tokens, "secret,kube-apiserver,1\n")
-	f := func(name string, headers []string, args ...string) {
+	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
+	f := func(name string, headers []string, set func(*setup)) {
 		t.Run(name, func(t *testing.T) {
 			started, goOn := make(chan struct{}), make(chan struct{})
-			s := serve(t, []admission.Plugin{waiting(started, goOn)},
-				append(args, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=8")...)
-			ask := func(x *exchange) {
+			s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, set, func(s *setup) { s.ConnectionsMax = 8 })
+			ask := func(x *servertest.Exchange) {
 				t.Helper()
-				if response, body := x.send(request("/mutate", corpus.MustRead(podCreate), headers...)); response.StatusCode != http.StatusOK {
+				if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate), headers...)); response.StatusCode != http.StatusOK {
 					t.Errorf("got %s %s", response.Status, body)
 				}
 			}
-			idle, busy := s.open(t), s.open(t)
+			idle, busy := s.Open(t), s.Open(t)
 			ask(idle)
-			if _, err := busy.conn.Write(request("/validate/waits", corpus.MustRead(podCreate), headers...)); err != nil {
+			if _, err := busy.Conn.Write(servertest.Request("/validate/waits", corpus.MustRead(servertest.PodCreate), headers...)); err != nil {
 				t.Fatal(err)
 			}
 			<-started
-			crowded(t, s.address, 30)
+			servertest.Crowd(t, s.Address, 30)
 			ask(idle)
-			ask(s.open(t))
+			ask(s.Open(t))
 			close(goOn)
-			if response, body := busy.receive(); response.StatusCode != http.StatusOK {
+			if response, body := busy.Receive(); response.StatusCode != http.StatusOK {
 				t.Errorf("in hand: got %s %s", response.Status, body)
 			}
-			crowded(t, s.address, 30)
+			servertest.Crowd(t, s.Address, 30)
 			ask(idle)
 			ask(busy)
-			metrics := s.get(t, "/metrics", 200)
+			metrics := s.Get(t, "/metrics", 200)
 			for _, line := range []string{`fastadmit_connections{port="webhooks"} `, `fastadmit_connections_max{port="webhooks"} 8`, `fastadmit_connections_shed_total{port="webhooks",reason="address"} `} {
 				if !strings.Contains(metrics, line) || strings.Contains(metrics, line+"0\n") {
 					t.Errorf("no %q above 0 in %s", line, metrics)
@@ -483,8 +463,8 @@ func TestKnownCallersStay(t *testing.T) {
 			}
 		})
 	}
-	f("without authentication", nil)
-	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"}, "--token-auth-file="+tokens)
+	f("without authentication", nil, func(*setup) {})
+	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"}, func(s *setup) { s.Callers.TokenFile = tokens })
 }
 
 // TestRefusedConnection opens one connection more than may be, while all others have
@@ -492,15 +472,15 @@ func TestKnownCallersStay(t *testing.T) {
 func TestRefusedConnection(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=3", "--max-connections-per-address=3")
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ConnectionsMax = 3; s.ConnectionsPerAddressMax = 3 })
 	busy := s.fill(t, most, started)
 	for range 2 {
-		refused := dialed(t, s.address)
+		refused := servertest.DialTCP(t, s.Address)
 		if n, err := refused.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("got %d bytes, %v, want a closed connection", n, err)
 		}
 	}
-	metrics := s.get(t, "/metrics", 200)
+	metrics := s.Get(t, "/metrics", 200)
 	for _, line := range []string{`fastadmit_connections{port="webhooks"} 3`, `fastadmit_connections_shed_total{port="webhooks",reason="refused"} 2`} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
@@ -508,7 +488,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 	close(goOn)
 	for _, x := range busy {
-		if response, body := x.receive(); response.StatusCode != http.StatusOK {
+		if response, body := x.Receive(); response.StatusCode != http.StatusOK {
 			t.Errorf("in hand: got %s %s", response.Status, body)
 		}
 	}
@@ -516,57 +496,11 @@ func TestRefusedConnection(t *testing.T) {
 
 // TestOpsPortStays fills the ops port, which goes on answering.
 func TestOpsPortStays(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	crowded(t, strings.TrimPrefix(s.ops, "http://"), 2*opsConnectionsMax)
-	s.get(t, "/livez", 200)
-	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_connections_max{port="ops"} 128`) ||
+	s := serve(t, "AlwaysPullImages", nil)
+	servertest.Crowd(t, strings.TrimPrefix(s.Ops, "http://"), 2*opsConnectionsMax)
+	s.Get(t, "/livez", 200)
+	if metrics := s.Get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_connections_max{port="ops"} 128`) ||
 		strings.Contains(metrics, `fastadmit_connections_shed_total{port="ops",reason="full"} 0`) {
 		t.Errorf("got %s", metrics)
-	}
-}
-
-// TestFewFileDescriptors runs the server in a process of its own that may have
-// 64 file descriptors, and opens 300 connections to each port.
-func TestFewFileDescriptors(t *testing.T) {
-	const few, address = "FASTADMIT_TEST_FEW_DESCRIPTORS", "127.0.0.1:0"
-	if os.Getenv(few) != "" {
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
-			t.Fatal(err)
-		}
-		cmd := NewCommand()
-		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=" + address, "--enable-admission-plugins=AlwaysPullImages"})
-		t.Fatal(cmd.Execute())
-	}
-	child := exec.Command(os.Args[0], "-test.run=^TestFewFileDescriptors$")
-	child.Env = append(os.Environ(), few+"=1")
-	out := new(lockedBuffer)
-	child.Stdout, child.Stderr = out, out
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
-	defer func() {
-		_ = child.Process.Kill()
-		<-ended
-	}()
-	until(t, "the server serves", func() bool { return ready.MatchString(out.String()) })
-	match := ready.FindStringSubmatch(out.String())
-	s := &running{address: match[1], ops: match[2]}
-	crowded(t, s.address, 300)
-	crowded(t, strings.TrimPrefix(s.ops, "http://"), 300)
-	s.open(t).answers(false)
-	s.get(t, "/livez", 200)
-	metrics := s.get(t, "/metrics", 200)
-	for _, line := range []string{`fastadmit_connections_max{port="webhooks"} 48`, `fastadmit_connections_max{port="ops"} 8`} {
-		if !strings.Contains(metrics, line+"\n") {
-			t.Errorf("no %q in %s", line, metrics)
-		}
-	}
-	select {
-	case err := <-ended:
-		ended <- err
-		t.Errorf("the process ended with %v: %s", err, out)
-	case <-time.After(10 * time.Millisecond):
 	}
 }

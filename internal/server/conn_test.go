@@ -16,12 +16,13 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // A patient server is one with timeouts of the test's; those that are 0 are an
 // hour.
 type patient struct {
-	running
+	servertest.Client
 	server      *Server
 	webhooks    *fasthttp.Server
 	connections *listener
@@ -61,8 +62,8 @@ func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &patient{running: running{address: ln.Addr().String(), log: new(lockedBuffer)}}
-	p.server = newServer(chain, &callers, NewLog(p.log))
+	p := &patient{Client: servertest.Client{Address: ln.Addr().String(), Log: new(servertest.Buffer)}}
+	p.server = newTestServer(chain, &callers, NewLog(p.Log))
 	p.server.timeouts = of
 	p.webhooks, p.connections = p.server.http(), p.server.listen(ln, tlsConfig(get, false), limits{serving: 1000, perAddress: 1000})
 	t.Cleanup(p.connections.watch())
@@ -89,10 +90,10 @@ func (p *patient) finish(t *testing.T) {
 }
 
 // connected dials and waits until the server has seen the connection.
-func (p *patient) connected(t *testing.T) *exchange {
+func (p *patient) connected(t *testing.T) *servertest.Exchange {
 	t.Helper()
-	x := p.open(t)
-	until(t, "the server knows the connection", func() (known bool) {
+	x := p.Open(t)
+	servertest.Until(t, "the server knows the connection", func() (known bool) {
 		p.connections.table.each(func(of peer) { known = known || of.(*conn).fresh.Load() })
 		return known
 	})
@@ -104,17 +105,17 @@ func (p *patient) connected(t *testing.T) *exchange {
 func TestSpareConnection(t *testing.T) {
 	const read = 50 * time.Millisecond
 	p := servePatiently(t, timeouts{read: read})
-	x := p.open(t)
+	x := p.Open(t)
 	time.Sleep(3 * read)
-	x.answers(false)
+	x.Answers(false)
 }
 
 // TestSpareConnectionEnds shows that a connection which stays unused is closed
 // in order, without an answer to what was never asked.
 func TestSpareConnectionEnds(t *testing.T) {
 	p := servePatiently(t, timeouts{idle: 20 * time.Millisecond})
-	x := p.open(t)
-	if rest, err := io.ReadAll(x.conn); err != nil || len(rest) > 0 {
+	x := p.Open(t)
+	if rest, err := io.ReadAll(x.Conn); err != nil || len(rest) > 0 {
 		t.Errorf("got %q, %v, want the end", rest, err)
 	}
 }
@@ -122,14 +123,14 @@ func TestSpareConnectionEnds(t *testing.T) {
 // TestTooSlow sends half a request.
 func TestTooSlow(t *testing.T) {
 	p := servePatiently(t, timeouts{read: 100 * time.Millisecond})
-	x := p.open(t)
-	raw := request("/validate", corpus.MustRead(podCreate))
-	response, body := x.send(raw[:len(raw)/2])
+	x := p.Open(t)
+	raw := servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))
+	response, body := x.Send(raw[:len(raw)/2])
 	if response.StatusCode != http.StatusRequestTimeout || !bytes.Contains(body, []byte(`"reason":"Timeout"`)) || !response.Close {
 		t.Errorf("got %s %s, want 408 and a closed connection", response.Status, body)
 	}
-	large := request("/validate", padded(100_000))
-	response, body = p.open(t).send(large[:len(large)/2])
+	large := servertest.Request("/validate", servertest.Padded(100_000))
+	response, body = p.Open(t).Send(large[:len(large)/2])
 	if bytes := p.server.load.bytes.Load(); response.StatusCode != http.StatusRequestTimeout || bytes != 0 {
 		t.Errorf("a large one: got %s %s, %d bytes in flight, want 408 and none", response.Status, body, bytes)
 	}
@@ -140,11 +141,11 @@ func TestTooSlow(t *testing.T) {
 func TestShutdownClosesSpares(t *testing.T) {
 	p := servePatiently(t, timeouts{fresh: 20 * time.Millisecond})
 	x := p.connected(t)
-	used := p.open(t)
-	used.answers(false)
-	dialed(t, p.address)
+	used := p.Open(t)
+	used.Answers(false)
+	servertest.DialTCP(t, p.Address)
 	p.finish(t)
-	for _, conn := range [...]net.Conn{x.conn, used.conn} {
+	for _, conn := range [...]net.Conn{x.Conn, used.Conn} {
 		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
 			t.Errorf("got %q, %v, want the end", rest, err)
 		}
@@ -163,13 +164,13 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 		p.finish(t)
 	}()
 	for { // until it does not accept any more
-		conn, err := net.Dial("tcp", p.address)
+		conn, err := net.Dial("tcp", p.Address)
 		if err != nil {
 			break
 		}
 		conn.Close()
 	}
-	response, body := x.send(request("/validate", corpus.MustRead(podCreate)))
+	response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate)))
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("got %s %s, close %v, want an answer that closes", response.Status, body, response.Close)
 	}
@@ -182,15 +183,15 @@ func TestHandshakeErrors(t *testing.T) {
 	f := func(p *patient, what, log string, counted uint64, talk func(net.Conn)) {
 		t.Helper()
 		before := p.server.metrics.handshakeErrors.Get()
-		conn := dialed(t, p.address)
+		conn := servertest.DialTCP(t, p.Address)
 		talk(conn)
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) && !isReset(err) {
 			t.Errorf("%s: %v", what, err)
 		}
-		x := p.open(t) // what was before it is over when this is answered
-		x.answers(false)
-		if got := p.server.metrics.handshakeErrors.Get() - before; got != counted || !strings.Contains(p.log.String(), log) {
-			t.Errorf("%s: counted %d, want %d; log %q, want %q in it", what, got, counted, p.log.String(), log)
+		x := p.Open(t) // what was before it is over when this is answered
+		x.Answers(false)
+		if got := p.server.metrics.handshakeErrors.Get() - before; got != counted || !strings.Contains(p.Log.String(), log) {
+			t.Errorf("%s: counted %d, want %d; log %q, want %q in it", what, got, counted, p.Log.String(), log)
 		}
 	}
 	f(servePatiently(t, timeouts{handshake: 2 * time.Second}), "silence", "i/o timeout", 1, func(net.Conn) {})

@@ -50,23 +50,13 @@ func (s *Server) reviewImages(ctx *fasthttp.RequestCtx, c *conn, start time.Time
 func (s *Server) answerImages(ctx *fasthttp.RequestCtx, c *conn, i *images, call call) {
 	body := ctx.PostBody()
 	s.metrics.requestBytes.Add(len(body))
-	budget := s.acquireContext(call.start, ctx.QueryArgs(), nil, body)
-	defer budget.release()
-	call.deadline = budget.deadline
-	if !s.begin(c, call) {
-		if c.state.isDropped() {
-			ctx.SetConnectionClose()
-		}
-		s.overloaded(ctx)
+	callCtx := s.acquireContext(call.start, ctx.QueryArgs(), nil, body)
+	defer callCtx.release()
+	call.deadline = callCtx.deadline
+	if !s.begin(ctx, c, call, callCtx) {
 		return
 	}
-	if !s.reserve(budget) {
-		if s.end(c) {
-			s.refuseNoMemory(ctx, body)
-		}
-		return
-	}
-	answer, err := i.policy.Review(budget, body)
+	answer, err := i.policy.Review(callCtx, body)
 	if !s.end(c) {
 		return // it took so long that it was answered without
 	}

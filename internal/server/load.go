@@ -16,7 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// load is what a server has in hand: the calls that are being answered, and the
+// load is what a server works on: the calls that are being answered, and the
 // bytes that bodies take, from when there is memory for one to its answer. Only bodies
 // of callers that may call are read, so strangers are no part of it. What of a
 // body fits into a read buffer is part of what a connection costs, and of
@@ -80,7 +80,7 @@ const (
 // errOverloaded is why a body is not read: there is no room for it.
 var errOverloaded = errors.New("too many bytes in flight")
 
-// begin counts a call in hand, unless there are as many as may be.
+// begin counts a call, unless there are too many.
 func (l *load) begin() bool {
 	if l.requests.Add(1) <= l.requestsMax {
 		return true

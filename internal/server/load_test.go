@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // waiting is a plugin that waits until the test goes on.
@@ -34,11 +34,11 @@ func waiting(started, goOn chan struct{}) admission.Plugin {
 
 // fill has as many requests in flight, each on a connection of its own, in the plugin
 // that waits.
-func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*exchange) {
+func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*servertest.Exchange) {
 	t.Helper()
 	for range many {
-		x := s.open(t)
-		if _, err := x.conn.Write(request("/validate/waits", corpus.MustRead(podCreate))); err != nil {
+		x := s.Open(t)
+		if _, err := x.Conn.Write(servertest.Request("/validate/waits", corpus.MustRead(servertest.PodCreate))); err != nil {
 			t.Fatal(err)
 		}
 		<-started
@@ -51,23 +51,23 @@ func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*e
 func TestOverload(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.RequestsMax = 3 })
 	busy := s.fill(t, most, started)
-	x := s.open(t)
-	for _, sent := range []string{string(corpus.MustRead(podCreate)), "no review"} { // on the same connection, and neither is decoded
-		response, body := x.send(request("/mutate", []byte(sent)))
+	x := s.Open(t)
+	for _, sent := range []string{string(corpus.MustRead(servertest.PodCreate)), "no review"} { // on the same connection, and neither is decoded
+		response, body := x.Send(servertest.Request("/mutate", []byte(sent)))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body), `"reason":"TooManyRequests"`) || !strings.Contains(string(body), "got 3 requests") {
 			t.Errorf("one too many: got %s %v %s", response.Status, response.Header, body)
 		}
 	}
 	// Of a large body nothing is read.
-	large := s.open(t)
-	response, body := large.send([]byte("POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"))
+	large := s.Open(t)
+	response, body := large.Send([]byte("POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"))
 	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || !response.Close {
 		t.Errorf("a large one too many: got %s %v %s", response.Status, response.Header, body)
 	}
-	metrics := s.get(t, "/metrics", 200)
+	metrics := s.Get(t, "/metrics", 200)
 	for _, line := range []string{`fastadmit_refused_requests_total{code="429"} 3`, "fastadmit_requests_in_flight 3"} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
@@ -75,13 +75,13 @@ func TestOverload(t *testing.T) {
 	}
 	close(goOn)
 	for _, x := range busy {
-		if response, _ := x.receive(); response.StatusCode != http.StatusOK {
+		if response, _ := x.Receive(); response.StatusCode != http.StatusOK {
 			t.Errorf("one of those in flight: got %s", response.Status)
 		}
 	}
-	x.answers(false)
-	until(t, "nothing is in flight", func() bool {
-		metrics := s.get(t, "/metrics", 200)
+	x.Answers(false)
+	servertest.Until(t, "nothing is in flight", func() bool {
+		metrics := s.Get(t, "/metrics", 200)
 		return strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n")
 	})
 }
@@ -89,22 +89,22 @@ func TestOverload(t *testing.T) {
 // TestOverloadBytes has less room than a body needs.
 func TestOverloadBytes(t *testing.T) {
 	const most = 1 << 18
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-request-bytes-inflight=262144")
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestBytesMax = 262144 })
 	f := func(size, code int) {
 		t.Helper()
-		if response, _ := s.open(t).send(request("/mutate", padded(size))); response.StatusCode != code {
+		if response, _ := s.Open(t).Send(servertest.Request("/mutate", servertest.Padded(size))); response.StatusCode != code {
 			t.Errorf("%d bytes: got %s, want %d", size, response.Status, code)
 		}
 	}
 	f(most-1, http.StatusOK)
 	f(most, http.StatusOK)
 	f(most+1, http.StatusTooManyRequests) // takes twice as much
-	less := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-request-bytes-inflight=262143")
-	if response, _ := less.open(t).send(request("/mutate", padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
+	less := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestBytesMax = 262143 })
+	if response, _ := less.Open(t).Send(servertest.Request("/mutate", servertest.Padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("with a byte less than it takes: got %s", response.Status)
 	}
 	f(bodyBytesMax+1, http.StatusRequestEntityTooLarge)
-	s.open(t).answers(false)
+	s.Open(t).Answers(false)
 }
 
 // TestBodyMemory compares what is counted of bodies that are on their way with what
@@ -112,22 +112,22 @@ func TestOverloadBytes(t *testing.T) {
 func TestBodyMemory(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	for _, size := range []int{cheapBytes + 1, 1 << 20, 1<<20 + 1, 4<<20 - 1, 17_000_000} { // each takes more than the one before, or its memory would be used
-		x := p.open(t)
+		x := p.Open(t)
 		header := fmt.Sprintf("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := x.conn.Write([]byte(header)); err != nil {
+		if _, err := x.Conn.Write([]byte(header)); err != nil {
 			t.Fatal(err)
 		}
 		var counted int64
-		until(t, "its bytes count", func() bool { counted = p.server.load.bytes.Load(); return counted > 0 })
+		servertest.Until(t, "its bytes count", func() bool { counted = p.server.load.bytes.Load(); return counted > 0 })
 		runtime.ReadMemStats(&after)
 		made := int64(after.TotalAlloc - before.TotalAlloc)
 		if takes := bodyMemory(size); counted != takes || made < takes || made > takes+1<<20 {
 			t.Errorf("%d bytes: counted %d, of %d that were made, want %d", size, counted, made, takes)
 		}
-		x.conn.Close()
-		until(t, "nothing counts", func() bool { return p.server.load.bytes.Load() == 0 })
+		x.Conn.Close()
+		servertest.Until(t, "nothing counts", func() bool { return p.server.load.bytes.Load() == 0 })
 	}
 }
 
@@ -135,16 +135,16 @@ func TestBodyMemory(t *testing.T) {
 // it on the same connection.
 func TestArriving(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	x, raw := p.open(t), request("/validate", padded(100_000))
-	if response, body := x.send(raw); response.StatusCode != http.StatusOK {
+	x, raw := p.Open(t), servertest.Request("/validate", servertest.Padded(100_000))
+	if response, body := x.Send(raw); response.StatusCode != http.StatusOK {
 		t.Fatalf("got %s %s", response.Status, body)
 	}
 	half := int64(len(raw) / 2)
-	if _, err := x.conn.Write(raw[:half]); err != nil {
+	if _, err := x.Conn.Write(raw[:half]); err != nil {
 		t.Fatal(err)
 	}
 	var came int64
-	until(t, "half of the body came", func() bool {
+	servertest.Until(t, "half of the body came", func() bool {
 		l := &p.server.load
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func TestArriving(t *testing.T) {
 
 // TestLoadBounds has the bounds of a server that nobody configured.
 func TestLoadBounds(t *testing.T) {
-	l := &newIdleServer(new(lockedBuffer)).load
+	l := &newIdleServer(new(servertest.Buffer)).load
 	if l.requestsMax != 1000 || l.bytesMax != 128<<20 || l.grace != time.Second || l.pace != 128<<10 {
 		t.Errorf("got %d requests, %d bytes, %s and %v bytes a second", l.requestsMax, l.bytesMax, l.grace, l.pace)
 	}
@@ -172,38 +172,38 @@ func TestLoadBounds(t *testing.T) {
 func TestSlowSendersGiveWay(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	p.server.load.bytesMax, p.server.load.pace = 3<<17, 0
-	stall := func() *exchange {
+	stall := func() *servertest.Exchange {
 		t.Helper()
 		before := p.server.load.bytes.Load()
-		x := p.open(t)
-		if _, err := x.conn.Write(request("/validate", padded(100_000))[:50_000]); err != nil {
+		x := p.Open(t)
+		if _, err := x.Conn.Write(servertest.Request("/validate", servertest.Padded(100_000))[:50_000]); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > before })
+		servertest.Until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > before })
 		return x
 	}
 	p.server.load.grace = time.Hour
-	stalled := []*exchange{stall(), stall(), stall()}
+	stalled := []*servertest.Exchange{stall(), stall(), stall()}
 	ask := func(code int) {
 		t.Helper()
-		x := p.open(t)
-		if response, body := x.send(request("/validate", padded(100_000))); response.StatusCode != code {
+		x := p.Open(t)
+		if response, body := x.Send(servertest.Request("/validate", servertest.Padded(100_000))); response.StatusCode != code {
 			t.Errorf("got %s %s, want %d", response.Status, body, code)
 		}
 	}
 	ask(http.StatusTooManyRequests)
-	p.open(t).send(request("/validate", corpus.MustRead(podCreate))) // what fits a read buffer needs no room
+	p.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))) // what fits a read buffer needs no room
 	p.server.load.mu.Lock()
 	p.server.load.grace = 0
 	p.server.load.mu.Unlock()
 	ask(http.StatusOK)
-	response, body := stalled[0].receive()
+	response, body := stalled[0].Receive()
 	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || !response.Close {
 		t.Errorf("the first one that stalled: got %s %v %s", response.Status, response.Header, body)
 	}
-	rest := request("/validate", padded(100_000))[50_000:]
+	rest := servertest.Request("/validate", servertest.Padded(100_000))[50_000:]
 	for _, x := range stalled[1:] {
-		if response, body := x.send(rest); response.StatusCode != http.StatusOK {
+		if response, body := x.Send(rest); response.StatusCode != http.StatusOK {
 			t.Errorf("another one: got %s %s", response.Status, body)
 		}
 	}
@@ -216,12 +216,12 @@ func TestSlowSendersGiveWay(t *testing.T) {
 // place: nothing of the body counts any more.
 func TestEvictedSender(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	if _, err := p.open(t).conn.Write(request("/validate", padded(100_000))[:50_000]); err != nil {
+	if _, err := p.Open(t).Conn.Write(servertest.Request("/validate", servertest.Padded(100_000))[:50_000]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > 0 })
+	servertest.Until(t, "its bytes count", func() bool { return p.server.load.bytes.Load() > 0 })
 	p.connections.table.each(func(of peer) { of.giveUp() })
-	until(t, "nothing counts", func() bool {
+	servertest.Until(t, "nothing counts", func() bool {
 		l := &p.server.load
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -253,14 +253,14 @@ func TestPace(t *testing.T) {
 // TestPartOfARequest has more connections than there may be requests in flight
 // send a part of one: that is none in flight.
 func TestPartOfARequest(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-requests-inflight=3")
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestsMax = 3 })
 	for range 10 {
-		if _, err := s.open(t).conn.Write([]byte("P")); err != nil {
+		if _, err := s.Open(t).Conn.Write([]byte("P")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.open(t).answers(false)
-	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") {
+	s.Open(t).Answers(false)
+	if metrics := s.Get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") {
 		t.Errorf("got %s", metrics)
 	}
 }
@@ -269,17 +269,17 @@ func TestPartOfARequest(t *testing.T) {
 // token is not refused.
 func TestStrangersTakeNothing(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	write(t, tokens, "secret,kube-apiserver,1\n")
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--token-auth-file="+tokens, "--max-requests-inflight=1", "--max-request-bytes-inflight=131072")
+	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestsMax = 1; s.RequestBytesMax = 131072; s.Callers.TokenFile = tokens })
 	for range 5 {
-		if _, err := s.open(t).conn.Write(request("/validate", padded(90_000))[:20_000]); err != nil {
+		if _, err := s.Open(t).Conn.Write(servertest.Request("/validate", servertest.Padded(90_000))[:20_000]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.open(t).conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;")); err != nil {
+		if _, err := s.Open(t).Conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	response, body := s.open(t).send(request("/validate", padded(90_000), "Authorization: Bearer secret", "Content-Type: application/json"))
+	response, body := s.Open(t).Send(servertest.Request("/validate", servertest.Padded(90_000), "Authorization: Bearer secret", "Content-Type: application/json"))
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("got %s %s", response.Status, body)
 	}
@@ -288,22 +288,22 @@ func TestStrangersTakeNothing(t *testing.T) {
 // TestChunks sends bodies in chunks, one of them with an extension that does not
 // end: nothing of it is read.
 func TestChunks(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	s := serve(t, "AlwaysPullImages", nil)
 	const head = "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
 	for _, rest := range []string{"\r\n0\r\n\r\n", "\r\n1;" + strings.Repeat("x", 1_000_000), "Expect: 100-continue\r\n\r\n"} {
-		x := s.open(t)
-		if _, err := x.conn.Write([]byte(head + rest)); err != nil {
+		x := s.Open(t)
+		if _, err := x.Conn.Write([]byte(head + rest)); err != nil {
 			t.Fatal(err)
 		}
-		response, body := x.receive()
+		response, body := x.Receive()
 		if response.StatusCode == http.StatusContinue {
-			response, body = x.receive()
+			response, body = x.Receive()
 		}
 		if response.StatusCode != http.StatusLengthRequired || !strings.Contains(string(body), "want a body with Content-Length") || !response.Close {
 			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
 		}
 	}
-	response, _ := s.open(t).send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775806\r\n\r\n"))
+	response, _ := s.Open(t).Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775806\r\n\r\n"))
 	if response.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body of the longest length that can be written: got %s", response.Status)
 	}
@@ -311,68 +311,34 @@ func TestChunks(t *testing.T) {
 
 // TestDrain goes on answering during the delay, and closes with each answer.
 func TestDrain(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--shutdown-delay-duration=2s")
-	x := s.open(t)
-	x.answers(false)
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ShutdownDelay = 2 * time.Second })
+	x := s.Open(t)
+	x.Answers(false)
 	s.stop()
-	until(t, "the server drains", func() bool {
-		code, _ := s.readyz(t)
+	servertest.Until(t, "the server drains", func() bool {
+		code, _ := s.Readyz(t)
 		return code == http.StatusServiceUnavailable
 	})
-	for _, x := range []*exchange{x, s.open(t)} {
-		response, _ := x.send(request("/mutate", corpus.MustRead(podCreate)))
+	for _, x := range []*servertest.Exchange{x, s.Open(t)} {
+		response, _ := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 		if response.StatusCode != http.StatusOK || !response.Close {
 			t.Errorf("got %s, close %v", response.Status, response.Close)
 		}
-		x.answers(true)
-	}
-}
-
-// TestDrainKeepsPlugins wants what plugins do beside reviews to go on until the last review
-// is answered: what they follow decides those reviews. The process ends after it.
-func TestDrainKeepsPlugins(t *testing.T) {
-	var returned atomic.Bool
-	plugin := validating("Follows", func(context.Context, *codec.Review) admission.Result { return admission.Allowed() })
-	newHandler := plugin.New
-	plugin.New = func(setup admission.Setup) (admission.Handler, error) {
-		h, err := newHandler(setup)
-		h.Rules = func() []admission.Rule { return plugin.Rules }
-		h.Run = func(ctx context.Context, rulesChanged func()) {
-			rulesChanged()
-			<-ctx.Done()
-			time.Sleep(50 * time.Millisecond) // such as a request to kube-apiserver
-			returned.Store(true)
-		}
-		return h, err
-	}
-	s := serve(t, []admission.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
-	s.stop()
-	until(t, "the server drains", func() bool {
-		code, _ := s.readyz(t)
-		return code == http.StatusServiceUnavailable
-	})
-	time.Sleep(100 * time.Millisecond) // in which it would have returned
-	response, _ := s.open(t).send(request("/validate", corpus.MustRead(podCreate)))
-	if response.StatusCode != http.StatusOK || returned.Load() {
-		t.Errorf("got %s, returned %v, want an answer by a plugin that still runs", response.Status, returned.Load())
-	}
-	s.end(t)
-	if !returned.Load() {
-		t.Error("the process ended before the plugin returned")
+		x.Answers(true)
 	}
 }
 
 // TestConnectionAge ends a connection with an answer when it is old.
 func TestConnectionAge(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--max-connection-age=300ms")
-	x := s.open(t)
-	x.answers(false)
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ConnectionAgeMax = 300 * time.Millisecond })
+	x := s.Open(t)
+	x.Answers(false)
 	time.Sleep(400 * time.Millisecond)
-	response, _ := x.send(request("/mutate", corpus.MustRead(podCreate)))
+	response, _ := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("got %s, close %v", response.Status, response.Close)
 	}
-	x.answers(true)
+	x.Answers(true)
 }
 
 func TestContainerMemory(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // hidden is what no log may have, in all that a review has of an object.
@@ -75,16 +76,16 @@ func TestLogHasNoContents(t *testing.T) {
 		})
 		names = append(names, name)
 	}
-	s := serve(t, plugins, "--enable-admission-plugins=AlwaysDeny,"+strings.Join(names, ","))
-	x := s.open(t)
+	s := serve(t, "AlwaysDeny,"+strings.Join(names, ","), plugins)
+	x := s.Open(t)
 	f := func(plugin string, code int, answer, logged string) {
 		t.Helper()
-		response, body := x.send(request("/mutate/"+plugin, secretReview()))
+		response, body := x.Send(servertest.Request("/mutate/"+plugin, secretReview()))
 		if response.StatusCode != code || !bytes.Contains(body, []byte(answer)) {
 			t.Errorf("%s: got %s %s, want %d with %s", plugin, response.Status, body, code, answer)
 		}
 		// The line of a denial is written when its answer was.
-		until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.log.String(), logged) })
+		servertest.Until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.Log.String(), logged) })
 	}
 	f("Patches", 200, `"patch":`, "")
 	f("Denies", 200, "not so", `"msg":"denied","endpoint":"mutate/Denies","plugin":"Denies","uid":"u-1","user":"u","operation":"UPDATE","group":"","resource":"secrets",`+
@@ -96,12 +97,12 @@ func TestLogHasNoContents(t *testing.T) {
 	f("PanicsWithObject", 500, "it panicked", `"panic":"map[string]string"`)
 	f("Indexes", 500, "it panicked", `slice bounds out of range`)
 	broken := secretReview()
-	x.send(request("/mutate", broken[:len(broken)-2]))
-	x.send(request("/mutate/"+hidden, broken))
-	x.send(request("/mutate", broken, "Content-Type: text/"+hidden))
+	x.Send(servertest.Request("/mutate", broken[:len(broken)-2]))
+	x.Send(servertest.Request("/mutate/"+hidden, broken))
+	x.Send(servertest.Request("/mutate", broken, "Content-Type: text/"+hidden))
 	s.end(t)
 
-	log := s.log.String()
+	log := s.Log.String()
 	for _, contents := range []string{hidden, base64.StdEncoding.EncodeToString([]byte(hidden)), "last-applied"} {
 		if strings.Contains(log, contents) {
 			t.Errorf("%q of a Secret is in the log:\n%s", contents, log)
@@ -154,13 +155,13 @@ func TestLogLinesAreBounded(t *testing.T) {
 		}
 		return admission.Denied(err)
 	}
-	s := serve(t, []admission.Plugin{{
+	s := serve(t, strings.Repeat("P", 63), []admission.Plugin{{
 		Name: strings.Repeat("P", 63), Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
 		New: func(admission.Setup) (admission.Handler, error) {
 			return admission.Handler{Validate: func(_ context.Context, review *codec.Review) admission.Result { return act(review) }}, nil
 		},
-	}}, "--enable-admission-plugins="+strings.Repeat("P", 63))
-	x := s.open(t)
+	}})
+	x := s.Open(t)
 	for _, character := range []string{"a", "\x00", "\"", "\u009b", "\u202e", "é", "\U000e0001", "<"} {
 		for _, operation := range []string{"CREATE", "UPDATE"} {
 			text, err := json.Marshal(strings.Repeat(character, 1<<18/len(character)))
@@ -171,10 +172,10 @@ func TestLogLinesAreBounded(t *testing.T) {
 			review := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%[1]s,
 "kind":{"group":%[1]s,"version":%[1]s,"kind":%[1]s},"resource":{"group":%[1]s,"version":%[1]s,"resource":%[1]s},"subResource":%[1]s,
 "name":%[1]s,"namespace":%[1]s,"operation":%[2]q,"userInfo":{"username":%[1]s},"object":{"data":%[1]s},"oldObject":{}}}`, long, operation)
-			before := len(s.log.String())
-			_, body := x.send(request("/validate", []byte(review)))
-			until(t, "a line is written", func() bool { return strings.HasSuffix(s.log.String()[before:], "\n") })
-			line := s.log.String()[before:]
+			before := len(s.Log.String())
+			_, body := x.Send(servertest.Request("/validate", []byte(review)))
+			servertest.Until(t, "a line is written", func() bool { return strings.HasSuffix(s.Log.String()[before:], "\n") })
+			line := s.Log.String()[before:]
 			if n := strings.Count(line, "\n"); n != 1 || len(line) > 16<<10 || !json.Valid([]byte(line)) || strings.ContainsFunc(line[:len(line)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("%q, %s: got %d lines of %d bytes: %.200q", character, operation, n, len(line), line)
 			}

@@ -7,11 +7,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// spares has the spare of each open connection that had a large body, by the header
+// bodyBuffers has the buffer of each open connection that had a large body, by the header
 // of the connection's requests: that is all that fasthttp shows before it reads a body.
-type bodyBuffers struct{ of sync.Map } // *fasthttp.RequestHeader to *spare
+type bodyBuffers struct{ of sync.Map } // *fasthttp.RequestHeader to *bodyBuffer
 
-// A spare is the memory of a connection's last large body, for its next one. The
+// A bodyBuffer is the memory of a connection's last large body, for its next one. The
 // garbage collector may take it any time, so idle connections hold no large
 // bodies. Without it, each large body would cost new memory, which the kernel and Go
 // clear, and a garbage collection every few requests: more than reading the
@@ -34,7 +34,7 @@ func (s *bodyBuffers) use(header *fasthttp.RequestHeader, coming int) {
 	}
 }
 
-// remove forgets the spare of a connection that is closed.
+// remove forgets the buffer of a connection that is closed.
 func (s *bodyBuffers) remove(c *conn) {
 	if c.bodyBuffer != nil {
 		s.of.Delete(&c.bodyBuffer.request.Header)
@@ -43,7 +43,7 @@ func (s *bodyBuffers) remove(c *conn) {
 }
 
 // dropBody lets go of a large body that nobody reads any more: fasthttp would
-// keep it with the connection. It stays the connection's spare until the garbage
+// keep it with the connection. It stays the connection's bodyBuffer until the garbage
 // collector takes it.
 func (s *Server) dropBody(ctx *fasthttp.RequestCtx, c *conn) {
 	if len(ctx.Request.Body()) <= cheapBytes {

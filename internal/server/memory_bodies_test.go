@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestLargeBodiesUseMemoryAgain sends large reviews over one connection. While the
@@ -16,15 +18,15 @@ import (
 // has its own, and each gets its answer.
 func TestLargeBodiesUseMemoryAgain(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	x := p.open(t)
+	x := p.Open(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	allocated := func(times, size int) int64 {
 		t.Helper()
-		raw := request("/validate", padded(size))
+		raw := servertest.Request("/validate", servertest.Padded(size))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range times {
-			if response, answer := x.send(raw); response.StatusCode != http.StatusOK {
+			if response, answer := x.Send(raw); response.StatusCode != http.StatusOK {
 				t.Fatalf("got %s: %s", response.Status, answer)
 			}
 		}
@@ -49,8 +51,8 @@ func TestLargeBodiesUseMemoryAgain(t *testing.T) {
 	if got := allocated(1, large); got < takes {
 		t.Errorf("after a garbage collection: allocated %d bytes, want %d", got, takes)
 	}
-	x.conn.Close()
-	until(t, "the closed connection has no spare", func() bool {
+	x.Conn.Close()
+	servertest.Until(t, "the closed connection has no spare", func() bool {
 		none := true
 		p.server.bodyBuffers.of.Range(func(any, any) bool { none = false; return false })
 		return none

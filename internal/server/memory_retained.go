@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// keptShare is the part of the memory that Go may take which known connections may
+	// retainedShare is the part of the memory that Go may take which known connections may
 	// keep for their next requests in all, beside connectionBytes: 29 MiB in a container
 	// with 512 MiB. A connection keeps some 12 KB after a review of 8 KB.
 	retainedShare = 16
 
-	// keptDefault is for a machine without a limit.
+	// retainedDefault is for a machine without a limit.
 	retainedDefault = 64 << 20
 
-	// strangerKeptMax is how much a stranger's connection may keep: several times what
+	// strangerRetainedMax is how much a stranger's connection may keep: several times what
 	// kube-apiserver's headers take.
 	strangerRetainedMax = 8 << 10
 
@@ -25,7 +25,7 @@ const (
 	retainedOfLine = 96
 )
 
-// keptMemory returns how much connections may keep in all.
+// retainedMemory returns how much connections may keep in all.
 func retainedMemory() int64 {
 	limit, limited := goMemory()
 	if !limited {
@@ -36,7 +36,7 @@ func retainedMemory() int64 {
 
 var lineEnd, argumentEnd = []byte("\n"), []byte("&")
 
-// keep lets a connection keep what fasthttp keeps of its request and answer for the next
+// retain lets a connection keep what fasthttp keeps of its request and answer for the next
 // ones, if there is room for it. Otherwise the answer closes the connection. Of a
 // stranger's request, nothing but a small header is kept, so that strangers take no room.
 func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
@@ -55,7 +55,7 @@ func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
 	}
 }
 
-// takeKept counts so many bytes that a connection keeps, in place of those before, unless
+// reserveRetained counts so many bytes that a connection keeps, in place of those before, unless
 // that is more than all may.
 func (s *Server) reserveRetained(c *conn, bytes int64) bool {
 	more := bytes - c.retained.Load()
@@ -70,5 +70,5 @@ func (s *Server) reserveRetained(c *conn, bytes int64) bool {
 	return true
 }
 
-// dropKept says that a connection keeps nothing any more.
+// releaseRetained says that a connection keeps nothing any more.
 func (s *Server) releaseRetained(c *conn) { s.retained.Add(-c.retained.Swap(0)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestKeptOfStrangers has strangers send headers of which fasthttp keeps many times their
@@ -19,7 +20,7 @@ func TestKeptOfStrangers(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	f := func(name, raw string, closed bool) {
 		t.Helper()
-		if response, _ := p.open(t).send([]byte(raw + "\r\n")); response.StatusCode != http.StatusNotFound || response.Close != closed {
+		if response, _ := p.Open(t).Send([]byte(raw + "\r\n")); response.StatusCode != http.StatusNotFound || response.Close != closed {
 			t.Errorf("%s: got %s, close %v, want 404, close %v", name, response.Status, response.Close, closed)
 		}
 	}
@@ -29,7 +30,7 @@ func TestKeptOfStrangers(t *testing.T) {
 	f("many arguments", "GET /?"+strings.Repeat("&", 1000)+head, true)
 	f("many lines", "GET /"+head+strings.Repeat("A:b\r\n", 3000), true)
 	f("a long line", "GET /"+head+"Baggage: "+strings.Repeat("b", 15_000)+"\r\n", true)
-	f("a large body", string(request("/nowhere", padded(60_000)))+"GET /nowhere"+head, false)
+	f("a large body", string(servertest.Request("/nowhere", servertest.Padded(60_000)))+"GET /nowhere"+head, false)
 	if got := p.server.retained.Load(); got != 0 {
 		t.Errorf("got %d bytes counted for strangers", got)
 	}
@@ -49,13 +50,13 @@ func TestKept(t *testing.T) {
 			}}, nil
 		},
 	})
-	review := func(x *exchange, size int, closed bool) {
+	review := func(x *servertest.Exchange, size int, closed bool) {
 		t.Helper()
-		if response, body := x.send(request("/validate", padded(size))); response.StatusCode != http.StatusOK || response.Close != closed {
+		if response, body := x.Send(servertest.Request("/validate", servertest.Padded(size))); response.StatusCode != http.StatusOK || response.Close != closed {
 			t.Errorf("%d bytes: got %s %.200s, close %v, want 200, close %v", size, response.Status, body, response.Close, closed)
 		}
 	}
-	first := p.open(t)
+	first := p.Open(t)
 	review(first, 60_000, false)
 	one := p.server.retained.Load()
 	if one < 60_000 || one > 80_000 {
@@ -65,24 +66,24 @@ func TestKept(t *testing.T) {
 	review(first, 90_000, false) // of which nothing is kept
 	review(first, 60_000, false)
 	p.server.retainedMax = 3 * one
-	second, third := p.open(t), p.open(t)
+	second, third := p.Open(t), p.Open(t)
 	review(second, 60_000, false)
 	review(third, 60_000, false)
-	fourth := p.open(t)
-	review(fourth, len(corpus.MustRead(podCreate)), true)
+	fourth := p.Open(t)
+	review(fourth, len(corpus.MustRead(servertest.PodCreate)), true)
 	review(first, 60_000, false)
 	if got := p.server.metrics.webhooks.closedMemory.Get(); got != 1 {
 		t.Errorf("got %d closed connections, want 1", got)
 	}
-	third.conn.Close()
-	until(t, "the third one is gone", func() bool { return p.server.retained.Load() == 2*one })
+	third.Conn.Close()
+	servertest.Until(t, "the third one is gone", func() bool { return p.server.retained.Load() == 2*one })
 	p.server.retainedMax = 3*one - 1
-	review(p.open(t), 60_000, true)
+	review(p.Open(t), 60_000, true)
 	p.server.retainedMax = 3 * one
-	review(p.open(t), 60_000, false)
+	review(p.Open(t), 60_000, false)
 
 	p.server.retainedMax = 1 << 30
-	p.open(t).send(request("/mutate", corpus.MustRead(podCreate)))
+	p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 	if got := p.server.retained.Load() - 3*one; got < 40_000 {
 		t.Errorf("got %d bytes for an answer of more than 40,000", got)
 	}
@@ -91,7 +92,7 @@ func TestKept(t *testing.T) {
 // TestRefusalsKeepNothing has a long refusal of a stranger's request: neither memory is
 // kept for the next one.
 func TestRefusalsKeepNothing(t *testing.T) {
-	ctx, s := new(fasthttp.RequestCtx), newIdleServer(new(lockedBuffer))
+	ctx, s := new(fasthttp.RequestCtx), newIdleServer(new(servertest.Buffer))
 	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax-2))
 	if got := len(ctx.Response.Body()); got < codec.MessageBytesMax {
 		t.Errorf("got %d bytes", got)

@@ -41,10 +41,10 @@ const (
 	memoryOfObject  = 1 << 10
 	memoryOfElement = 96
 
-	// memoryFreely is for which length of a body, times the reviews in flight, nobody
-	// looks at what a small review takes. That is 381 times its length at most, for
-	// a list of "{}". The nth of those that are in flight has a body of memoryFreely
-	// divided by n bytes at most, so a thousand of them take up to 47 MB.
+	// unreservedBytesMax is up to which length of a body, times the reviews in flight, a
+	// small review reserves no memory. It takes 381 times its length at most, for a list
+	// of "{}". The nth review in flight has a body of at most unreservedBytesMax divided by
+	// n, so a thousand of them take up to 47 MB.
 	unreservedBytesMax = 16 << 10
 )
 

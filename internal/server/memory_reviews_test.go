@@ -22,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestReviewMemoryNeeds states what is reserved for a body.
@@ -54,18 +55,18 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "set") // so that no container's takes its place
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits")
-	large, first := manyContainers(cheapBytes, "{}"), s.open(t)
-	if _, err := first.conn.Write(request("/validate/waits", large)); err != nil {
+	s := serve(t, "Waits", []admission.Plugin{waiting(started, goOn)})
+	large, first := manyContainers(cheapBytes, "{}"), s.Open(t)
+	if _, err := first.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
 	}
 	<-started
-	response, body := s.open(t).send(request("/validate/waits?timeout=1s", large))
+	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=1s", large))
 	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), want) {
 		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
 	}
 	close(goOn)
-	if response, body := first.receive(); response.StatusCode != http.StatusOK {
+	if response, body := first.Receive(); response.StatusCode != http.StatusOK {
 		t.Errorf("the first: got %s %s", response.Status, body)
 	}
 }
@@ -88,7 +89,7 @@ func TestReserveWaitsForHalf(t *testing.T) {
 // TestMemoryFreely has reviews ask for memory that are short enough, and few enough, to have it
 // freely, and others.
 func TestMemoryFreely(t *testing.T) {
-	s := newIdleServer(new(lockedBuffer))
+	s := newIdleServer(new(servertest.Buffer))
 	s.memory = newMemory(1000)
 	_, _ = s.memory.large.try(s.memory.large.max) // so that there is none
 	f := func(requests int64, size int, want bool) {
@@ -216,7 +217,7 @@ func (m *memory) wait(t *testing.T) <-chan int64 {
 		got <- r.bytes
 		r.release()
 	}()
-	until(t, "a large one waits", func() bool { return !m.large.room.TryAcquire(0) })
+	servertest.Until(t, "a large one waits", func() bool { return !m.large.room.TryAcquire(0) })
 	return got
 }
 
@@ -226,21 +227,21 @@ func (m *memory) wait(t *testing.T) <-chan int64 {
 func TestSmallReviewsBesideLarge(t *testing.T) {
 	const most = 64 << 20 // so that both small ones take more than an Object keeps
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes="+strconv.Itoa(most))
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = most })
 	large := manyContainers(cheapBytes, "{}")
-	holds, waits := s.open(t), s.open(t)
-	if _, err := holds.conn.Write(request("/validate/waits", large)); err != nil {
+	holds, waits := s.Open(t), s.Open(t)
+	if _, err := holds.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
 	}
 	<-started
-	if _, err := waits.conn.Write(request("/validate/waits", large)); err != nil {
+	if _, err := waits.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "both are in flight", func() bool { return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
+	servertest.Until(t, "both are in flight", func() bool { return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
 	f := func(containers, want int) {
 		t.Helper()
 		body := append(manyContainers(containers, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
-		if response, answer := s.open(t).send(request("/mutate", body)); response.StatusCode != want {
+		if response, answer := s.Open(t).Send(servertest.Request("/mutate", body)); response.StatusCode != want {
 			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
 		}
 	}
@@ -249,8 +250,8 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 	f(fits, http.StatusOK)
 	close(goOn)
 	<-started
-	for _, x := range []*exchange{holds, waits} {
-		if response, _ := x.receive(); response.StatusCode != http.StatusOK {
+	for _, x := range []*servertest.Exchange{holds, waits} {
+		if response, _ := x.Receive(); response.StatusCode != http.StatusOK {
 			t.Errorf("a large one: got %s", response.Status)
 		}
 	}
@@ -260,39 +261,39 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 // is told to come again, on a connection that stays, and small ones are answered.
 func TestReviewMemoryRefuses(t *testing.T) {
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes=1000000")
-	large := padded(1_000_000)
-	busy, x := s.open(t), s.open(t)
-	if _, err := busy.conn.Write(request("/validate/waits", large)); err != nil {
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = 1000000 })
+	large := servertest.Padded(1_000_000)
+	busy, x := s.Open(t), s.Open(t)
+	if _, err := busy.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
 	}
 	<-started
 	for range 2 {
-		response, body := x.send(request("/mutate?timeout=1s", large))
+		response, body := x.Send(servertest.Request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body), "no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of which 62500 are only for small reviews") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
 	}
-	x.answers(false)
-	metrics := s.get(t, "/metrics", 200)
+	x.Answers(false)
+	metrics := s.Get(t, "/metrics", 200)
 	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 937500"} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
 		}
 	}
-	if _, err := x.conn.Write(request("/mutate?timeout=20s", large)); err != nil { // waits
+	if _, err := x.Conn.Write(servertest.Request("/mutate?timeout=20s", large)); err != nil { // waits
 		t.Fatal(err)
 	}
 	close(goOn)
-	if response, _ := busy.receive(); response.StatusCode != http.StatusOK {
+	if response, _ := busy.Receive(); response.StatusCode != http.StatusOK {
 		t.Errorf("the one that had it: got %s", response.Status)
 	}
-	if response, _ := x.receive(); response.StatusCode != http.StatusOK {
+	if response, _ := x.Receive(); response.StatusCode != http.StatusOK {
 		t.Errorf("the one that waited: got %s", response.Status)
 	}
-	until(t, "nothing is reserved", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
 	})
 }
 
@@ -319,7 +320,7 @@ func TestManySmallReviews(t *testing.T) {
 			}}, nil
 		},
 	}
-	s := serve(t, []admission.Plugin{greedy}, "--enable-admission-plugins=Greedy", "--max-review-memory-bytes="+strconv.Itoa(most))
+	s := serve(t, "Greedy", []admission.Plugin{greedy}, func(s *setup) { s.ReviewMemoryMax = most })
 	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
 	m := newMemory(most)
 	needs := m.needs(small)
@@ -332,12 +333,12 @@ func TestManySmallReviews(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range many {
-		x := s.open(t)
+		x := s.Open(t)
 		go func() {
-			if _, err := x.conn.Write(request("/mutate", small)); err != nil {
+			if _, err := x.Conn.Write(servertest.Request("/mutate", small)); err != nil {
 				t.Error(err)
 			}
-			response, err := http.ReadResponse(x.reader, nil)
+			response, err := http.ReadResponse(x.Reader, nil)
 			if err != nil {
 				t.Error(err)
 				answers <- 0
@@ -357,21 +358,21 @@ func TestManySmallReviews(t *testing.T) {
 			t.Fatalf("%d have memory, want %d", inside.Load(), room)
 		}
 	}
-	until(t, "the others wait", func() bool { return inside.Load() == room })
+	servertest.Until(t, "the others wait", func() bool { return inside.Load() == room })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > most+many*2*cheapBytes {
 		t.Errorf("%d bytes are in use, want at most %d and the bodies", grown, most)
 	}
-	s.open(t).answers(false)
+	s.Open(t).Answers(false)
 	close(goOn)
 	for range room {
 		if code := <-answers; code != http.StatusOK {
 			t.Errorf("one for which there was memory: got %d", code)
 		}
 	}
-	until(t, "nothing is reserved", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
 	})
 }
 
@@ -384,7 +385,7 @@ func manyContainers(n int, container string) []byte {
 // TestAnswerMemory has answers with memory of their own, which is given back, if they are
 // large.
 func TestAnswerMemory(t *testing.T) {
-	s := newIdleServer(new(lockedBuffer))
+	s := newIdleServer(new(servertest.Buffer))
 	answer := func(uid int) (bytes int, own bool) {
 		review := codec.Acquire()
 		defer review.Release()
@@ -407,12 +408,12 @@ func TestAnswerMemory(t *testing.T) {
 // TestLargeAnswer takes a large patch, over a connection that goes on, and leaves
 // one behind, over a connection that ends before it is sent.
 func TestLargeAnswer(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
+	s := serve(t, "AlwaysPullImages", nil)
 	const n = 100_000
 	body := manyContainers(n, `{"name":"a"}`)
-	x := s.open(t)
+	x := s.Open(t)
 	for range 2 {
-		response, answer := x.send(request("/mutate", body))
+		response, answer := x.Send(servertest.Request("/mutate", body))
 		var review struct{ Response struct{ Patch []byte } }
 		if err := json.Unmarshal(answer, &review); err != nil {
 			t.Fatal(err)
@@ -420,41 +421,41 @@ func TestLargeAnswer(t *testing.T) {
 		if got := bytes.Count(review.Response.Patch, []byte(`{"op":"add"`)); response.StatusCode != http.StatusOK || got != n {
 			t.Errorf("got %s with %d operations, want %d", response.Status, got, n)
 		}
-		x.answers(false)
+		x.Answers(false)
 	}
 	const patched = 2 + 2 + 1 // x.answers has a patch as well
-	gone := s.open(t)
-	if err := gone.conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take all of it
+	gone := s.Open(t)
+	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take all of it
 		t.Fatal(err)
 	}
-	if _, err := gone.conn.Write(request("/mutate", body)); err != nil {
+	if _, err := gone.Conn.Write(servertest.Request("/mutate", body)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the answer is on its way", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
+	servertest.Until(t, "the answer is on its way", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
 	})
-	until(t, "the review is over", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_request_bytes_in_flight 0\n")
+	servertest.Until(t, "the review is over", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_request_bytes_in_flight 0\n")
 	})
-	if metrics := s.get(t, "/metrics", 200); strings.Contains(metrics, "fastadmit_review_memory_reserved_bytes 0\n") {
+	if metrics := s.Get(t, "/metrics", 200); strings.Contains(metrics, "fastadmit_review_memory_reserved_bytes 0\n") {
 		t.Error("nothing is reserved for an answer that nobody reads")
 	}
-	gone.conn.Close()
-	until(t, "nothing is reserved", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	gone.Conn.Close()
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
 	})
 }
 
 // TestTooLargeObject is denied, and counted.
 func TestTooLargeObject(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	_, answer := s.open(t).send(request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
+	s := serve(t, "AlwaysPullImages", nil)
+	_, answer := s.Open(t).Send(servertest.Request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
 	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists and strings in it"} {
 		if !strings.Contains(string(answer), part) {
 			t.Errorf("no %s in %.1000s", part, answer)
 		}
 	}
-	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_too_large_objects_total 1\n") {
+	if metrics := s.Get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_too_large_objects_total 1\n") {
 		t.Errorf("not counted: %s", metrics)
 	}
 }
@@ -462,43 +463,26 @@ func TestTooLargeObject(t *testing.T) {
 // TestIdleConnectionsKeepNothing sends large reviews over many connections, which
 // stay open, and gets large answers.
 func TestIdleConnectionsKeepNothing(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	raw := request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
+	s := serve(t, "AlwaysPullImages", nil)
+	raw := servertest.Request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
 	live := func() int64 { return int64(admissiontest.LiveHeap()) }
 	before := live()
 	const connections = 6
-	var open []*exchange
+	var open []*servertest.Exchange
 	for range connections {
-		x := s.open(t)
-		if response, answer := x.send(raw); response.StatusCode != http.StatusOK || len(answer) < 10_000_000 {
+		x := s.Open(t)
+		if response, answer := x.Send(raw); response.StatusCode != http.StatusOK || len(answer) < 10_000_000 {
 			t.Fatalf("got %s, %d bytes", response.Status, len(answer))
 		}
 		open = append(open, x)
 	}
 	var after int64
-	until(t, "large buffers are gone", func() bool {
+	servertest.Until(t, "large buffers are gone", func() bool {
 		after = live()
 		return after-before < int64(len(raw))
 	})
 	for _, x := range open {
-		x.answers(false)
+		x.Answers(false)
 	}
 	t.Logf("%d connections keep %d bytes", connections, after-before)
-}
-
-// TestLimitGarbage wants the collector to run sooner, unless the environment has a say.
-func TestLimitGarbage(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	defer debug.SetGCPercent(before)
-	f := func(gogc string, want int) {
-		t.Helper()
-		debug.SetGCPercent(100)
-		t.Setenv("GOGC", gogc)
-		limitGarbage()
-		if got := debug.SetGCPercent(100); got != want {
-			t.Errorf("GOGC=%s: got %d, want %d", gogc, got, want)
-		}
-	}
-	f("", 50)
-	f("100", 100)
 }

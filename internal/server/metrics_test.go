@@ -1,6 +1,8 @@
 package server
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"context"
 	"regexp"
 	"strings"
@@ -9,16 +11,17 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestMetricsSayWhatTheyAre looks for the type and a help text of each metric,
 // before its first series and once.
 func TestMetricsSayWhatTheyAre(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
-	s.open(t).send(request("/mutate", corpus.MustRead(podCreate)))
+	s := serve(t, "AlwaysPullImages,AlwaysDeny", nil)
+	s.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 	types, texts := make(map[string]string), make(map[string]string)
 	part := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for line := range strings.Lines(s.get(t, "/metrics", 200)) {
+	for line := range strings.Lines(s.Get(t, "/metrics", 200)) {
 		if about, ok := strings.CutPrefix(line, "# "); ok {
 			keyword, rest, _ := strings.Cut(about, " ")
 			name, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -61,15 +64,16 @@ func TestOverruns(t *testing.T) {
 		}
 	}
 	// The first may fail, so that the second would be next.
-	config := writeTestFile(t, "config.yaml", configHead+"plugins: [{name: Late, failurePolicy: Ignore}]")
-	s := serve(t, []admission.Plugin{plugin("Late", late), plugin("Next", allow)}, "--enable-admission-plugins=Late,Next", "--config="+config)
-	x := s.open(t)
+	s := serve(t, "Late,Next", []admission.Plugin{plugin("Late", late), plugin("Next", allow)}, func(s *setup) {
+		s.settings["Late"] = admission.Settings{FailurePolicy: admissionregistrationv1.Ignore}
+	})
+	x := s.Open(t)
 	f := func(path string, code int, want ...string) {
 		t.Helper()
-		if response, body := x.send(request(path, corpus.MustRead(podCreate))); response.StatusCode != code {
+		if response, body := x.Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate))); response.StatusCode != code {
 			t.Errorf("%s: got %s %s, want %d", path, response.Status, body, code)
 		}
-		metrics := s.get(t, "/metrics", 200)
+		metrics := s.Get(t, "/metrics", 200)
 		for _, series := range want {
 			if !strings.Contains(metrics, "\n"+series+"\n") {
 				t.Errorf("%s: got no %s in\n%s", path, series, metrics)

@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/VictoriaMetrics/metrics"
 )
 
 // TestProfilesAreLocal asks for profiles from elsewhere: port 8080 is open to
 // whoever scrapes.
 func TestProfilesAreLocal(t *testing.T) {
-	handler := newOpsServer(newServerMetrics(new(load)), nil, nil, true).Handler
+	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, true).Handler
 	f := func(from, path string, want int) {
 		t.Helper()
 		request := httptest.NewRequest(http.MethodGet, path, nil)
@@ -35,11 +37,11 @@ func TestProfilesAreLocal(t *testing.T) {
 
 // TestHealthInforms has a check fail that the endpoint does not fail by.
 func TestHealthInforms(t *testing.T) {
-	works := check{name: "works", ask: func() (bool, string) { return true, "" }}
-	fails := check{name: "fails", ask: func() (bool, string) { return false, "a\nb" }}
+	works := Check{Name: "works", Ask: func() (bool, string) { return true, "" }}
+	fails := Check{Name: "fails", Ask: func() (bool, string) { return false, "a\nb" }}
 	informs := fails
-	informs.informs = "it is so"
-	f := func(path string, code int, want string, checks ...check) {
+	informs.Informs = "it is so"
+	f := func(path string, code int, want string, checks ...Check) {
 		t.Helper()
 		response := httptest.NewRecorder()
 		health(checks)(response, httptest.NewRequest(http.MethodGet, path, nil))

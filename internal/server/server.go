@@ -246,24 +246,14 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
 		return
 	}
-	budget := s.acquireContext(call.start, ctx.QueryArgs(), review, body)
-	defer budget.release()
-	call.operation, call.deadline = operationAt(review.Operation()), budget.deadline
-	if !s.begin(c, call) {
-		if c.state.isDropped() {
-			ctx.SetConnectionClose()
-		}
-		s.overloaded(ctx)
-		return
-	}
-	if !s.reserve(budget) {
-		if s.end(c) {
-			s.refuseNoMemory(ctx, body)
-		}
+	callCtx := s.acquireContext(call.start, ctx.QueryArgs(), review, body)
+	defer callCtx.release()
+	call.operation, call.deadline = operationAt(review.Operation()), callCtx.deadline
+	if !s.begin(ctx, c, call, callCtx) {
 		return
 	}
 	e := call.endpoint
-	outcome, err := e.chain.Review(budget, review, e.phase)
+	outcome, err := e.chain.Review(callCtx, review, e.phase)
 	if !s.end(c) {
 		return // it took so long that it was answered without
 	}
@@ -280,7 +270,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
 	}
-	s.answer(ctx, c, review, &budget.memory)
+	s.answer(ctx, c, review, &callCtx.memory)
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == admission.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {

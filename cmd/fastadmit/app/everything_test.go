@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // alone are plugins that are not tested together with the others: they deny all pods, or
@@ -90,8 +91,8 @@ func everything(t testing.TB, selectors bool) *admission.Chain {
 func TestEverythingAllocatesNothing(t *testing.T) {
 	for _, selectors := range [...]bool{false, true} {
 		chain := everything(t, selectors)
-		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(podCreate))
-		always := bytes.ReplaceAll(corpus.MustRead(podCreate), []byte(`"imagePullPolicy":"IfNotPresent"`), []byte(`"imagePullPolicy":"Always"`))
+		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(servertest.PodCreate))
+		always := bytes.ReplaceAll(corpus.MustRead(servertest.PodCreate), []byte(`"imagePullPolicy":"IfNotPresent"`), []byte(`"imagePullPolicy":"Always"`))
 		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, always)
 	}
 }
@@ -101,7 +102,7 @@ func BenchmarkEverything(b *testing.B) {
 	for name, selectors := range map[string]bool{"plugins": false, "selectors": true} {
 		chain := everything(b, selectors)
 		b.Run(name, func(b *testing.B) {
-			admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(podCreate))
+			admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(servertest.PodCreate))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package server
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // A refusal is a request that is refused.
@@ -36,21 +37,21 @@ func refusals() map[string]refusal {
 	known := []string{"Authorization: Bearer secret", "Content-Type: application/json"}
 	large := fmt.Sprintf("Content-Length: %d", bodyBytesMax+1)
 	return map[string]refusal{
-		"no review":        {request("/validate", []byte("{}"), known...), 400, "BadRequest"},
+		"no review":        {servertest.Request("/validate", []byte("{}"), known...), 400, "BadRequest"},
 		"no HTTP":          {[]byte("\x00\x01\r\n\r\n"), 400, "BadRequest"},
-		"no token":         {request("/validate", nil), 401, "Unauthorized"},
-		"no token, large":  {request("/validate", padded(1_000_000)), 401, "Unauthorized"},
+		"no token":         {servertest.Request("/validate", nil), 401, "Unauthorized"},
+		"no token, large":  {servertest.Request("/validate", servertest.Padded(1_000_000)), 401, "Unauthorized"},
 		"path":             {head("GET /nowhere"), 404, "NotFound"},
 		"method":           {head("GET /validate"), 405, "MethodNotAllowed"},
-		"slow":             {request("/validate", corpus.MustRead(podCreate), known...)[:1000], 408, "Timeout"},
+		"slow":             {servertest.Request("/validate", corpus.MustRead(servertest.PodCreate), known...)[:1000], 408, "Timeout"},
 		"chunked":          {head("POST /validate", "Transfer-Encoding: chunked"), 411, "LengthRequired"},
 		"large":            {head("POST /validate", large), 413, "RequestEntityTooLarge"},
-		"large, with data": {append(head("POST /validate", large), padded(1_000_000)...), 413, "RequestEntityTooLarge"},
+		"large, with data": {append(head("POST /validate", large), servertest.Padded(1_000_000)...), 413, "RequestEntityTooLarge"},
 		"type":             {head("POST /validate", "Content-Length: 0"), 415, "UnsupportedMediaType"},
-		"no room":          {request("/validate", padded(300_000), known...), 429, "TooManyRequests"},
+		"no room":          {servertest.Request("/validate", servertest.Padded(300_000), known...), 429, "TooManyRequests"},
 		"header":           {head("POST /validate", "Baggage: "+strings.Repeat("x", headerBytesMax)), 431, "RequestHeaderFieldsTooLarge"},
-		"failure":          {request("/validate/fails", corpus.MustRead(podCreate), known...), 500, "InternalError"},
-		"no return":        {request("/validate/exits", corpus.MustRead(podCreate), known...), 500, "InternalError"},
+		"failure":          {servertest.Request("/validate/fails", corpus.MustRead(servertest.PodCreate), known...), 500, "InternalError"},
+		"no return":        {servertest.Request("/validate/exits", corpus.MustRead(servertest.PodCreate), known...), 500, "InternalError"},
 	}
 }
 
@@ -66,12 +67,12 @@ func serveBriefly(t *testing.T) (*patient, []byte) {
 	}))
 	p.server.load.bytesMax = 200_000
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	write(t, tokens, "secret,kube-apiserver,1\n")
-	p.server.callers.tokenFile = tokens
-	if err := p.server.callers.load(); err != nil {
+	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
+	p.server.callers.TokenFile = tokens
+	if err := p.server.callers.Load(); err != nil {
 		t.Fatal(err)
 	}
-	return p, request("/validate/alwaysadmit", corpus.MustRead(podCreate), "Authorization: Bearer secret", "Content-Type: application/json")
+	return p, servertest.Request("/validate/alwaysadmit", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret", "Content-Type: application/json")
 }
 
 // briefly is the write timeout of serveBriefly. Answers are written in less,
@@ -85,33 +86,33 @@ func TestRefusalsOnOldConnections(t *testing.T) {
 	for name, r := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := p.open(t)
-			if response, body := x.send(first); response.StatusCode != http.StatusOK {
+			x := p.Open(t)
+			if response, body := x.Send(first); response.StatusCode != http.StatusOK {
 				t.Fatalf("the first request: got %s %s", response.Status, body)
 			}
 			time.Sleep(2 * briefly)
-			response, body := x.send(r.raw)
+			response, body := x.Send(r.raw)
 			if response.StatusCode != r.code || !bytes.Contains(body, []byte(`"reason":"`+r.reason+`"`)) {
 				t.Errorf("got %s %s, want %d %s", response.Status, body, r.code, r.reason)
 			}
-			x.answersAgain(first, response.Close)
+			answersAgain(t, x, first, response.Close)
 		})
 	}
 }
 
 // answersAgain sends a request once more, or finds the end of the connection, in
 // order.
-func (x *exchange) answersAgain(raw []byte, closed bool) {
-	x.t.Helper()
+func answersAgain(t *testing.T, x *servertest.Exchange, raw []byte, closed bool) {
+	t.Helper()
 	if closed {
-		if rest, err := io.ReadAll(x.reader); err != nil || len(rest) > 0 {
-			x.t.Errorf("got %q, %v, want the end", rest, err)
+		if rest, err := io.ReadAll(x.Reader); err != nil || len(rest) > 0 {
+			t.Errorf("got %q, %v, want the end", rest, err)
 		}
 		return
 	}
 	time.Sleep(2 * briefly)
-	if response, body := x.send(raw); response.StatusCode != http.StatusOK {
-		x.t.Errorf("afterwards: got %s %s", response.Status, body)
+	if response, body := x.Send(raw); response.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: got %s %s", response.Status, body)
 	}
 }
 
@@ -132,8 +133,8 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			client := exec.CommandContext(ctx, openssl, "s_client", "-quiet", "-connect", p.address)
-			out, errs := new(lockedBuffer), new(lockedBuffer)
+			client := exec.CommandContext(ctx, openssl, "s_client", "-quiet", "-connect", p.Address)
+			out, errs := new(servertest.Buffer), new(servertest.Buffer)
 			client.Stdout, client.Stderr = out, errs
 			in, err := client.StdinPipe()
 			if err == nil {
@@ -151,10 +152,10 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 				_, _ = in.Write(raw) // fails if openssl has seen the end of the connection meanwhile
 			}
 			send(first)
-			until(t, "the first answer came", answers(1))
+			servertest.Until(t, "the first answer came", answers(1))
 			time.Sleep(2 * briefly)
 			send(r.raw)
-			until(t, "the refusal came", answers(2))
+			servertest.Until(t, "the refusal came", answers(2))
 			if !strings.Contains(out.String(), "Connection: close") {
 				_ = client.Process.Kill() // the connection stays open
 			}
