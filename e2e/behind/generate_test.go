@@ -2,14 +2,12 @@ package behind
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,14 +15,12 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
-
-var seed = flag.Uint64("seed", 0, "seed of the scenarios; 0 takes one from the clock")
 
 // A generator makes scenarios.
 type generator struct {
 	*rand.Rand
-	seed    uint64
 	objects []*unstructured.Unstructured // of ../testdata
 	// scenarios are all that are tried.
 	scenarios iter.Seq[*scenario]
@@ -33,11 +29,7 @@ type generator struct {
 }
 
 func newGenerator(t *testing.T) *generator {
-	g := &generator{seed: *seed}
-	if g.seed == 0 {
-		g.seed = uint64(time.Now().UnixNano())
-	}
-	g.Rand = rand.New(rand.NewPCG(g.seed, 0))
+	g := &generator{Rand: seed.Rand(t)}
 	files, err := filepath.Glob("../testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
