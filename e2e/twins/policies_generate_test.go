@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/internal/expressions"
+	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 

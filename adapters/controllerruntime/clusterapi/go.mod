@@ -8,9 +8,9 @@ require (
 	github.com/fastadmit/fastadmit v0.0.0
 	github.com/fastadmit/fastadmit/adapters/controllerruntime v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4
-	k8s.io/api v0.36.3
-	k8s.io/apimachinery v0.36.3
-	k8s.io/client-go v0.36.3
+	k8s.io/api v0.36.6
+	k8s.io/apimachinery v0.36.6
+	k8s.io/client-go v0.36.6
 	sigs.k8s.io/cluster-api v1.14.2
 	sigs.k8s.io/cluster-api/api v1.14.2
 	sigs.k8s.io/controller-runtime v0.24.1
@@ -82,10 +82,10 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/apiextensions-apiserver v0.36.3 // indirect
-	k8s.io/cluster-bootstrap v0.36.3 // indirect
-	k8s.io/component-base v0.36.3 // indirect
-	k8s.io/csi-translation-lib v0.36.3 // indirect
+	k8s.io/apiextensions-apiserver v0.36.6 // indirect
+	k8s.io/cluster-bootstrap v0.36.6 // indirect
+	k8s.io/component-base v0.36.6 // indirect
+	k8s.io/csi-translation-lib v0.36.6 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
