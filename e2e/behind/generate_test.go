@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -330,15 +332,16 @@ func (g *generator) response(phase string) map[string]any {
 	r := map[string]any{"allowed": !g.in(3)}
 	if g.in(2) {
 		status := map[string]any{}
-		for field, values := range map[string][]any{
+		possible := map[string][]any{
 			"code": {200, 400, 403, 404, 409, 418, 422, 500, 599, -1}, "status": {"Success", "Failure", ""},
 			"reason": {"", "Forbidden", "NotFound", "Invalid", "Whatever it is"}, "message": {"", "answered", "two\nlines \u00e9 <&>", strings.Repeat("m", 3000)},
 			"details": {
 				map[string]any{}, map[string]any{"name": "n", "group": "g", "kind": "k", "uid": "u"},
 				map[string]any{"causes": []any{map[string]any{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a[0]"}, map[string]any{}}},
 			},
-		} {
-			if g.in(2) {
+		}
+		for _, field := range slices.Sorted(maps.Keys(possible)) {
+			if values := possible[field]; g.in(2) {
 				status[field] = values[g.IntN(len(values))]
 			}
 		}
