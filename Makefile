@@ -38,14 +38,14 @@ test: build ## run the unit tests: normally, with the race detector, with freed 
 	@# run the code: in packages that import sync, and in all plugins together. The tests of codec,
 	@# diff and cel run one goroutine; those of the plugins run them in several.
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
-		grep -E '[[ ]sync[] /]|/handlers/plugins ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
+		grep -E '[[ ]sync[] /]|/fastadmit/handlers ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
 	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=on $$racing && \
 	go test -vet=off -p 4 -tags poison -short $$(go list ./... | grep -vxF "$$racing")
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
 	@command -v qemu-aarch64 >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends qemu-user; } >&2
-	GOARCH=arm64 go test -short -exec qemu-aarch64 ./codec ./diff ./handlers/...
+	GOARCH=arm64 go test -short -exec qemu-aarch64 ./codec ./diff ./admission/... ./handlers/...
 
 .PHONY: check
 check: ## check formatting, vet, linters, vulnerabilities, conventions
@@ -57,7 +57,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# The other modules that .ci/run tests.
 	@linter=$$PWD/bin/tools/golangci-lint; lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
-		e2e e2e/behind/controllerruntime handlers/handlertest/envtest; do lint $$module; done
+		e2e e2e/behind/controllerruntime admission/admissiontest/envtest; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	$(call tools,vuln/)
 	bin/tools/govulncheck ./... || [ $$? -ne 3 ]
@@ -136,13 +136,13 @@ publish: ## push the image and the chart of release VERSION, after make release,
 
 # The packages that "make mutation" changes, and its flags: -sample=50 runs 50 mutants of
 # each package.
-PACKAGES ?= ./codec ./diff ./handlers ./handlers/...
+PACKAGES ?= ./codec ./diff ./admission/... ./cluster ./internal/policy/... ./handlers/...
 MUTATION ?=
 
 .PHONY: mutation
 mutation: ## change the code of PACKAGES in one place at a time, and list the changes that no test notices
 	go -C tools build -o ../bin/mutation ./mutation
-	bin/mutation -with ./handlers/plugins $(MUTATION) $(PACKAGES)
+	bin/mutation -with ./handlers $(MUTATION) $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME
@@ -168,11 +168,11 @@ soak: build ## send good requests and attacks for SOAKTIME, with the memory limi
 
 .PHONY: bench
 bench: ## run the benchmarks of codec, diff and the plugins
-	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./handlers/... ./cmd/...
+	go test -run '^$$' -bench . -benchmem -count 5 ./codec ./diff ./admission/... ./internal/... ./handlers/... ./cmd/...
 
 .PHONY: worst
 worst: ## print the time and memory of each plugin for reviews with 10,000 and 40,000 of each repeated field
-	go test -run TestWorst -v -count 1 -timeout 30m ./handlers/plugins -worst 10000
+	go test -run TestWorst -v -count 1 -timeout 30m ./handlers -worst 10000
 
 .PHONY: compare
 compare: ## compare with other webhooks and the bare transport; COMPAREFLAGS=-write updates the tables and pictures

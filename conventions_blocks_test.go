@@ -19,9 +19,9 @@ import (
 	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers/matchconditions"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
 // A block is a fenced block that a person wrote, not a test.
@@ -42,7 +42,7 @@ func blocks(t *testing.T) (all []block) {
 	for _, name := range documents(t) {
 		text := comparedBlock.ReplaceAllString(generated.ReplaceAllString(read(t, name), ""), "")
 		for _, m := range writtenBlock.FindAllStringSubmatch(text, -1) {
-			if m[4] == "sh" && strings.HasPrefix(name, "handlers/") && name != "handlers/README.md" {
+			if m[4] == "sh" && strings.HasPrefix(name, "handlers/") {
 				continue
 			}
 			all = append(all, block{name, m[4], strings.ReplaceAll("\n"+m[5], "\n"+m[3], "\n")[1:], m[1], m[2]})
@@ -195,7 +195,7 @@ func decodeObject(manifest string) (bool, error) {
 // TestConventionsPluginExamples reads the configurations of plugins. The deploy module renders the chart with the values.
 func TestConventionsManifests(t *testing.T) {
 	var names []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
 	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {

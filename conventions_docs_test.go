@@ -15,9 +15,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission/example/creator"
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
-	"github.com/fastadmit/fastadmit/handlers/example/creator"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // documents returns the names of all Markdown files.
@@ -37,16 +37,14 @@ func fastadmit(args []string, options ...app.Option) (stdout, stderr string, cod
 	return out.String(), errs.String(), code
 }
 
-// notPlugins are the folders of handlers that are no plugins.
-var notPlugins = []string{"cluster", "example", "handlertest", "internal", "matchconditions", "plugins", "podspec"}
-
 // pluginSections are what the README of a plugin has, in this order.
 var pluginSections = []string{"Name", "Description", "Configuration", "Examples", "Metrics", "See also"}
 
-// TestConventionsPlugins compares the folders of plugins with the table.
+// TestConventionsPlugins compares the folders of handlers with the table. The folder
+// internal has the code that several handlers share.
 func TestConventionsPlugins(t *testing.T) {
 	names := make(map[string]string) // of plugins, by folder
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		names[strings.ToLower(plugin.Name)] = plugin.Name
 	}
 	entries, err := os.ReadDir("handlers")
@@ -55,12 +53,12 @@ func TestConventionsPlugins(t *testing.T) {
 	}
 	for _, entry := range entries {
 		folder := entry.Name()
-		if !entry.IsDir() || slices.Contains(notPlugins, folder) {
+		if !entry.IsDir() || folder == "internal" || folder == "testdata" {
 			continue
 		}
 		name, ok := names[folder]
 		if !ok {
-			t.Errorf("handlers/%s is no plugin of the table in handlers/plugins", folder)
+			t.Errorf("handlers/%s is no plugin of the table in handlers", folder)
 			continue
 		}
 		delete(names, folder)
@@ -96,7 +94,7 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 // --cluster-state-dir, and policies and webhooks for staticManifestsDir, with the manifests in testdata here, and with the
 // configuration that the README shows.
 func TestConventionsPluginExamples(t *testing.T) {
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		t.Run(plugin.Name, func(t *testing.T) {
 			folder := path.Join("handlers", strings.ToLower(plugin.Name))
 			readme := read(t, path.Join(folder, "README.md"))
@@ -210,7 +208,7 @@ var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end
 // TestConventionsGenerated makes the generated blocks of all documents anew:
 // "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the tables of "make compare", "dependencies" one on modules, "file NAME" a file beside the document,
 // "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
-// binary with the plugin of handlers/README.md does.
+// binary with the plugin of admission/README.md does.
 func TestConventionsGenerated(t *testing.T) {
 	for _, name := range documents(t) {
 		document := read(t, name)
@@ -261,7 +259,7 @@ func generate(t *testing.T, document, what string) string {
 		return "```console\n$ bin/fastadmit " + rest + "\n" + stdout + stderr + "```\n"
 	case "example":
 		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
-		return "```console\n$ go run ./handlers/example " + rest + "\n" + stdout + stderr + "```\n"
+		return "```console\n$ go run ./admission/example " + rest + "\n" + stdout + stderr + "```\n"
 	}
 	t.Fatalf("%s: got a generated block of %q, want plugins, not here, times, dependencies, flags, metrics, configuration, crd, file, run or example", document, what)
 	return ""
@@ -306,7 +304,7 @@ func times(t *testing.T) string {
 
 func notHereTable() string {
 	table := "| plugin | in Kubernetes | why it is not here |\n|---|---|---|\n"
-	for _, p := range plugins.NotHere() {
+	for _, p := range handlers.NotHere() {
 		table += fmt.Sprintf("| %s | v%s to v%s | It %s. |\n", p.Name, p.First, p.Last, p.Reason)
 	}
 	return table

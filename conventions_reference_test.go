@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
@@ -172,7 +172,7 @@ type configurationSchema struct {
 
 // enums are the values of types that have few, and of fields that do.
 var enums = map[string][]any{
-	"Action":                 {string(handlers.ActionDeny), string(handlers.ActionWarn), string(handlers.ActionAudit)},
+	"Action":                 {string(admission.ActionDeny), string(admission.ActionWarn), string(admission.ActionAudit)},
 	"FailurePolicyType":      {string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore)},
 	"ReinvocationPolicyType": {string(admissionregistrationv1.NeverReinvocationPolicy), string(admissionregistrationv1.IfNeededReinvocationPolicy)},
 	"MatchPolicyType":        {string(admissionregistrationv1.Equivalent), string(admissionregistrationv1.Exact)},
@@ -201,7 +201,7 @@ func newConfigurationSchema(t *testing.T) map[string]any {
 	properties["apiVersion"] = map[string]any{"const": config.APIVersion}
 	properties["kind"] = map[string]any{"const": config.Kind}
 	var names []any
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
 	// Names for completion. A binary can have more plugins.
@@ -297,7 +297,7 @@ func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := make(map[string]string)
 	for _, s := range sources(t) {
-		if !slices.Contains([]string{"internal/config", "internal/match", "internal/registration", "internal/imagereview"}, s.dir) || s.isTest {
+		if !slices.Contains([]string{"internal/config", "admission/match", "internal/registration", "internal/imagereview"}, s.dir) || s.isTest {
 			continue
 		}
 		ast.Inspect(s.File, func(node ast.Node) bool {

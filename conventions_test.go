@@ -263,41 +263,45 @@ func TestConventionsLengths(t *testing.T) {
 	}
 }
 
-// TestConventionsExample has handlers/README.md tell the truth about the length of
+// TestConventionsExample has admission/README.md tell the truth about the length of
 // the plugin that it shows, without comments and empty lines.
 func TestConventionsExample(t *testing.T) {
 	const linesMax = 59
 	lines := 0
-	for line := range strings.Lines(read(t, "handlers/example/teamlabel/teamlabel.go")) {
+	for line := range strings.Lines(read(t, "admission/example/teamlabel/teamlabel.go")) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
 			lines++
 		}
 	}
 	if lines > linesMax {
-		t.Errorf("handlers/example/teamlabel: got %d lines of code, want at most %d", lines, linesMax)
+		t.Errorf("admission/example/teamlabel: got %d lines of code, want at most %d", lines, linesMax)
 	}
 }
 
-// layers are the folders in the order in which they may import each other:
-// only what stands higher up here, or also each other below the same "/...".
+// layers are the folders in the order in which they may import each other: a folder
+// imports only folders of the lines above its own. Those below the same "/..." may also
+// import each other.
 var layers = []string{
 	"codec",
-	"internal/files",
+	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/socket", "internal/strictyaml",
 	"corpus", // recordings and no code
 	"diff",
-	"handlers/internal/protobuf", // which imports nothing of the module
-	"handlers/cluster",
-	"handlers/internal/quantity", // which asks codec alone
-	"handlers",
-	"internal/...",
-	"bench/...", // the load generator
-	"handlers/podspec",
+	"cluster",
+	"admission",
+	"admission/podspec",
+	"admission/match",
+	"admission/admissiontest",
+	"admission/example/*",
+	"internal/registration/...",
+	"internal/policy/...",
 	"handlers/internal/...",
-	"handlers/matchconditions",
 	"handlers/*",
-	"handlers/example/*",
-	"handlers/plugins",
-	"handlers/handlertest",
+	"handlers",
+	"internal/imagereview",
+	"internal/config",
+	"internal/offline/...",
+	"internal/server/...",
+	"bench/...", // the load generator
 	"cmd/fastadmit/app",
 	"main", // every program
 }
@@ -347,7 +351,7 @@ var httpPackage = regexp.MustCompile(`^(net/http|github\.com/valyala/fasthttp|go
 
 // TestConventionsImportsBanned looks at all that codec and diff come with, and
 // at what plugins import themselves: the constants of package net/http are in
-// package handlers for them.
+// package admission for them.
 func TestConventionsImportsBanned(t *testing.T) {
 	for _, imported := range goList(t, "{{.ImportPath}}", "./codec", "./diff") {
 		if strings.HasPrefix(imported, "k8s.io/") || httpPackage.MatchString(imported) {
@@ -356,7 +360,7 @@ func TestConventionsImportsBanned(t *testing.T) {
 	}
 	for _, s := range sources(t) {
 		place := layers[max(layer(s.dir, s.Name.Name), 0)]
-		if s.isTest || s.nested || place != "handlers/*" && place != "handlers/example/*" {
+		if s.isTest || s.nested || place != "handlers/*" && place != "admission/example/*" {
 			continue
 		}
 		for _, imported := range s.imports() {

@@ -17,7 +17,7 @@ import (
 func example(t *testing.T) (path, values string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "example")
-	run(t, "go", "build", "-C", "..", "-o", path, "./handlers/example")
+	run(t, "go", "build", "-C", "..", "-o", path, "./admission/example")
 	return path, run(t, path, "plugins", "-o", "chart")
 }
 

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // manifests returns what "fastadmit manifests" prints for the files in the
@@ -175,7 +175,7 @@ func needs(name string) []cluster.Need { return needsWith(name, nil) }
 
 // needsWith returns what a plugin needs with a configuration.
 func needsWith(name string, config []byte) []cluster.Need {
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if p.Name == name {
 			return p.AllNeeds(config)
 		}

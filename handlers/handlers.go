@@ -1,216 +1,124 @@
-// Package handlers defines admission plugins: their interface, the rules that
-// select their reviews, and the chain that runs plugins in order on a review.
-//
-// Each built-in plugin has a folder below this one and a line in the table of
-// package plugins. README.md in this folder shows how to write a plugin.
+// Package handlers lists the built-in admission plugins in the order in which they run.
 package handlers
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"slices"
-
-	"github.com/VictoriaMetrics/metrics"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
+	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
+	"github.com/fastadmit/fastadmit/handlers/alwayspullimages"
+	"github.com/fastadmit/fastadmit/handlers/certificateapproval"
+	"github.com/fastadmit/fastadmit/handlers/certificatesigning"
+	"github.com/fastadmit/fastadmit/handlers/certificatesubjectrestriction"
+	"github.com/fastadmit/fastadmit/handlers/clustertrustbundleattest"
+	"github.com/fastadmit/fastadmit/handlers/defaultingressclass"
+	"github.com/fastadmit/fastadmit/handlers/defaultstorageclass"
+	"github.com/fastadmit/fastadmit/handlers/defaulttolerationseconds"
+	"github.com/fastadmit/fastadmit/handlers/denyescalatingexec"
+	"github.com/fastadmit/fastadmit/handlers/denyexeconprivileged"
+	"github.com/fastadmit/fastadmit/handlers/denyserviceexternalips"
+	"github.com/fastadmit/fastadmit/handlers/eventratelimit"
+	"github.com/fastadmit/fastadmit/handlers/extendedresourcetoleration"
+	"github.com/fastadmit/fastadmit/handlers/imagepolicywebhook"
+	"github.com/fastadmit/fastadmit/handlers/initializers"
+	"github.com/fastadmit/fastadmit/handlers/initialresources"
+	"github.com/fastadmit/fastadmit/handlers/jobvalidation"
+	"github.com/fastadmit/fastadmit/handlers/limitpodhardantiaffinitytopology"
+	"github.com/fastadmit/fastadmit/handlers/limitranger"
+	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
+	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
+	"github.com/fastadmit/fastadmit/handlers/namespaceautoprovision"
+	"github.com/fastadmit/fastadmit/handlers/namespaceexists"
+	"github.com/fastadmit/fastadmit/handlers/namespacelifecycle"
+	"github.com/fastadmit/fastadmit/handlers/nodedeclaredfeaturevalidator"
+	"github.com/fastadmit/fastadmit/handlers/noderestriction"
+	"github.com/fastadmit/fastadmit/handlers/ownerreferencespermissionenforcement"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumeclaimresize"
+	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
+	"github.com/fastadmit/fastadmit/handlers/podgroupprotection"
+	"github.com/fastadmit/fastadmit/handlers/podgroupworkloadexists"
+	"github.com/fastadmit/fastadmit/handlers/podnodeselector"
+	"github.com/fastadmit/fastadmit/handlers/podpreset"
+	"github.com/fastadmit/fastadmit/handlers/podresizevalidator"
+	"github.com/fastadmit/fastadmit/handlers/podsecurity"
+	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
+	"github.com/fastadmit/fastadmit/handlers/podtolerationrestriction"
+	"github.com/fastadmit/fastadmit/handlers/podtopologylabels"
+	"github.com/fastadmit/fastadmit/handlers/priority"
+	"github.com/fastadmit/fastadmit/handlers/resourcequota"
+	"github.com/fastadmit/fastadmit/handlers/runtimeclass"
+	"github.com/fastadmit/fastadmit/handlers/securitycontextdeny"
+	"github.com/fastadmit/fastadmit/handlers/serviceaccount"
+	"github.com/fastadmit/fastadmit/handlers/storageobjectinuseprotection"
+	"github.com/fastadmit/fastadmit/handlers/taintnodesbycondition"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionpolicy"
+	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// Plugin describes an admission plugin.
-type Plugin struct {
-	// Name is the name of the plugin, as in --enable-admission-plugins. A built-in
-	// plugin has the name that it has in kube-apiserver.
-	Name string
-	// Summary says in one line what the plugin does.
-	Summary string
-	// Rules select the reviews that the plugin gets. It never gets others.
-	Rules []Rule
-	// Mutates and Validates are true if the Handler of New has the functions Admit
-	// and Validate.
-	Mutates, Validates bool
-	// SideEffects is NoneOnDryRun for a plugin that writes or remembers something
-	// because of a review. The plugin must not do so if the review's DryRun is true.
-	// The default is None. kube-apiserver accepts no webhooks with other side effects
-	// (k8s.io/api/admissionregistration/v1 SideEffectClass).
-	SideEffects admissionregistrationv1.SideEffectClass
-	// RequiresConfig is true if the plugin needs a configuration file.
-	RequiresConfig bool
-	// Needs are the kinds that the plugin reads and writes in the cluster. The plugin
-	// is not called before the objects that it watches are cached. The RBAC rules of
-	// the process are derived from Needs.
-	Needs []cluster.Need
-	// NeedsOf returns additional needs that depend on the configuration file. config is
-	// nil if there is no file, and may be invalid. NeedsOf may be nil.
-	NeedsOf func(config []byte) []cluster.Need
-	// OnByDefault is true if kube-apiserver v1.36 runs the plugin by default.
-	OnByDefault bool
-	// LastRelease is the last Kubernetes minor release that had the plugin,
-	// empty if v1.36 has it.
-	LastRelease string
-	// OutOfTree is true if the plugin is not one of kube-apiserver. app.WithPlugin sets
-	// it.
-	OutOfTree bool
-	// New creates a handler. It returns an error if the configuration is invalid.
-	New func(setup Setup) (Handler, error)
+// Options configure plugins for which kube-apiserver has flags instead of a
+// configuration file.
+type Options struct {
+	Tolerations defaulttolerationseconds.Options
 }
 
-// AllNeeds returns Needs and the result of NeedsOf for a configuration file, which may be
-// nil.
-func (p *Plugin) AllNeeds(config []byte) []cluster.Need {
-	if p.NeedsOf == nil {
-		return p.Needs
+// DefaultOptions returns the default values of kube-apiserver's flags.
+func DefaultOptions() Options {
+	return Options{Tolerations: defaulttolerationseconds.DefaultOptions()}
+}
+
+// InTree returns the plugins in the order in which they run. The order is that of
+// kube-apiserver (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go
+// AllOrderedPlugins). A plugin that was removed from Kubernetes has the place that it
+// had in its last release.
+func InTree(options Options) []admission.Plugin {
+	return []admission.Plugin{
+		alwaysadmit.Plugin(),
+		securitycontextdeny.Plugin(),
+		namespaceautoprovision.Plugin(),
+		namespacelifecycle.Plugin(),
+		namespaceexists.Plugin(),
+		limitpodhardantiaffinitytopology.Plugin(),
+		initialresources.Plugin(),
+		podpreset.Plugin(),
+		limitranger.Plugin(),
+		serviceaccount.Plugin(),
+		noderestriction.Plugin(),
+		taintnodesbycondition.Plugin(),
+		alwayspullimages.Plugin(),
+		imagepolicywebhook.Plugin(),
+		podsecurity.Plugin(),
+		podsecuritypolicy.Plugin(),
+		podnodeselector.Plugin(),
+		priority.Plugin(),
+		defaulttolerationseconds.Plugin(options.Tolerations),
+		podtolerationrestriction.Plugin(),
+		denyescalatingexec.Plugin(),
+		denyexeconprivileged.Plugin(),
+		eventratelimit.Plugin(),
+		extendedresourcetoleration.Plugin(),
+		persistentvolumelabel.Plugin(),
+		defaultstorageclass.Plugin(),
+		storageobjectinuseprotection.Plugin(),
+		podgroupprotection.Plugin(),
+		ownerreferencespermissionenforcement.Plugin(),
+		persistentvolumeclaimresize.Plugin(),
+		runtimeclass.Plugin(),
+		certificateapproval.Plugin(),
+		certificatesigning.Plugin(),
+		clustertrustbundleattest.Plugin(),
+		certificatesubjectrestriction.Plugin(),
+		defaultingressclass.Plugin(),
+		denyserviceexternalips.Plugin(),
+		podtopologylabels.Plugin(),
+		podgroupworkloadexists.Plugin(),
+		nodedeclaredfeaturevalidator.Plugin(),
+		jobvalidation.Plugin(),
+		podresizevalidator.Plugin(),
+		mutatingadmissionpolicy.Plugin(),
+		mutatingadmissionwebhook.Plugin(),
+		initializers.Plugin(),
+		validatingadmissionpolicy.Plugin(),
+		validatingadmissionwebhook.Plugin(),
+		resourcequota.Plugin(),
+		alwaysdeny.Plugin(), // at the end, as there
 	}
-	return append(slices.Clip(p.Needs), p.NeedsOf(config)...)
-}
-
-// Setup contains what a plugin needs to create its handler.
-type Setup struct {
-	// Config is the plugin's own configuration file, nil if there is none.
-	Config []byte
-	// Manifests are the files in the folder staticManifestsDir of the configuration,
-	// sorted by name; see k8s.io/apiserver pkg/admission/plugin/manifest.
-	Manifests []File
-	// Params are objects that policies in Manifests may use as parameters.
-	Params []ParamKind
-	// Kubeconfig is the kubeconfig file kubeConfigFile of the configuration, nil if
-	// there is none. The names of files in it are replaced by their contents.
-	Kubeconfig []byte
-	// Metrics is the set for the plugin's own metrics. It is never nil.
-	Metrics *metrics.Set
-	// Cluster gives access to the kinds in the plugin's Needs. It is nil if there are
-	// none.
-	Cluster *cluster.View
-}
-
-// File is a file that was read for a plugin.
-type File struct {
-	Name    string // as shown in errors
-	Content []byte
-
-	// FromAPI is true if the documents may have everything that the API allows:
-	// policies may have parameters, and a binding may name a policy that does not
-	// exist. Both are errors in the files of a folder in the configuration.
-	FromAPI bool
-}
-
-// ParamKind is a kind whose objects policies may use as parameters.
-type ParamKind struct {
-	APIVersion, Kind string
-	Namespaced       bool // the objects are in namespaces
-	Objects          []ParamObject
-}
-
-// ParamObject is an object that policies may use as a parameter.
-type ParamObject struct {
-	Namespace, Name string // the namespace is empty for cluster-scoped objects
-	Labels          map[string]string
-	JSON            []byte
-}
-
-// FileError is an error in a file that was read for a plugin.
-type FileError struct {
-	File string // its Name
-	Err  error
-}
-
-func (e *FileError) Error() string { return fmt.Sprintf("error loading %s: %v", e.File, e.Err) }
-
-func (e *FileError) Unwrap() error { return e.Err }
-
-// Handler is an initialized plugin. Several goroutines call its functions at the same
-// time. The functions must not keep the review or anything read from it, and must not
-// use ctx after they return. ctx ends when it is too late for an answer.
-type Handler struct {
-	// Admit may change review.Object, and may deny. It is called before Validate. If
-	// it is called again with the object that it changed, it must not change it
-	// further. Nil if the plugin does not mutate.
-	Admit func(ctx context.Context, review *codec.Review) Result
-	// Validate may deny. Nil if the plugin does not validate.
-	Validate func(ctx context.Context, review *codec.Review) Result
-	// Rules returns the rules of the reviews that the handler needs at the moment, a
-	// part of the plugin's Rules. Nil means all of the plugin's Rules.
-	Rules func() []Rule
-	// Run does background work until ctx ends. A server calls it once for each handler;
-	// "fastadmit review" does not call it. Run calls rulesChanged as soon as the result
-	// of Rules is known, and each time it changes. Nil if there is no background work.
-	Run func(ctx context.Context, rulesChanged func())
-}
-
-// Result is the result of a plugin's call. The zero Result allows the request.
-type Result struct {
-	// Denial is the status that the user gets, nil if the plugin does not deny. Its
-	// code must be from 400 to 599, otherwise the plugin fails.
-	Denial *codec.Status
-	// Err is the reason why the plugin could not decide, nil if it did. The plugin's
-	// failure policy then decides.
-	Err error
-}
-
-// Allowed allows the request.
-func Allowed() Result { return Result{} }
-
-// Denied denies the request with the metav1.Status of err. If err has no status, the
-// status has code 500, the text of err and no reason, as kube-apiserver does with errors
-// of in-tree plugins (k8s.io/apiserver pkg/endpoints/handlers/responsewriters/status.go).
-func Denied(err error) Result {
-	var withStatus apierrors.APIStatus
-	if !errors.As(err, &withStatus) {
-		return Result{Denial: &codec.Status{Code: http.StatusInternalServerError, Message: err.Error()}}
-	}
-	return Result{Denial: statusOf(withStatus.Status())}
-}
-
-// Errored reports that the plugin failed; its failure policy decides. This is so even
-// if err is nil.
-func Errored(err error) Result {
-	if err == nil {
-		err = errNothing
-	}
-	return Result{Err: err}
-}
-
-func statusOf(s metav1.Status) *codec.Status {
-	status := &codec.Status{Code: s.Code, Message: s.Message, Reason: string(s.Reason)}
-	if d := s.Details; d != nil {
-		status.Details = codec.Details{
-			Name: d.Name, Group: d.Group, Kind: d.Kind, UID: string(d.UID), RetryAfterSeconds: d.RetryAfterSeconds,
-		}
-		for _, cause := range d.Causes {
-			status.Details.Causes = append(status.Details.Causes,
-				codec.Cause{Type: string(cause.Type), Message: cause.Message, Field: cause.Field})
-		}
-	}
-	return status
-}
-
-// Forbidden returns the error of in-tree plugins for a denial: code 403, reason
-// Forbidden, and a message that names the resource and the object (k8s.io/apiserver
-// pkg/admission/errors.go NewForbidden).
-func Forbidden(review *codec.Review, err error) error {
-	if apierrors.IsForbidden(err) {
-		return err
-	}
-	resource := review.Resource()
-	return apierrors.NewForbidden(
-		schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, objectName(review), err)
-}
-
-// objectName is the name NewForbidden shows (extractResourceName there): that
-// of the request, or the one that the object has or is going to get.
-func objectName(review *codec.Review) string {
-	if name := review.Name(); name != "" {
-		return name
-	}
-	for _, field := range [...]string{"name", "generateName"} {
-		if name := review.Object.Get("metadata", field).String(); name != "" {
-			return name
-		}
-	}
-	return "Unknown"
 }

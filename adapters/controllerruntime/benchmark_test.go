@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime/internal/compare"
+	fastadmit "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // pullAlways does what AlwaysPullImages does.
@@ -63,7 +63,7 @@ func BenchmarkWebhook(b *testing.B) {
 			w.ServeHTTP(httptest.NewRecorder(), request)
 		}
 	}
-	plugin := func(b *testing.B, chain *handlers.Chain, phase handlers.Phase) {
+	plugin := func(b *testing.B, chain *fastadmit.Chain, phase fastadmit.Phase) {
 		b.ReportAllocs()
 		defer reportCPU(b, cpuTime(b))
 		var response []byte
@@ -79,22 +79,22 @@ func BenchmarkWebhook(b *testing.B) {
 			review.Release()
 		}
 	}
-	typed := handlertest.MustChain(b, handlers.Plugin{
-		Name: "Typed", Rules: []handlers.Rule{handlers.Any()}, Mutates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: handlers.AdmitTyped(func(ctx context.Context, _ *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+	typed := admissiontest.MustChain(b, fastadmit.Plugin{
+		Name: "Typed", Rules: []fastadmit.Rule{fastadmit.Any()}, Mutates: true,
+		New: func(fastadmit.Setup) (fastadmit.Handler, error) {
+			return fastadmit.Handler{Admit: fastadmit.AdmitTyped(func(ctx context.Context, _ *codec.Review, pod, _ *corev1.Pod) fastadmit.Result {
 				_ = pullAlways{}.Default(ctx, pod)
-				return handlers.Allowed()
+				return fastadmit.Allowed()
 			})}, nil
 		},
 	}, "")
 	defaulter, validator := admission.WithDefaulter(scheme, pullAlways{}), admission.WithValidator(scheme, accepts{})
 	b.Run("mutate/server", func(b *testing.B) { server(b, defaulter) })
-	b.Run("mutate/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, defaulter, handlers.Mutate), handlers.Mutate) })
-	b.Run("mutate/typed", func(b *testing.B) { plugin(b, typed, handlers.Mutate) })
+	b.Run("mutate/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, defaulter, fastadmit.Mutate), fastadmit.Mutate) })
+	b.Run("mutate/typed", func(b *testing.B) { plugin(b, typed, fastadmit.Mutate) })
 	b.Run("validate/server", func(b *testing.B) { server(b, validator) })
-	b.Run("validate/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, validator, handlers.Validate), handlers.Validate) })
-	b.Run("none/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, validator, handlers.Validate), handlers.Mutate) })
+	b.Run("validate/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, validator, fastadmit.Validate), fastadmit.Validate) })
+	b.Run("none/plugin", func(b *testing.B) { plugin(b, compare.Chain(b, validator, fastadmit.Validate), fastadmit.Mutate) })
 }
 
 func reportCPU(b *testing.B, start int64) {

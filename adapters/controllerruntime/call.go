@@ -14,19 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // call calls a webhook and makes its response the plugin's.
-func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review, phase handlers.Phase) handlers.Result {
+func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review, phase fastadmit.Phase) fastadmit.Result {
 	request, fits, err := requestOf(review)
 	if err != nil {
-		return handlers.Errored(fmt.Errorf("cannot make the request of controller-runtime: %w", err))
+		return fastadmit.Errored(fmt.Errorf("cannot make the request of controller-runtime: %w", err))
 	}
 	if !fits {
-		return handlers.Allowed() // which the chain makes a denial of, as too large
+		return fastadmit.Allowed() // which the chain makes a denial of, as too large
 	}
 	// A goroutine of the webhook may use the context after it returned, when
 	// fastadmit's own belongs to another call. The derived one is over then, as
@@ -35,7 +35,7 @@ func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review,
 	defer cancel()
 	response := webhook.Handle(ctx, request)
 	if err := verify(&response.AdmissionResponse, review, phase); err != nil {
-		return handlers.Errored(err)
+		return fastadmit.Errored(err)
 	}
 	for _, warning := range response.Warnings {
 		review.Response.Warn(warning)
@@ -44,23 +44,23 @@ func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review,
 		_ = review.Response.Annotate(key, response.AuditAnnotations[key]) // kube-apiserver drops a bad one, too
 	}
 	if !response.Allowed {
-		return handlers.Denied(denial(response.Result))
+		return fastadmit.Denied(denial(response.Result))
 	}
 	if err := patch(&review.Object, response.Patch); err != nil {
-		return handlers.Errored(fmt.Errorf("cannot apply the webhook's patch: %w", err))
+		return fastadmit.Errored(fmt.Errorf("cannot apply the webhook's patch: %w", err))
 	}
-	return handlers.Allowed()
+	return fastadmit.Allowed()
 }
 
 // verify says what kube-apiserver would find wrong with a response, which is
 // then the webhook's failure (k8s.io/apiserver
 // pkg/admission/plugin/webhook/request VerifyAdmissionResponse).
-func verify(response *admissionv1.AdmissionResponse, review *codec.Review, phase handlers.Phase) error {
+func verify(response *admissionv1.AdmissionResponse, review *codec.Review, phase fastadmit.Phase) error {
 	patched, typed := len(response.Patch) > 0, response.PatchType != nil
 	switch {
-	case phase == handlers.Validate && (patched || typed) && review.APIVersion() == codec.APIVersionV1:
+	case phase == fastadmit.Validate && (patched || typed) && review.APIVersion() == codec.APIVersionV1:
 		return errors.New("a validating webhook may not return a patch")
-	case phase == handlers.Validate:
+	case phase == fastadmit.Validate:
 		response.Patch = nil
 	case review.APIVersion() != codec.APIVersionV1:
 	case patched != typed:

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime"
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // owner is an admission.Defaulter as it is written for controller-runtime.
@@ -38,10 +38,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	plugin := controllerruntime.Plugin(handlers.Plugin{
+	plugin := controllerruntime.Plugin(fastadmit.Plugin{
 		Name:    "PodOwner",
 		Summary: "notes on Pods who made them",
-		Rules:   []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:   []fastadmit.Rule{fastadmit.CreateUpdate("pods")},
 	}, controllerruntime.Webhooks{
 		Mutating: admission.WithDefaulter(scheme, owner{}),
 	})

@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Webhooks are the webhooks that make a plugin: one of them, or both.
@@ -38,24 +38,24 @@ type Webhooks struct {
 // The webhooks log to controller-runtime's logger (sigs.k8s.io/controller-runtime
 // pkg/log SetLogger). A webhook with a WithContextFunc cannot be enabled:
 // there is no *http.Request to give to it.
-func Plugin(plugin handlers.Plugin, webhooks Webhooks) handlers.Plugin {
+func Plugin(plugin fastadmit.Plugin, webhooks Webhooks) fastadmit.Plugin {
 	plugin.Mutates, plugin.Validates = webhooks.Mutating != nil, webhooks.Validating != nil
-	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	plugin.New = func(setup fastadmit.Setup) (fastadmit.Handler, error) {
 		if len(setup.Config) > 0 {
-			return handlers.Handler{}, errors.New("got a configuration file, but webhooks of controller-runtime take none")
+			return fastadmit.Handler{}, errors.New("got a configuration file, but webhooks of controller-runtime take none")
 		}
-		var h handlers.Handler
+		var h fastadmit.Handler
 		if webhooks == (Webhooks{}) {
 			return h, errors.New("got no webhook, want a mutating or a validating one")
 		}
 		if webhooks.Mutating != nil {
-			h.Admit = func(ctx context.Context, review *codec.Review) handlers.Result {
-				return call(ctx, webhooks.Mutating, review, handlers.Mutate)
+			h.Admit = func(ctx context.Context, review *codec.Review) fastadmit.Result {
+				return call(ctx, webhooks.Mutating, review, fastadmit.Mutate)
 			}
 		}
 		if webhooks.Validating != nil {
-			h.Validate = func(ctx context.Context, review *codec.Review) handlers.Result {
-				return call(ctx, webhooks.Validating, review, handlers.Validate)
+			h.Validate = func(ctx context.Context, review *codec.Review) fastadmit.Result {
+				return call(ctx, webhooks.Validating, review, fastadmit.Validate)
 			}
 		}
 		return h, errors.Join(check("mutating", webhooks.Mutating), check("validating", webhooks.Validating))

@@ -23,10 +23,10 @@ import (
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime"
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime/internal/compare"
+	fastadmit "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func TestMain(m *testing.M) {
@@ -42,14 +42,14 @@ func responds(response admission.Response) *admission.Webhook {
 	return webhook(func(context.Context, admission.Request) admission.Response { return response })
 }
 
-var pod = handlertest.UpdateBody("v1/pods",
+var pod = admissiontest.UpdateBody("v1/pods",
 	`{"metadata":{"name":"a","labels":{"a/b":"<c>"}},"spec":{"new":1e0,"containers":[{"name":"a","x":1},{"name":"b","x":2}]}}`, `{"metadata":{"name":"a"}}`)
 
 // TestDenials compares all sorts of refusals.
 func TestDenials(t *testing.T) {
 	f := func(response admission.Response, code int32, message string) {
 		t.Helper()
-		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		for _, phase := range []fastadmit.Phase{fastadmit.Mutate, fastadmit.Validate} {
 			got := compare.Same(t, responds(response), phase, pod)
 			if got.Allowed || got.Status.Code != code || got.Status.Message != message {
 				t.Errorf("got %v, want code %d and message %q", got, code, message)
@@ -77,7 +77,7 @@ func TestDenials(t *testing.T) {
 	f(annotated, 403, "no")
 	patched := admission.Patched("", jsonpatch.NewOperation("add", "/spec/a", 1))
 	patched.Allowed = false
-	if got := compare.Same(t, responds(patched), handlers.Mutate, pod); got.Allowed {
+	if got := compare.Same(t, responds(patched), fastadmit.Mutate, pod); got.Allowed {
 		t.Errorf("got %v, want a denial", got)
 	}
 }
@@ -85,18 +85,18 @@ func TestDenials(t *testing.T) {
 // TestPanics compares the answer of a webhook that panics.
 func TestPanics(t *testing.T) {
 	panics := webhook(func(context.Context, admission.Request) admission.Response { panic("oh") })
-	if got := compare.Same(t, panics, handlers.Validate, pod); got.Status.Code != 500 || got.Status.Message != "panic: oh [recovered]" {
+	if got := compare.Same(t, panics, fastadmit.Validate, pod); got.Status.Code != 500 || got.Status.Message != "panic: oh [recovered]" {
 		t.Errorf("got %v", got)
 	}
-	chain := compare.Chain(t, panics.WithRecoverPanic(false), handlers.Validate)
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomePanicked, pod)
+	chain := compare.Chain(t, panics.WithRecoverPanic(false), fastadmit.Validate)
+	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomePanicked, pod)
 }
 
 // TestPatches compares patches with every operation, and what is wrong with some.
 func TestPatches(t *testing.T) {
 	f := func(want string, operations ...jsonpatch.Operation) {
 		t.Helper()
-		got := compare.Same(t, responds(admission.Patched("because", operations...).WithWarnings("w")), handlers.Mutate, pod)
+		got := compare.Same(t, responds(admission.Patched("because", operations...).WithWarnings("w")), fastadmit.Mutate, pod)
 		if text := fmt.Sprint(got.Object); !strings.Contains(text, want) {
 			t.Errorf("got %s, want %s", text, want)
 		}
@@ -118,23 +118,23 @@ func TestPatches(t *testing.T) {
 		r.Patch, r.PatchType = []byte(text), new(admissionv1.PatchTypeJSONPatch)
 		return r
 	}
-	compare.Same(t, responds(raw(`[{"op":"move","from":"/metadata/labels","path":"/spec/moved"},{"op":"copy","from":"/spec/containers/0","path":"/spec/containers/1"}]`)), handlers.Mutate, pod)
-	compare.Same(t, responds(raw(`[]`)), handlers.Mutate, pod)
+	compare.Same(t, responds(raw(`[{"op":"move","from":"/metadata/labels","path":"/spec/moved"},{"op":"copy","from":"/spec/containers/0","path":"/spec/containers/1"}]`)), fastadmit.Mutate, pod)
+	compare.Same(t, responds(raw(`[]`)), fastadmit.Mutate, pod)
 
-	fails := func(response admission.Response, phase handlers.Phase, body []byte) {
+	fails := func(response admission.Response, phase fastadmit.Phase, body []byte) {
 		t.Helper()
-		handlertest.CheckOutcome(t, compare.Chain(t, responds(response), phase), phase, handlers.OutcomeErrored, body)
+		admissiontest.CheckOutcome(t, compare.Chain(t, responds(response), phase), phase, fastadmit.OutcomeErrored, body)
 	}
 	untyped, misfit := raw(`[{"op":"remove","path":"/spec"}]`), raw(`[{"op":"remove","path":"/spec"}]`)
 	untyped.PatchType, misfit.PatchType = nil, new(admissionv1.PatchType("Merge"))
-	fails(untyped, handlers.Mutate, pod)
-	fails(misfit, handlers.Mutate, pod)
-	fails(raw(``), handlers.Mutate, pod)
-	fails(raw(`[`), handlers.Mutate, pod)
-	fails(raw(`[{"op":"remove","path":"/nothing"}]`), handlers.Mutate, pod)
-	fails(raw(`[{"op":"test","path":"/metadata/name","value":"b"}]`), handlers.Mutate, pod)
-	fails(raw(`[{"op":"remove","path":"/spec"}]`), handlers.Validate, pod)
-	fails(raw(`[{"op":"remove","path":"/spec"}]`), handlers.Mutate, handlertest.Body(codec.Delete, "v1/pods", "null"))
+	fails(untyped, fastadmit.Mutate, pod)
+	fails(misfit, fastadmit.Mutate, pod)
+	fails(raw(``), fastadmit.Mutate, pod)
+	fails(raw(`[`), fastadmit.Mutate, pod)
+	fails(raw(`[{"op":"remove","path":"/nothing"}]`), fastadmit.Mutate, pod)
+	fails(raw(`[{"op":"test","path":"/metadata/name","value":"b"}]`), fastadmit.Mutate, pod)
+	fails(raw(`[{"op":"remove","path":"/spec"}]`), fastadmit.Validate, pod)
+	fails(raw(`[{"op":"remove","path":"/spec"}]`), fastadmit.Mutate, admissiontest.Body(codec.Delete, "v1/pods", "null"))
 }
 
 // TestMinimal has a webhook that replaces the whole object patch what differs.
@@ -142,8 +142,8 @@ func TestMinimal(t *testing.T) {
 	rewrites := webhook(func(_ context.Context, r admission.Request) admission.Response {
 		return admission.PatchResponseFromRaw([]byte(`{}`), []byte(strings.Replace(string(r.Object.Raw), `"name":"b"`, `"name":"c"`, 1)))
 	})
-	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"a"},{"name":"b"}]},"metadata":{"labels":{"a":"<"}}}`)
-	got := string(handlertest.Answer(t, compare.Chain(t, rewrites, handlers.Mutate), handlers.Mutate, body))
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"a"},{"name":"b"}]},"metadata":{"labels":{"a":"<"}}}`)
+	got := string(admissiontest.Answer(t, compare.Chain(t, rewrites, fastadmit.Mutate), fastadmit.Mutate, body))
 	if want := `{"allowed":true,"patch":[{"op":"replace","path":"/spec/containers/1/name","value":"c"}],"patchType":"JSONPatch"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -199,22 +199,22 @@ func TestRecordings(t *testing.T) {
 		strange := []byte(strings.Replace(string(body), `"metadata":{`, `"metadata":{"fieldOfTomorrow":{"a":[1e0,null]},`, 1))
 		for _, body := range [][]byte{body, strange} {
 			if !strings.Contains(string(body), `"operation":"CONNECT"`) { // of which nothing can be patched
-				allowed[compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), handlers.Mutate, body).Allowed]++
-				compare.Same(t, admission.WithDefaulter(scheme, defaulter{}, prunes), handlers.Mutate, body)
+				allowed[compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), fastadmit.Mutate, body).Allowed]++
+				compare.Same(t, admission.WithDefaulter(scheme, defaulter{}, prunes), fastadmit.Mutate, body)
 			}
-			allowed[compare.Same(t, admission.WithValidator(scheme, validator{}), handlers.Validate, body).Allowed]++
+			allowed[compare.Same(t, admission.WithValidator(scheme, validator{}), fastadmit.Validate, body).Allowed]++
 		}
 	}
 	if allowed[true] < 50 || allowed[false] < 50 {
 		t.Errorf("got %d allowed, %d denied, want more", allowed[true], allowed[false])
 	}
 	for _, name := range []string{"denied", "conflict"} {
-		body := handlertest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q}}`, name))
-		compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), handlers.Mutate, body)
+		body := admissiontest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q}}`, name))
+		compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), fastadmit.Mutate, body)
 	}
 	multi := &admission.Webhook{Handler: admission.MultiMutatingHandler(
 		admission.WithDefaulter(scheme, defaulter{}).Handler, responds(admission.Patched("", jsonpatch.NewOperation("add", "/spec/a", 1))).Handler)}
-	compare.Same(t, multi, handlers.Mutate, corpus.MustRead("pods-create-v1-1.json"))
+	compare.Same(t, multi, fastadmit.Mutate, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 // TestMutates has a Defaulter mutate twice, and looks at what it touches.
@@ -223,9 +223,9 @@ func TestMutates(t *testing.T) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	plugin := controllerruntime.Plugin(handlers.Plugin{Name: "Pods", Rules: []handlers.Rule{handlers.CreateUpdate("pods")}},
+	plugin := controllerruntime.Plugin(fastadmit.Plugin{Name: "Pods", Rules: []fastadmit.Rule{fastadmit.CreateUpdate("pods")}},
 		controllerruntime.Webhooks{Mutating: admission.WithDefaulter(scheme, defaulter{})})
-	handlertest.Mutates(t, plugin, "", nil,
+	admissiontest.Mutates(t, plugin, "", nil,
 		"/metadata/annotations", "/metadata/annotations/*", "/spec/containers/*/imagePullPolicy", "/spec/tolerations")
 }
 
@@ -245,7 +245,7 @@ func TestContext(t *testing.T) {
 	if err := review.Decode(pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compare.Chain(t, w, handlers.Validate).Review(ctx, review, handlers.Validate); err != nil {
+	if _, err := compare.Chain(t, w, fastadmit.Validate).Review(ctx, review, fastadmit.Validate); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := review.Response.Status.Message, "Adapted: true <nil> true"; got != want {
@@ -259,13 +259,13 @@ func TestContext(t *testing.T) {
 // TestOwned keeps the request beyond the review, and changes it.
 func TestOwned(t *testing.T) {
 	for _, name := range []string{"pods-create-v1-1.json", "pods-exec-connect-v1-1.json", "pods-delete-v1-1.json"} {
-		handlertest.CheckOwned(t, corpus.MustRead(name), func(review *codec.Review) any {
+		admissiontest.CheckOwned(t, corpus.MustRead(name), func(review *codec.Review) any {
 			var kept admission.Request
 			w := webhook(func(_ context.Context, request admission.Request) admission.Response {
 				kept = request
 				return admission.Allowed("")
 			})
-			if _, err := compare.Chain(t, w, handlers.Validate).Review(context.Background(), review, handlers.Validate); err != nil {
+			if _, err := compare.Chain(t, w, fastadmit.Validate).Review(context.Background(), review, fastadmit.Validate); err != nil {
 				t.Fatal(err)
 			}
 			return kept
@@ -275,7 +275,7 @@ func TestOwned(t *testing.T) {
 		clear(request.Object.Raw)
 		return admission.Patched("", jsonpatch.NewOperation("add", "/spec/a", 1))
 	})
-	if got := compare.Adapted(t, scribbles, handlers.Mutate, pod); !strings.Contains(fmt.Sprint(got.Object), "spec:map[a:1") {
+	if got := compare.Adapted(t, scribbles, fastadmit.Mutate, pod); !strings.Contains(fmt.Sprint(got.Object), "spec:map[a:1") {
 		t.Errorf("got %v", got)
 	}
 }
@@ -283,23 +283,23 @@ func TestOwned(t *testing.T) {
 // TestRules has rules decide before anything is decoded.
 func TestRules(t *testing.T) {
 	calls := 0
-	plugin := controllerruntime.Plugin(handlers.Plugin{Name: "Pods", Rules: []handlers.Rule{handlers.CreateUpdate("pods")}},
+	plugin := controllerruntime.Plugin(fastadmit.Plugin{Name: "Pods", Rules: []fastadmit.Rule{fastadmit.CreateUpdate("pods")}},
 		controllerruntime.Webhooks{Validating: webhook(func(context.Context, admission.Request) admission.Response {
 			calls++
 			return admission.Denied("no")
 		})})
-	chain := handlertest.MustChain(t, plugin, "")
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.Body(codec.Create, "v1/nodes", `{`+"}"))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.Body(codec.Delete, "v1/pods", `{}`))
+	chain := admissiontest.MustChain(t, plugin, "")
+	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed, admissiontest.Body(codec.Create, "v1/nodes", `{`+"}"))
+	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed, admissiontest.Body(codec.Delete, "v1/pods", `{}`))
 	if calls != 0 {
 		t.Errorf("got %d calls, want 0", calls)
 	}
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, pod)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.Body(codec.Create, "v1/nodes", `{}`))
+	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeDenied, pod)
+	admissiontest.NoAllocations(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed, admissiontest.Body(codec.Create, "v1/nodes", `{}`))
 
-	large := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Repeat(`{},`, 100_000)+`{}]}}`)
+	large := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Repeat(`{},`, 100_000)+`{}]}}`)
 	calls = 0
-	if got := string(handlertest.Answer(t, chain, handlers.Validate, large)); !strings.Contains(got, `"code":413`) || calls != 0 {
+	if got := string(admissiontest.Answer(t, chain, fastadmit.Validate, large)); !strings.Contains(got, `"code":413`) || calls != 0 {
 		t.Errorf("got %s after %d calls, want 413 after none", got, calls)
 	}
 }
@@ -315,17 +315,17 @@ func TestChain(t *testing.T) {
 		seen = string(request.Object.Raw)
 		return admission.Patched("", jsonpatch.NewOperation("add", "/b", 1), jsonpatch.NewOperation("remove", "/nothing", nil)).WithWarnings("w")
 	})
-	table := []handlers.Plugin{
-		controllerruntime.Plugin(handlers.Plugin{Name: "First", Rules: []handlers.Rule{handlers.Any()}}, controllerruntime.Webhooks{Mutating: adds("/a")}),
-		controllerruntime.Plugin(handlers.Plugin{Name: "Second", Rules: []handlers.Rule{handlers.Any()}}, controllerruntime.Webhooks{Mutating: second}),
+	table := []fastadmit.Plugin{
+		controllerruntime.Plugin(fastadmit.Plugin{Name: "First", Rules: []fastadmit.Rule{fastadmit.Any()}}, controllerruntime.Webhooks{Mutating: adds("/a")}),
+		controllerruntime.Plugin(fastadmit.Plugin{Name: "Second", Rules: []fastadmit.Rule{fastadmit.Any()}}, controllerruntime.Webhooks{Mutating: second}),
 	}
-	ignore := handlers.Enabled{}
+	ignore := fastadmit.Enabled{}
 	ignore.Settings.FailurePolicy = "Ignore"
-	chain, err := handlers.NewChain(table, map[string]handlers.Enabled{"First": {}, "Second": ignore}, nil, nil)
+	chain, err := fastadmit.NewChain(table, map[string]fastadmit.Enabled{"First": {}, "Second": ignore}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := string(handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, "v1/pods", `{}`)))
+	got := string(admissiontest.Answer(t, chain, fastadmit.Mutate, admissiontest.Body(codec.Create, "v1/pods", `{}`)))
 	if seen != `{"a":1}` || !strings.Contains(got, `"patch":[{"op":"add","path":"/a","value":1}]`) || strings.Contains(got, "warnings") {
 		t.Errorf("the second plugin saw %s, the answer is %s", seen, got)
 	}
@@ -334,7 +334,7 @@ func TestChain(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	f := func(webhooks controllerruntime.Webhooks, config, want string) {
 		t.Helper()
-		_, err := handlertest.NewChain(controllerruntime.Plugin(handlers.Plugin{Name: "P"}, webhooks), config)
+		_, err := admissiontest.NewChain(controllerruntime.Plugin(fastadmit.Plugin{Name: "P"}, webhooks), config)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
 )
 
@@ -17,20 +17,20 @@ func TestPlugin(t *testing.T) {
 	f.disks = map[string]map[string]string{"us-central1-a": {"one": zonesURL + "zones/us-central1-a", "twice": ""}, "us-central1-c": {"twice": ""}}
 	f.replica = map[string][]string{"wide": {zonesURL + "zones/us-central1-b", zonesURL + "zones/us-central1-a"}}
 	address := start(t, "--providers=aws,gce", "--gce-project=project", "--gce-region=us-central1", "--gce-endpoint="+f.url+"/compute/v1/", "--cache-ttl=0")
-	chain := handlertest.MustChain(t, persistentvolumelabel.Plugin(), "apiVersion: fastadmit.io/v1alpha1\n"+
+	chain := admissiontest.MustChain(t, persistentvolumelabel.Plugin(), "apiVersion: fastadmit.io/v1alpha1\n"+
 		"kind: PersistentVolumeLabelConfiguration\nendpoint: {url: 'http://"+address+"/labels'}\n")
 	const volumes = "v1/persistentvolumes"
 	labeled := func(source, has, zone, region, in string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, volumes, fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%s}}`, has, source),
+		admissiontest.CheckAdmit(t, chain, volumes, fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%s}}`, has, source),
 			fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":%q,"topology.kubernetes.io/region":%q}},"spec":{%s,"nodeAffinity":`+
 				`{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/region","operator":"In","values":[%q]},`+
 				`{"key":"topology.kubernetes.io/zone","operator":"In","values":[%s]}]}]}}}}`, zone, region, source, region, in))
 	}
-	outcome := func(source, has string, want handlers.Outcome) {
+	outcome := func(source, has string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want,
-			handlertest.Body(codec.Create, volumes, fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%s}}`, has, source)))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want,
+			admissiontest.Body(codec.Create, volumes, fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%s}}`, has, source)))
 	}
 	ebs := func(id string) string { return fmt.Sprintf(`"awsElasticBlockStore":{"volumeID":%q}`, id) }
 	pd := func(name string) string { return fmt.Sprintf(`"gcePersistentDisk":{"pdName":%q}`, name) }
@@ -39,12 +39,12 @@ func TestPlugin(t *testing.T) {
 	labeled(pd("one"), "", "us-central1-a", "us-central1", `"us-central1-a"`)
 	labeled(pd("twice"), in("us-central1-c"), "us-central1-c", "us-central1", `"us-central1-c"`)
 	labeled(pd("wide"), "", "us-central1-a__us-central1-b", "us-central1", `"us-central1-a","us-central1-b"`)
-	outcome(ebs("vol-2"), "", handlers.OutcomeDenied)
-	outcome(pd("twice"), "", handlers.OutcomeDenied)
-	outcome(pd("one"), in("us-central1-b"), handlers.OutcomeDenied)
-	outcome(pd("../one"), "", handlers.OutcomeDenied)
-	outcome(`"azureDisk":{"diskName":"d","diskURI":"d"}`, "", handlers.OutcomeDenied)
+	outcome(ebs("vol-2"), "", admission.OutcomeDenied)
+	outcome(pd("twice"), "", admission.OutcomeDenied)
+	outcome(pd("one"), in("us-central1-b"), admission.OutcomeDenied)
+	outcome(pd("../one"), "", admission.OutcomeDenied)
+	outcome(`"azureDisk":{"diskName":"d","diskURI":"d"}`, "", admission.OutcomeDenied)
 	f.broken.Store(true)
-	outcome(ebs("vol-1"), "", handlers.OutcomeErrored)
-	outcome(pd("one"), "", handlers.OutcomeErrored)
+	outcome(ebs("vol-1"), "", admission.OutcomeErrored)
+	outcome(pd("one"), "", admission.OutcomeErrored)
 }

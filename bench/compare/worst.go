@@ -42,9 +42,9 @@ type WorstRow struct {
 	Allocated int64   `json:"allocatedBytes"`
 }
 
-// measureWorst has TestWorst of handlers/plugins measure all plugins.
+// measureWorst has TestWorst of handlers measure all plugins.
 func measureWorst(ctx context.Context, fields int) (*Worst, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=30m", "-run", "^TestWorst$", "-v", "./handlers/plugins",
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=30m", "-run", "^TestWorst$", "-v", "./handlers",
 		fmt.Sprintf("-worst=%d", fields))
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()

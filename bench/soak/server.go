@@ -20,7 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -213,7 +213,7 @@ func write(dir, backend string) error {
 // enabled are all plugins but the one that denies everything.
 func enabled() []string {
 	var names []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		if plugin.Name != "AlwaysDeny" {
 			names = append(names, plugin.Name)
 		}

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
 // taken are the path tokens that a replica takes calls with.

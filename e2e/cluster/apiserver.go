@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Etcd is a running etcd. Several API servers can use it.
@@ -204,7 +204,7 @@ var WebhookPlugins = []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWe
 // off returns the plugins to switch off.
 func off(on []string) string {
 	var all []string
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if p.OnByDefault && !slices.Contains(on, p.Name) && !slices.Contains(WebhookPlugins, p.Name) {
 			all = append(all, p.Name)
 		}

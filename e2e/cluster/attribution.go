@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // before is what the API server puts before the message of a denial by one of fastadmit's
@@ -17,7 +17,7 @@ var before = regexp.MustCompile(`^admission webhook "[^"]*fastadmit[^"]*" denied
 func Unattributed(status *metav1.Status) {
 	status.Message = before.ReplaceAllString(status.Message, "")
 	details := status.Details
-	if details == nil || len(details.Causes) == 0 || details.Causes[len(details.Causes)-1].Type != handlers.CauseAdmissionPlugin {
+	if details == nil || len(details.Causes) == 0 || details.Causes[len(details.Causes)-1].Type != admission.CauseAdmissionPlugin {
 		return
 	}
 	details.Causes = details.Causes[:len(details.Causes)-1]

@@ -23,7 +23,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // kubelet stands for that of a node: it streams as a kubelet does, and the
@@ -74,7 +74,7 @@ func TestExec(t *testing.T) {
 	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", s.Kubeconfig(t),
 		"--enable-admission-plugins", "DenyEscalatingExec,DenyExecOnPrivileged,AlwaysDeny")
 	makePods(t, s)
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		denials := map[string]string{"privileged": privileged, "init": privileged, "gone": `pods "gone" not found`}
 		switch p.Name {
 		case "DenyExecOnPrivileged":

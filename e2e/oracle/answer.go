@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // Answer is what comes of a request in one phase.
@@ -32,7 +32,7 @@ type Answer struct {
 
 // An Implementation of a plugin.
 type Implementation interface {
-	answer(r *request, phase handlers.Phase) (Answer, error)
+	answer(r *request, phase admission.Phase) (Answer, error)
 }
 
 // A provider is an Implementation in a world in which it can make namespaces.
@@ -62,7 +62,7 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	if err != nil {
 		return comparison, err
 	}
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		want, err := upstream.answer(r, phase)
 		if err != nil {
 			return comparison, fmt.Errorf("cannot ask Kubernetes: %w", err)
@@ -138,7 +138,7 @@ func Mutated(c *Case, by Implementation) (runtime.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}
-	answer, err := by.answer(r, handlers.Mutate)
+	answer, err := by.answer(r, admission.Mutate)
 	if err != nil {
 		return nil, err
 	}

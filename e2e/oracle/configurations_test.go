@@ -5,7 +5,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // accepts returns a function that asks both sides whether they take a
@@ -15,7 +15,7 @@ func accepts(t *testing.T, row *tally.Row) func(config, listed string) {
 		t.Helper()
 		row.Cases++
 		_, want := oracle.NewUpstream(t.Context(), row.Plugin, config, oracle.World{})
-		_, got := oracle.NewOurs(find(t, row.Plugin, plugins.DefaultOptions()), config, oracle.World{})
+		_, got := oracle.NewOurs(find(t, row.Plugin, handlers.DefaultOptions()), config, oracle.World{})
 		switch {
 		case (got == nil) == (want == nil) && listed != "":
 			t.Errorf("%s: got %v from both, want a difference: %s", config, got, listed)

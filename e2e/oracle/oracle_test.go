@@ -21,11 +21,11 @@ import (
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 var (
@@ -59,7 +59,7 @@ var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPoli
 
 // TestCoverage fails if a plugin is not tried.
 func TestCoverage(t *testing.T) {
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if slices.Contains(policyPlugins, p.Name) {
 			continue
 		}
@@ -163,7 +163,7 @@ func compare(t *testing.T, c *oracle.Case, upstream, ours oracle.Implementation)
 // TestOrder compares the order of the table with that of kube-apiserver.
 func TestOrder(t *testing.T) {
 	last := -1
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if p.LastRelease != "" {
 			continue
 		}
@@ -183,7 +183,7 @@ func TestOrder(t *testing.T) {
 func TestOperations(t *testing.T) {
 	// In-tree these are handled, and always allowed as they are.
 	needless := map[string][]admission.Operation{"Priority": {admission.Delete}}
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		i := slices.IndexFunc(suites(), func(s suite) bool { return s.name == p.Name })
 		if p.LastRelease != "" || slices.Contains(policyPlugins, p.Name) {
 			continue
@@ -193,8 +193,8 @@ func TestOperations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete, admission.Connect} {
-			got := slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool {
-				return slices.Contains(r.Operations, codec.Operation(operation)) || slices.Contains(r.Operations, handlers.AnyOperation)
+			got := slices.ContainsFunc(p.Rules, func(r fastadmit.Rule) bool {
+				return slices.Contains(r.Operations, codec.Operation(operation)) || slices.Contains(r.Operations, fastadmit.AnyOperation)
 			})
 			if want := handles(operation) && !slices.Contains(needless[p.Name], operation); got != want {
 				t.Errorf("%s: got rules for %s %v, want %v", p.Name, operation, got, want)

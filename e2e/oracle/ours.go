@@ -16,10 +16,10 @@ import (
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	e2e "github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // webhook is the name the API server knows fastadmit by, here.
@@ -28,13 +28,13 @@ const webhook = "fastadmit.example.com"
 // ours is a plugin of fastadmit in a chain of its own. Its answers are taken
 // as an API server takes them.
 type ours struct {
-	chain *handlers.Chain
+	chain *admission.Chain
 	known *cluster.Objects[*corev1.Namespace]
 }
 
 // NewOurs makes the plugin ready. Config is its own configuration file, empty
 // for none.
-func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation, error) {
+func NewOurs(plugin admission.Plugin, config string, world World) (Implementation, error) {
 	objects, err := asCustomResources(world.Objects)
 	if err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func NewOurs(plugin handlers.Plugin, config string, world World) (Implementation
 	if err := state.Follow(context.Background(), plugin.AllNeeds([]byte(config))...); err != nil {
 		return nil, err
 	}
-	enabled := handlers.Enabled{}
+	enabled := admission.Enabled{}
 	if config != "" {
 		enabled.Config = []byte(config)
 	}
 	if enabled.Kubeconfig, err = kubeconfigOf(config); err != nil {
 		return nil, err
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (o *ours) namespaces() ([]string, error) {
 	return names, err
 }
 
-func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
+func (o *ours) answer(r *request, phase admission.Phase) (Answer, error) {
 	response, err := o.respond(r.body, phase)
 	if err != nil {
 		return Answer{}, err
@@ -103,7 +103,7 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 	if err := runtime.DecodeInto(reviewCodec(), response, decoded); err != nil {
 		return Answer{}, fmt.Errorf("%w in %s", err, response)
 	}
-	result, err := webhookrequest.VerifyAdmissionResponse(uid, phase == handlers.Mutate, decoded)
+	result, err := webhookrequest.VerifyAdmissionResponse(uid, phase == admission.Mutate, decoded)
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w in %s", err, response)
 	}
@@ -119,14 +119,14 @@ func (o *ours) answer(r *request, phase handlers.Phase) (Answer, error) {
 		answer.Status = &status
 		return answer, nil
 	}
-	if phase == handlers.Validate {
+	if phase == admission.Validate {
 		return answer, nil
 	}
 	answer.Object, err = apply(result.Patch, r.object)
 	return answer, err
 }
 
-func (o *ours) respond(body []byte, phase handlers.Phase) ([]byte, error) {
+func (o *ours) respond(body []byte, phase admission.Phase) ([]byte, error) {
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(bytes.Clone(body)); err != nil {

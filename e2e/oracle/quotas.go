@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 // compareQuotas says how the quotas of both sides differ, and whether Kubernetes

@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // Removed is a plugin of an older release of Kubernetes, in a process of its
@@ -74,8 +74,8 @@ func (r *Removed) Stop() error {
 	return r.command.Wait()
 }
 
-func (r *Removed) answer(request *request, phase handlers.Phase) (Answer, error) {
-	if phase == handlers.Mutate && !r.mutates {
+func (r *Removed) answer(request *request, phase admission.Phase) (Answer, error) {
+	if phase == admission.Mutate && !r.mutates {
 		return Answer{Object: request.object}, nil
 	}
 	body := fmt.Appendf(nil, `{"phase":%q,%s`, phase, bytes.TrimPrefix(request.body, []byte("{")))
@@ -94,7 +94,7 @@ func (r *Removed) answer(request *request, phase handlers.Phase) (Answer, error)
 	for key, value := range got.Annotations {
 		answer.annotate(key, value)
 	}
-	if phase == handlers.Validate || got.Status != nil {
+	if phase == admission.Validate || got.Status != nil {
 		return answer, nil
 	}
 	if answer.Object = request.object; !equalJSON(got.Before, got.After) {

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func certificateSubjectRestriction() suite {
 	return suite{
 		name: "CertificateSubjectRestriction", generate: (*generator).certificate, denies: true,
-		variants: []variant{{options: plugins.DefaultOptions()}},
+		variants: []variant{{options: handlers.DefaultOptions()}},
 		// encoding/asn1 shows the address of what it could not read.
 		message: func(message string) string { return tagAddress.ReplaceAllString(message, "tag:ADDRESS") },
 	}

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func defaultIngressClass() suite {
 	return suite{
 		name: "DefaultIngressClass", generate: (*generator).ingress, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).ingressClasses}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).ingressClasses}},
 	}
 }
 

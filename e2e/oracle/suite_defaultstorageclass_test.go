@@ -11,13 +11,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func defaultStorageClass() suite {
 	return suite{
 		name: "DefaultStorageClass", generate: (*generator).classlessClaim, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).storageClasses}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).storageClasses}},
 	}
 }
 

@@ -5,13 +5,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func denyExec(name string) suite {
 	return suite{
 		name: name, generate: (*generator).connection, denies: true, removed: "../.cache/kubernetes-v1.20",
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).podsToConnectTo}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).podsToConnectTo}},
 	}
 }
 

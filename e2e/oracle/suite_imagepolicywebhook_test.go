@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/imagebackend"
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // ofScheme is the name of a Go variable in a message about an answer of another kind.
@@ -24,7 +24,7 @@ func imagePolicySuite() suite {
 	var variants []variant
 	for _, more := range []string{"", ", defaultAllow: true", ", allowTTL: -1, denyTTL: -1", ", denyTTL: -1, defaultAllow: true"} {
 		variants = append(variants, variant{
-			about: more, options: plugins.DefaultOptions(),
+			about: more, options: handlers.DefaultOptions(),
 			config: fmt.Sprintf("imagePolicy: {kubeConfigFile: %q, retryBackoff: 1%s}", imagebackend.Shared().Kubeconfig, more),
 		})
 	}

@@ -12,10 +12,10 @@ import (
 
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 const initializerConfigurations = `{"apiVersion":"v1","kind":"List","items":[
@@ -44,18 +44,18 @@ func initializersSuite() suite {
 		name: "Initializers", generate: (*generator).initialized, denies: true, changes: true, background: true,
 		removed: "../.cache/kubernetes-v1.13", told: initializerConfigurations,
 		authorizer: func(*testing.T) authorizer.Authorizer { return bobInitializes{} },
-		variants: []variant{{options: plugins.DefaultOptions(), alike: true, world: func(*generator) oracle.World {
+		variants: []variant{{options: handlers.DefaultOptions(), alike: true, world: func(*generator) oracle.World {
 			return oracle.World{Authorizer: bobInitializes{}}
 		}}},
-		wrap: func(p handlers.Plugin) handlers.Plugin {
+		wrap: func(p admission.Plugin) admission.Plugin {
 			made := p.New
-			p.New = func(setup handlers.Setup) (handlers.Handler, error) {
-				setup.Manifests = []handlers.File{{Name: "initializers.yaml", Content: []byte(initializerConfigurations)}}
+			p.New = func(setup admission.Setup) (admission.Handler, error) {
+				setup.Manifests = []admission.File{{Name: "initializers.yaml", Content: []byte(initializerConfigurations)}}
 				h, err := made(setup)
 				validate := h.Validate
-				h.Validate = func(ctx context.Context, review *codec.Review) handlers.Result {
+				h.Validate = func(ctx context.Context, review *codec.Review) admission.Result {
 					if review.Operation() == codec.Create {
-						return handlers.Allowed()
+						return admission.Allowed()
 					}
 					return validate(ctx, review)
 				}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func initialResources() suite {
@@ -29,7 +29,7 @@ func initialResources() suite {
 			panic(err)
 		}
 		variants = append(variants, variant{
-			about: fmt.Sprint("namespaceOnly ", only), options: plugins.DefaultOptions(), config: string(told),
+			about: fmt.Sprint("namespaceOnly ", only), options: handlers.DefaultOptions(), config: string(told),
 			ours: fmt.Sprintf(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":%q},"namespaceOnly":%v}`, usageServer(), only),
 		})
 	}

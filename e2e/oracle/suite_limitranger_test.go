@@ -19,7 +19,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func limitRangerSuite() suite {
@@ -27,8 +27,8 @@ func limitRangerSuite() suite {
 		name: "LimitRanger", generate: (*generator).limited, denies: true, changes: true, message: sortedLimits,
 		settle: placed,
 		variants: []variant{
-			{about: "one each", options: plugins.DefaultOptions(), world: (*generator).limitRanges},
-			{about: "defaults and limits", options: plugins.DefaultOptions(), world: (*generator).twoLimitRanges},
+			{about: "one each", options: handlers.DefaultOptions(), world: (*generator).limitRanges},
+			{about: "defaults and limits", options: handlers.DefaultOptions(), world: (*generator).twoLimitRanges},
 		},
 	}
 }

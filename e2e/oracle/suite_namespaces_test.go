@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // namespacesMax is how many namespaces requests name: so many that some are
@@ -72,5 +72,5 @@ func phasesWorld(g *generator) oracle.World {
 }
 
 func phasesVariants() []variant {
-	return []variant{{options: plugins.DefaultOptions(), world: phasesWorld}}
+	return []variant{{options: handlers.DefaultOptions(), world: phasesWorld}}
 }

@@ -27,7 +27,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func nodeRestriction() suite {
@@ -35,7 +35,7 @@ func nodeRestriction() suite {
 		name: "NodeRestriction", generate: (*generator).ofNode, denies: true,
 		// Without it no API server has the resource, and in-tree denies it.
 		gate:     features.PodCertificateRequest,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).nodesWorld}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).nodesWorld}},
 	}
 }
 

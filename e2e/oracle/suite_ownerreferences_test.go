@@ -21,7 +21,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tables"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // ownerReferences is the suite of OwnerReferencesPermissionEnforcement. It asks
@@ -29,7 +29,7 @@ import (
 func ownerReferences() suite {
 	world := func(g *generator) oracle.World { return oracle.World{Authorizer: chance(g.Uint64())} }
 	return suite{name: "OwnerReferencesPermissionEnforcement", generate: (*generator).ownedCase, denies: true, background: true, authorizer: rbacAuthorizer,
-		variants: []variant{{options: plugins.DefaultOptions(), world: world}}}
+		variants: []variant{{options: handlers.DefaultOptions(), world: world}}}
 }
 
 // rbacAuthorizer is that of API servers, with the roles of the tables.

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func persistentVolumeClaimResize() suite {
 	return suite{
 		name: "PersistentVolumeClaimResize", generate: (*generator).resize, denies: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).storageClasses}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).storageClasses}},
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // volumesOf is a configuration of PersistentVolumeLabel. It is JSON, which the command of
@@ -27,7 +27,7 @@ func persistentVolumeLabel() suite {
 	return suite{
 		name: "PersistentVolumeLabel", generate: (*generator).diskVolume, denies: true, changes: true,
 		removed: "../.cache/kubernetes-v1.26", toldConfig: true,
-		variants: []variant{{options: plugins.DefaultOptions(), config: volumesOf}},
+		variants: []variant{{options: handlers.DefaultOptions(), config: volumesOf}},
 	}
 }
 

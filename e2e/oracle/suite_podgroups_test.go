@@ -13,15 +13,15 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // grouped are the suites of the plugins that look at PodGroups.
 func grouped() []suite {
-	in := []variant{{options: plugins.DefaultOptions(), world: (*generator).podGroups}}
+	in := []variant{{options: handlers.DefaultOptions(), world: (*generator).podGroups}}
 	return []suite{
 		{name: "PodGroupProtection", generate: (*generator).groupCase, changes: true, gate: features.GenericWorkload,
-			variants: []variant{{options: plugins.DefaultOptions()}}},
+			variants: []variant{{options: handlers.DefaultOptions()}}},
 		{name: "PodGroupWorkloadExists", generate: (*generator).groupCase, denies: true, gate: features.GenericWorkload, variants: in},
 		{name: "JobValidation", generate: (*generator).jobCase, denies: true, gate: features.GenericWorkload, variants: in},
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // selectsNodes makes a request about pods that select nodes.
@@ -88,7 +88,7 @@ func selectorVariants() []variant {
 		`podNodeSelectorPluginConfig: {shop: "b=1,a=1,example.com/disk=", kube-system: ""}`,
 		`{"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "b=1", "shop": "b=1,a=1", "kube-system": "example.com/disk=1,a=1, b=1"}}`,
 	} {
-		all = append(all, variant{about: config, config: config, options: plugins.DefaultOptions(), world: selectingWorld})
+		all = append(all, variant{about: config, config: config, options: handlers.DefaultOptions(), world: selectingWorld})
 	}
 	return all
 }

@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/podpreset"
 )
 
 func podPreset() suite {
 	return suite{
 		name: "PodPreset", generate: (*generator).podOfPresets, changes: true, warns: true, removed: "../.cache/kubernetes-v1.19",
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).podPresets}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).podPresets}},
 	}
 }
 

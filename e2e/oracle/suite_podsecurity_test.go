@@ -18,7 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // podSecurity is the suite of PodSecurity.
@@ -37,7 +37,7 @@ func securityVariants() []variant {
 		head + "v1beta1\ndefaults: {enforce: privileged, warn: baseline, warn-version: v1.99}\n",
 		head + "v1alpha1\ndefaults: {enforce: restricted, enforce-version: v1.7}\nexemptions: {namespaces: [exempt]}\n",
 	} {
-		all = append(all, variant{about: config, config: config, options: plugins.DefaultOptions(), world: (*generator).securityWorld})
+		all = append(all, variant{about: config, config: config, options: handlers.DefaultOptions(), world: (*generator).securityWorld})
 	}
 	return all
 }

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
 func podSecurityPolicy() suite {
 	return suite{
 		name: "PodSecurityPolicy", generate: (*generator).podOfPolicies, denies: true, changes: true, removed: "../.cache/kubernetes-v1.24",
-		variants:   []variant{{options: plugins.DefaultOptions(), world: (*generator).podSecurityPolicies}},
+		variants:   []variant{{options: handlers.DefaultOptions(), world: (*generator).podSecurityPolicies}},
 		authorizer: func(*testing.T) authorizer.Authorizer { return authorizer.AuthorizerFunc(mayUse) },
 		settle:     keepIgnored,
 	}

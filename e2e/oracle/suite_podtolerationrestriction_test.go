@@ -14,7 +14,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // tolerates makes a request about pods of all classes of service.
@@ -111,7 +111,7 @@ func restrictionVariants() []variant {
 		tolerationHead + "default: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 10}, {key: b, value: v}]\n",
 		tolerationHead + "whitelist: [{key: a, operator: Exists}, {operator: Exists, effect: NoSchedule}, {key: b, operator: Equal, value: v}]\n",
 	} {
-		all = append(all, variant{about: config, config: config, options: plugins.DefaultOptions(), world: toleratingWorld})
+		all = append(all, variant{about: config, config: config, options: handlers.DefaultOptions(), world: toleratingWorld})
 	}
 	return all
 }
@@ -155,7 +155,7 @@ func TestTolerationsReinvokedListed(t *testing.T) {
 	world := oracle.World{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}}
 	implementations := func(name string) [2]oracle.Implementation {
 		s := &suite{name: name}
-		upstream, ours := s.implementations(t, &variant{options: plugins.DefaultOptions()}, world)
+		upstream, ours := s.implementations(t, &variant{options: handlers.DefaultOptions()}, world)
 		return [2]oracle.Implementation{upstream, ours}
 	}
 	restriction, extended := implementations("PodTolerationRestriction"), implementations("ExtendedResourceToleration")

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func podTopologyLabelsSuite() suite {
 	return suite{
 		name: "PodTopologyLabels", generate: (*generator).bound, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).nodes}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).nodes}},
 	}
 }
 

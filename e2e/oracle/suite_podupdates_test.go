@@ -10,12 +10,12 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // updated are the suites of the plugins that look at updates of pods on nodes.
 func updated() []suite {
-	in := []variant{{options: plugins.DefaultOptions(), world: (*generator).resizingNodes}}
+	in := []variant{{options: handlers.DefaultOptions(), world: (*generator).resizingNodes}}
 	return []suite{
 		{name: "NodeDeclaredFeatureValidator", generate: (*generator).boundPod, denies: true, variants: in},
 		{name: "PodResizeValidator", generate: (*generator).boundPod, denies: true, variants: in},

@@ -10,15 +10,15 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func prioritySuite() suite {
 	return suite{
 		name: "Priority", generate: (*generator).prioritized, denies: true, changes: true,
 		variants: []variant{
-			{about: "classes", options: plugins.DefaultOptions(), world: (*generator).classes},
-			{about: "no classes", options: plugins.DefaultOptions()},
+			{about: "classes", options: handlers.DefaultOptions(), world: (*generator).classes},
+			{about: "no classes", options: handlers.DefaultOptions()},
 		},
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // quotaVariants are configurations, each in worlds with quotas.
@@ -39,7 +39,7 @@ func quotaVariants() []variant {
 		all = append(all, variant{
 			about:   limited,
 			config:  `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` + limited + `]}`,
-			options: plugins.DefaultOptions(),
+			options: handlers.DefaultOptions(),
 			world:   quotaWorld,
 		})
 	}

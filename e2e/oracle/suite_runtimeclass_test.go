@@ -13,13 +13,13 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func runtimeClassSuite() suite {
 	return suite{
 		name: "RuntimeClass", generate: (*generator).podOfClass, denies: true, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).runtimeClasses}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).runtimeClasses}},
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func serviceAccount() suite {
 	return suite{
 		name: "ServiceAccount", generate: (*generator).podOfAccount, denies: true, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions(), world: (*generator).accounts}},
+		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).accounts}},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // signers is the suite of a plugin that asks who may use a signer. It asks over
@@ -23,7 +23,7 @@ import (
 func signers(name string, generate func(g *generator) *oracle.Case) suite {
 	world := func(g *generator) oracle.World { return oracle.World{Authorizer: chance(g.Uint64())} }
 	return suite{name: name, generate: generate, denies: true, background: true, authorizer: rbacAuthorizer,
-		variants: []variant{{options: plugins.DefaultOptions(), world: world}}}
+		variants: []variant{{options: handlers.DefaultOptions(), world: world}}}
 }
 
 // signer makes the name of one, out of few: the stand-in takes some hundred questions of

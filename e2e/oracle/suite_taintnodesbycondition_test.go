@@ -9,13 +9,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func taintNodesByCondition() suite {
 	return suite{
 		name: "TaintNodesByCondition", generate: (*generator).node, changes: true,
-		variants: []variant{{options: plugins.DefaultOptions()}},
+		variants: []variant{{options: handlers.DefaultOptions()}},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // webhooksSuite asks both about webhooks that answer well and badly. How many of the
@@ -31,7 +31,7 @@ func webhooksSuite(name string) suite {
 		name: name, generate: func(g *generator) *oracle.Case { return g.hooked(mutating) }, denies: true, changes: mutating, background: true, untabled: true,
 		variants: []variant{{
 			ours:    `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`,
-			options: plugins.DefaultOptions(), world: func(g *generator) oracle.World { return g.webhooks(mutating) },
+			options: handlers.DefaultOptions(), world: func(g *generator) oracle.World { return g.webhooks(mutating) },
 		}},
 		message: hookMessage,
 	}

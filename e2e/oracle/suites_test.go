@@ -16,9 +16,9 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // A suite is how a plugin is tried.
@@ -54,7 +54,7 @@ type suite struct {
 	toldConfig bool
 	told       string
 	// wrap changes what fastadmit's plugin is given, and asked; nil for nothing.
-	wrap func(handlers.Plugin) handlers.Plugin
+	wrap func(admission.Plugin) admission.Plugin
 }
 
 // A variant is a way to configure the plugin.
@@ -62,7 +62,7 @@ type variant struct {
 	about   string
 	config  string
 	ours    string // fastadmit's own, where it has another one
-	options plugins.Options
+	options handlers.Options
 	// world makes the cluster; nil for an empty one. The cases of the variant are
 	// tried in several worlds then.
 	world func(g *generator) oracle.World
@@ -120,19 +120,19 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 	return upstream, ours
 }
 
-func find(t *testing.T, name string, options plugins.Options) handlers.Plugin {
+func find(t *testing.T, name string, options handlers.Options) admission.Plugin {
 	t.Helper()
-	for _, p := range plugins.InTree(options) {
+	for _, p := range handlers.InTree(options) {
 		if p.Name == name {
 			return p
 		}
 	}
 	t.Fatalf("fastadmit has no plugin %s", name)
-	return handlers.Plugin{}
+	return admission.Plugin{}
 }
 
 // setTolerationFlags sets kube-apiserver's flags, which are global variables.
-func setTolerationFlags(t *testing.T, options plugins.Options) {
+func setTolerationFlags(t *testing.T, options handlers.Options) {
 	flags := pflag.NewFlagSet("", pflag.PanicOnError)
 	defaulttolerationseconds.RegisterFlags(flags)
 	if err := flags.Parse([]string{
@@ -147,7 +147,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // suites returns a suite for every plugin that both sides have.
 func suites() []suite {
-	one := []variant{{options: plugins.DefaultOptions()}}
+	one := []variant{{options: handlers.DefaultOptions()}}
 	anything := func(g *generator) *oracle.Case {
 		if g.in(2) {
 			return g.pod()
@@ -203,7 +203,7 @@ func suites() []suite {
 func tolerationVariants() []variant {
 	var all []variant
 	for _, seconds := range [][2]int64{{300, 300}, {0, 60}, {-1, math.MaxInt64}} {
-		v := variant{about: fmt.Sprintf("seconds %d and %d", seconds[0], seconds[1]), options: plugins.DefaultOptions()}
+		v := variant{about: fmt.Sprintf("seconds %d and %d", seconds[0], seconds[1]), options: handlers.DefaultOptions()}
 		v.options.Tolerations.NotReadyTolerationSeconds = seconds[0]
 		v.options.Tolerations.UnreachableTolerationSeconds = seconds[1]
 		all = append(all, v)
@@ -223,7 +223,7 @@ func limitVariants() []variant {
 		all = append(all, variant{
 			about:   limits,
 			config:  `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[` + limits + `]}`,
-			options: plugins.DefaultOptions(),
+			options: handlers.DefaultOptions(),
 		})
 	}
 	return all

@@ -24,7 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // TestTables asks about what Kubernetes' own tests of the plugins ask about.
@@ -201,7 +201,7 @@ func TestSequences(t *testing.T) {
 	f := func(part, sequence string, limits ...string) {
 		t.Helper()
 		v := variant{config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[` +
-			strings.Join(limits, ",") + `]}`, options: plugins.DefaultOptions()}
+			strings.Join(limits, ",") + `]}`, options: handlers.DefaultOptions()}
 		synctest.Test(t, func(t *testing.T) {
 			upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v, oracle.World{})
 			for i, letter := range sequence {
@@ -269,7 +269,7 @@ func eventWith(part, value string) *oracle.Case {
 // TestListed shows the differences that README.md lists: if one goes away, so
 // must its line there.
 func TestListed(t *testing.T) {
-	v := variant{options: plugins.DefaultOptions(), config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",` +
+	v := variant{options: handlers.DefaultOptions(), config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",` +
 		`"kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`}
 	synctest.Test(t, func(t *testing.T) {
 		upstream, ours := (&suite{name: "EventRateLimit"}).implementations(t, &v, oracle.World{})

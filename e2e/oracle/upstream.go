@@ -35,8 +35,8 @@ import (
 	"k8s.io/kubernetes/pkg/quota/v1/install"
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // upstream is a plugin of the API server that is linked in.
@@ -163,7 +163,7 @@ func (u *upstream) namespaces() ([]string, error) {
 	return names, nil
 }
 
-func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
+func (u *upstream) answer(r *request, phase fastadmit.Phase) (Answer, error) {
 	attributes, err := r.Case.attributes() // of its own: the plugin writes to the object
 	if err != nil {
 		return Answer{}, err
@@ -185,7 +185,7 @@ func (u *upstream) answer(r *request, phase handlers.Phase) (Answer, error) {
 		answer.Status = responsewriters.ErrorToAPIStatus(denial)
 		return answer, nil
 	}
-	if phase == handlers.Validate {
+	if phase == fastadmit.Validate {
 		return answer, nil
 	}
 	versioned, err := admission.NewVersionedAttributes(attributes, r.asKind(), objectInterfaces())
@@ -212,12 +212,12 @@ type warnings struct{ response codec.Response }
 
 func (w *warnings) AddWarning(_, text string) { w.response.Warn(text) }
 
-func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, phase handlers.Phase) error {
+func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, phase fastadmit.Phase) error {
 	if !u.plugin.Handles(attributes.GetOperation()) {
 		return nil
 	}
 	audited := admission.WithAudit(u.plugin) // which does nothing in a phase that the plugin is not for
-	if phase == handlers.Mutate {
+	if phase == fastadmit.Mutate {
 		err := audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
 		if again := attributes.GetReinvocationContext(); err == nil && again.ShouldReinvoke() { // as a webhook that changed something asks for
 			again.SetIsReinvoke()

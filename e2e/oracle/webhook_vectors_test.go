@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
@@ -49,7 +49,7 @@ func TestWebhookVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := 0
-	f := func(phase handlers.Phase, tests []vector) {
+	f := func(phase fastadmit.Phase, tests []vector) {
 		for i := range tests {
 			name := fmt.Sprintf("%v/%s", phase, tests[i].Name)
 			if !isServed(&tests[i]) {
@@ -63,9 +63,9 @@ func TestWebhookVectors(t *testing.T) {
 	for i, own := range webhooktesting.NewNonMutatingTestCases(base) {
 		validating[i].ExpectAnnotations = own.ExpectAnnotations
 	}
-	f(handlers.Validate, validating)
-	f(handlers.Mutate, webhooktesting.NewMutatingTestCases(base, "test-webhooks"))
-	f(handlers.Mutate, webhooktesting.ConvertToMutatingTestCases(webhooktesting.NewNonMutatingTestCases(base), "test-webhooks"))
+	f(fastadmit.Validate, validating)
+	f(fastadmit.Mutate, webhooktesting.NewMutatingTestCases(base, "test-webhooks"))
+	f(fastadmit.Mutate, webhooktesting.ConvertToMutatingTestCases(webhooktesting.NewNonMutatingTestCases(base), "test-webhooks"))
 	if ran < 50 {
 		t.Errorf("got %d cases, want most of upstream's", ran)
 	}
@@ -132,7 +132,7 @@ func vectorKubeconfig(t *testing.T) []byte {
 }
 
 // vectorChain is the plugin with the webhooks of a case.
-func vectorChain(t *testing.T, phase handlers.Phase, base *url.URL, test *vector) *handlers.Chain {
+func vectorChain(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vector) *fastadmit.Chain {
 	port, err := strconv.Atoi(base.Port())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func vectorChain(t *testing.T, phase handlers.Phase, base *url.URL, test *vector
 		ObjectMeta: meta, Webhooks: test.Webhooks,
 	}
 	plugin := mutatingadmissionwebhook.Plugin()
-	if phase == handlers.Validate {
+	if phase == fastadmit.Validate {
 		plugin = validatingadmissionwebhook.Plugin()
 		own := &admissionregistrationv1.ValidatingWebhookConfiguration{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta,
@@ -173,14 +173,14 @@ func vectorChain(t *testing.T, phase handlers.Phase, base *url.URL, test *vector
 	if err != nil {
 		t.Fatal(err)
 	}
-	enabled := handlers.Enabled{
+	enabled := fastadmit.Enabled{
 		Config:     []byte(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","auditPatches":true}`),
-		Kubeconfig: vectorKubeconfig(t), Manifests: []handlers.File{{Name: "a.json", Content: document}},
+		Kubeconfig: vectorKubeconfig(t), Manifests: []fastadmit.File{{Name: "a.json", Content: document}},
 	}
 	if err := state.Follow(t.Context(), plugin.AllNeeds(enabled.Config)...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
+	chain, err := fastadmit.NewChain([]fastadmit.Plugin{plugin}, map[string]fastadmit.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func vectorReview(t *testing.T, test *vector) (review []byte) {
 	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",` + strings.TrimPrefix(string(review), "{"))
 }
 
-func runVector(t *testing.T, phase handlers.Phase, base *url.URL, test *vector) {
+func runVector(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vector) {
 	names := make(map[string]string)
 	for i := range test.Webhooks {
 		names[test.Webhooks[i].Name] = vectorName(test.Webhooks[i].Name)

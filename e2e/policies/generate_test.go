@@ -17,7 +17,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/internal/expressions"
+	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
 var (

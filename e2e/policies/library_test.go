@@ -12,7 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/internal/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // inputVariable names folders with policies of others, to compare besides the shipped ones.

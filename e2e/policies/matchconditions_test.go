@@ -16,11 +16,11 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	ours "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	fastadmit "github.com/fastadmit/fastadmit/handlers/matchconditions"
+	fastadmit "github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
 // matchExpressions are true, false or fail on some recordings each.
@@ -112,7 +112,7 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	matches, err := compiled.Matches(t.Context(), review, handlers.AttributesOf(review))
+	matches, err := compiled.Matches(t.Context(), review, ours.AttributesOf(review))
 	gotText := ""
 	if err != nil {
 		gotText = err.Error()

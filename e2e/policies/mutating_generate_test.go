@@ -12,7 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 
-	"github.com/fastadmit/fastadmit/internal/expressions"
+	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
 // mutatingFeatures are what generated policies have more of than others, in turns.

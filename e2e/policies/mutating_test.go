@@ -19,22 +19,22 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
 )
 
 // mutated evaluates policies with fastadmit's plugin, and returns the object too.
-func mutated(t testing.TB, chain *handlers.Chain, body, object []byte) (*Answer, []byte) {
+func mutated(t testing.TB, chain *admission.Chain, body, object []byte) (*Answer, []byte) {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(t.Context(), review, handlers.Mutate); err != nil {
+	if _, err := chain.Review(t.Context(), review, admission.Mutate); err != nil {
 		t.Fatal(err)
 	}
 	var answer admissionv1.AdmissionReview
@@ -46,7 +46,7 @@ func mutated(t testing.TB, chain *handlers.Chain, body, object []byte) (*Answer,
 		a.Denied = r.Result
 		a.Denied.Message = strings.TrimPrefix(a.Denied.Message, "MutatingAdmissionPolicy: ")
 		causes := &a.Denied.Details.Causes
-		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == handlers.CauseAdmissionPlugin })
+		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == admission.CauseAdmissionPlugin })
 	} else if len(r.Patch) > 0 {
 		patch, err := jsonpatch.DecodePatch(r.Patch)
 		if err == nil {
@@ -227,9 +227,9 @@ func isUndecodable(status *metav1.Status) bool {
 	return status.Reason == metav1.StatusReasonInternalError || strings.Contains(status.Message, "unable to convert unstructured object")
 }
 
-func oursMutating(t testing.TB, documents *MutatingDocuments) *handlers.Chain {
+func oursMutating(t testing.TB, documents *MutatingDocuments) *admission.Chain {
 	t.Helper()
-	var manifests []handlers.File
+	var manifests []admission.File
 	for i := range documents.Policies {
 		manifests = append(manifests, fileOf(t, "MutatingAdmissionPolicy", documents.Policies[i].Name, documents.Policies[i]))
 	}

@@ -24,9 +24,9 @@ import (
 	"k8s.io/kubernetes/pkg/registry/authorization/util"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionpolicy"
 )
 
@@ -90,9 +90,9 @@ func namespaces() (all []*corev1.Namespace) {
 }
 
 // ours evaluates documents with fastadmit's plugin.
-func ours(t testing.TB, documents *Documents) *handlers.Chain {
+func ours(t testing.TB, documents *Documents) *admission.Chain {
 	t.Helper()
-	var manifests []handlers.File
+	var manifests []admission.File
 	for i := range documents.Policies {
 		manifests = append(manifests, fileOf(t, "ValidatingAdmissionPolicy", documents.Policies[i].Name, documents.Policies[i]))
 	}
@@ -103,17 +103,17 @@ func ours(t testing.TB, documents *Documents) *handlers.Chain {
 }
 
 // fileOf returns a document as it would be in a file, from the API.
-func fileOf(t testing.TB, kind, name string, document any) handlers.File {
+func fileOf(t testing.TB, kind, name string, document any) admission.File {
 	t.Helper()
 	content, err := json.Marshal(document)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,%s`, kind, content[1:])
-	return handlers.File{Name: name, Content: []byte(text), FromAPI: true}
+	return admission.File{Name: name, Content: []byte(text), FromAPI: true}
 }
 
-func chainOf(t testing.TB, plugin handlers.Plugin, manifests []handlers.File) *handlers.Chain {
+func chainOf(t testing.TB, plugin admission.Plugin, manifests []admission.File) *admission.Chain {
 	t.Helper()
 	var objects []runtime.Object
 	for _, namespace := range namespaces() {
@@ -126,21 +126,21 @@ func chainOf(t testing.TB, plugin handlers.Plugin, manifests []handlers.File) *h
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Manifests: manifests}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}}, state, nil)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	return chain
 }
 
-func answerOf(t testing.TB, chain *handlers.Chain, body []byte) *Answer {
+func answerOf(t testing.TB, chain *admission.Chain, body []byte) *Answer {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(t.Context(), review, handlers.Validate); err != nil {
+	if _, err := chain.Review(t.Context(), review, admission.Validate); err != nil {
 		t.Fatal(err)
 	}
 	var answer admissionv1.AdmissionReview
@@ -158,13 +158,13 @@ func answerOf(t testing.TB, chain *handlers.Chain, body []byte) *Answer {
 		a.Denied = r.Result
 		a.Denied.Message = strings.TrimPrefix(a.Denied.Message, "ValidatingAdmissionPolicy: ")
 		causes := &a.Denied.Details.Causes
-		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == handlers.CauseAdmissionPlugin })
+		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == admission.CauseAdmissionPlugin })
 	}
 	return a
 }
 
 // compare asks both sides about a review.
-func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *handlers.Chain, body []byte) (denied bool) {
+func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *admission.Chain, body []byte) (denied bool) {
 	t.Helper()
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {

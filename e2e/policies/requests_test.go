@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fastadmit/fastadmit/internal/expressions"
+	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
 // resources makes what a policy or a binding is for: mostly what the request is of.

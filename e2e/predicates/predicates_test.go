@@ -38,10 +38,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/match"
 )
 
 // A request is one as it reaches admission control.
@@ -276,7 +276,7 @@ func (w *world) ours(c *match.Criteria, r *request) (map[string]answer, error) {
 		}
 		review.Object.SetString(e.value, "metadata", "labels", e.label)
 	}
-	attributes := handlers.AttributesOf(review)
+	attributes := fastadmit.AttributesOf(review)
 	answers := make(map[string]answer)
 	for predicate, criteria := range map[string]*match.Criteria{
 		byRules:             {Rules: c.Rules},

@@ -16,8 +16,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 
+	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/internal/match"
 )
 
 // TestValidation asks both what is wrong with criteria.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -33,8 +33,8 @@ func (s *stand) refused(t *testing.T) {
 func printed(t *testing.T) *registration.Registration {
 	t.Helper()
 	options := &registration.Options{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")}}
-	r, err := registration.New([]registration.Plugin{{Plugin: &handlers.Plugin{
-		Name: "P", Mutates: true, Validates: true, Rules: []handlers.Rule{handlers.CreateUpdate("pods")},
+	r, err := registration.New([]registration.Plugin{{Plugin: &admission.Plugin{
+		Name: "P", Mutates: true, Validates: true, Rules: []admission.Rule{admission.CreateUpdate("pods")},
 	}}}, options, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -207,8 +207,8 @@ func (s *stand) refusedNames(t *testing.T) {
 func (s *stand) refusedPlugins(t *testing.T) {
 	f := func(change func(p *registration.Plugin)) {
 		t.Helper()
-		p := registration.Plugin{Plugin: &handlers.Plugin{
-			Name: "P", Mutates: true, Validates: true, Rules: []handlers.Rule{handlers.CreateUpdate("pods")},
+		p := registration.Plugin{Plugin: &admission.Plugin{
+			Name: "P", Mutates: true, Validates: true, Rules: []admission.Rule{admission.CreateUpdate("pods")},
 		}}
 		change(&p)
 		_, err := registration.New([]registration.Plugin{p}, new(registration.Options), nil)
@@ -233,7 +233,7 @@ func (s *stand) refusedPlugins(t *testing.T) {
 	rule := func(operations []codec.Operation, groups, versions, resources []string) {
 		t.Helper()
 		f(func(p *registration.Plugin) {
-			p.Rules = []handlers.Rule{{Operations: operations, Groups: groups, Versions: versions, Resources: resources}}
+			p.Rules = []admission.Rule{{Operations: operations, Groups: groups, Versions: versions, Resources: resources}}
 		})
 	}
 	create, core, v1, pods := []codec.Operation{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // enabled is what most of the tests register: a plugin that mutates, and one
@@ -182,7 +182,7 @@ plugins:
 `))
 	ca := cluster.WriteFile(t, "ca.crt", s.authority.PEM)
 	var names []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
 	for _, selection := range append(names, strings.Join(names, ",")) {

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/internal/manifest"
-	"github.com/fastadmit/fastadmit/internal/report"
-	"github.com/fastadmit/fastadmit/internal/workload"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/workload"
 )
 
 // inputVariable names folders with manifests to compare with, in place of those

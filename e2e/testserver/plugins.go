@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // A decide is what a plugin does to a review.
-type decide func(ctx context.Context, review *codec.Review) handlers.Result
+type decide func(ctx context.Context, review *codec.Review) admission.Result
 
-func plugins() []handlers.Plugin {
-	return []handlers.Plugin{
+func plugins() []admission.Plugin {
+	return []admission.Plugin{
 		plugin("Echo", echoMutating, echoValidating),
 		plugin("DenyUnwanted", nil, denyUnwanted),
 		plugin("DenyAttach", nil, denyAttach),
@@ -29,26 +29,26 @@ func plugins() []handlers.Plugin {
 		plugin("Slow", nil, takes(3*time.Second)),
 		plugin("Steady", nil, takes(200*time.Millisecond)),
 		plugin("Undecided", undecided, undecided),
-		plugin("Panic", nil, func(context.Context, *codec.Review) handlers.Result { panic("as it is meant to") }),
+		plugin("Panic", nil, func(context.Context, *codec.Review) admission.Result { panic("as it is meant to") }),
 		plugin("Scribble", scribble, nil),
 		plugin("TurnsA", turns("a"), nil),
 		plugin("TurnsB", turns("b"), nil),
 	}
 }
 
-func plugin(name string, admit, validate decide) handlers.Plugin {
-	return handlers.Plugin{
+func plugin(name string, admit, validate decide) admission.Plugin {
+	return admission.Plugin{
 		Name: name, Summary: "for tests", OutOfTree: true,
-		Rules:   []handlers.Rule{handlers.Any()},
+		Rules:   []admission.Rule{admission.Any()},
 		Mutates: admit != nil, Validates: validate != nil,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit, Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit, Validate: validate}, nil
 		},
 	}
 }
 
 // echoMutating says what it gets, and notes the operation in what is written.
-func echoMutating(ctx context.Context, review *codec.Review) handlers.Result {
+func echoMutating(ctx context.Context, review *codec.Review) admission.Result {
 	operation := review.Operation()
 	if (operation == codec.Create || operation == codec.Update) && review.SubResource() == "" {
 		review.Object.SetString(string(operation), "metadata", "annotations", "e2e.example.com/echo")
@@ -56,11 +56,11 @@ func echoMutating(ctx context.Context, review *codec.Review) handlers.Result {
 	return echo(review, "mutate")
 }
 
-func echoValidating(_ context.Context, review *codec.Review) handlers.Result {
+func echoValidating(_ context.Context, review *codec.Review) admission.Result {
 	return echo(review, "validate")
 }
 
-func echo(review *codec.Review, phase string) handlers.Result {
+func echo(review *codec.Review, phase string) admission.Result {
 	resource := review.Resource().Resource
 	if sub := review.SubResource(); sub != "" {
 		resource += "/" + sub
@@ -69,14 +69,14 @@ func echo(review *codec.Review, phase string) handlers.Result {
 	review.Response.Warn(fmt.Sprintf("%s %s %s %s %s dryRun=%t user=%s extra=%s",
 		phase, review.Operation(), resource, review.Name(), review.APIVersion(), review.DryRun(), review.Username(), extra))
 	if err := review.Response.Annotate("echo", string(review.Operation())); err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // denyUnwanted denies what says of itself that it is not wanted, and keeps
 // waiting who says that they would wait forever: longer than they do.
-func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
+func denyUnwanted(ctx context.Context, review *codec.Review) admission.Result {
 	object := &review.Object
 	if review.Operation() == codec.Delete {
 		object = &review.OldObject
@@ -93,7 +93,7 @@ func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
 		}
 	}
 	if value := object.Get("data", "invalid"); value.Exists() {
-		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, review.Name(), field.ErrorList{
+		return admission.Denied(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, review.Name(), field.ErrorList{
 			field.Invalid(field.NewPath("data", "invalid"), value.String(), "is not wanted"),
 		}))
 	}
@@ -105,52 +105,52 @@ func denyUnwanted(ctx context.Context, review *codec.Review) handlers.Result {
 			return deny(review, "the pod contains unwanted container name")
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func denyAttach(_ context.Context, review *codec.Review) handlers.Result {
+func denyAttach(_ context.Context, review *codec.Review) admission.Result {
 	if review.Operation() == codec.Connect && review.SubResource() == "attach" {
 		return deny(review, "attaching to pod 'to-be-attached-pod' is not allowed")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func deny(review *codec.Review, why string) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, errors.New(why)))
+func deny(review *codec.Review, why string) admission.Result {
+	return admission.Denied(admission.Forbidden(review, errors.New(why)))
 }
 
 // stage sets one key of an object's data if another one is set.
 func stage(from, to string) decide {
-	return func(_ context.Context, review *codec.Review) handlers.Result {
+	return func(_ context.Context, review *codec.Review) admission.Result {
 		if review.Object.Get("data", from).EqualString("yes") {
 			review.Object.SetString("yes", "data", to)
 		}
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 }
 
-func addInitContainer(_ context.Context, review *codec.Review) handlers.Result {
+func addInitContainer(_ context.Context, review *codec.Review) admission.Result {
 	if !review.Object.Get("spec", "initContainers").Exists() {
 		review.Object.Append(`{"name":"webhook-added-init-container","image":"webhook-added-image"}`, "spec", "initContainers")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // undecided does not come to a decision.
-func undecided(context.Context, *codec.Review) handlers.Result {
-	return handlers.Errored(errors.New("as it is meant to"))
+func undecided(context.Context, *codec.Review) admission.Result {
+	return admission.Errored(errors.New("as it is meant to"))
 }
 
 // scribble makes an edit that cannot be made: it starts at a Value that is missing.
-func scribble(_ context.Context, review *codec.Review) handlers.Result {
+func scribble(_ context.Context, review *codec.Review) admission.Result {
 	review.Object.Get("metadata", "nothing").SetString("gone", "state")
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // takes decides after so long.
 func takes(d time.Duration) decide {
-	return func(context.Context, *codec.Review) handlers.Result {
+	return func(context.Context, *codec.Review) admission.Result {
 		time.Sleep(d)
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 }

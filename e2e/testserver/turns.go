@@ -5,15 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // turns makes a ConfigMap's <key>-now the next of the values that its <key>
 // lists, with each call, until the last. So it changes what it made itself,
 // which no other plugin must.
 func turns(key string) decide {
-	return func(_ context.Context, review *codec.Review) handlers.Result {
+	return func(_ context.Context, review *codec.Review) admission.Result {
 		data := review.Object.Get("data")
 		values := strings.Split(data.Get(key).String(), ",")
 		next := 0
@@ -23,6 +23,6 @@ func turns(key string) decide {
 		if next < len(values) && values[next] != "" {
 			review.Object.SetString(values[next], "data", key+"-now")
 		}
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 }

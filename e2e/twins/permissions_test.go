@@ -7,7 +7,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const ownersPlugin = "OwnerReferencesPermissionEnforcement"
@@ -33,7 +33,7 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if !slices.Contains(permissionPlugins, p.Name) {
 			continue
 		}

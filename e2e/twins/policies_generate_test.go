@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/internal/expressions"
+	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
 // paths are where objects of the kinds are created that policies are evaluated on.

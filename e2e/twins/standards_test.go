@@ -8,8 +8,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/features" // what the API server has
 	standards "k8s.io/pod-security-admission/test"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // TestStandards runs Kubernetes' own tests of the Pod Security Standards, which
@@ -17,8 +17,8 @@ import (
 func TestStandards(t *testing.T) {
 	t.Parallel()
 	tw := start(t)
-	table := plugins.InTree(plugins.DefaultOptions())
-	own := slices.IndexFunc(table, func(p handlers.Plugin) bool { return p.Name == "PodSecurity" })
+	table := handlers.InTree(handlers.DefaultOptions())
+	own := slices.IndexFunc(table, func(p admission.Plugin) bool { return p.Name == "PodSecurity" })
 	on := tw.with(t, table[own])
 	standards.Run(t, standards.Options{ClientConfig: on[1].Config, Features: utilfeature.DefaultFeatureGate})
 }

@@ -23,14 +23,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fastadmit/fastadmit/admission"
+	known "github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/imagebackend"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
-	known "github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // twins are two clusters.
@@ -102,7 +102,7 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	admission := write("admission.yaml", content)
 	tw := &twins{etcd: cluster.StartEtcd(t), flags: flags, admission: admission, authority: cluster.NewAuthority(t)}
 	var names []string
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if p.LastRelease == "" {
 			names = append(names, p.Name)
 		}
@@ -116,7 +116,7 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 }
 
 // with returns the clusters with the plugins on, until the test ends.
-func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer {
+func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServer {
 	t.Helper()
 	var names []string
 	var mutating, validating []cluster.Webhook
@@ -149,7 +149,7 @@ func (tw *twins) with(t *testing.T, on ...handlers.Plugin) [2]*cluster.APIServer
 }
 
 // rules are the plugin's own, as a webhook configuration has them.
-func rules(of []handlers.Rule) []admissionregistrationv1.RuleWithOperations {
+func rules(of []admission.Rule) []admissionregistrationv1.RuleWithOperations {
 	var all []admissionregistrationv1.RuleWithOperations
 	for _, r := range of {
 		all = append(all, r.WithOperations())
@@ -164,7 +164,7 @@ var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPoli
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	tw := start(t)
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if slices.Contains(slices.Concat(permissionPlugins, policyPlugins, cluster.WebhookPlugins), p.Name) {
 			continue // TestPermissions; TestPolicies; an API server without them calls nobody
 		}
@@ -189,7 +189,7 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
-func (tw *twins) tables(t *testing.T, p handlers.Plugin, row *tally.Row) {
+func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 	cases, err := tables.Read("../testdata/" + p.Name + ".yaml")
 	if err != nil {
 		t.Fatal(err)

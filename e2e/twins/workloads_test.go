@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 const (
@@ -33,9 +33,9 @@ func (tw *twins) workloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var about []handlers.Plugin
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
-		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" && slices.ContainsFunc(p.Rules, func(r handlers.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
+	var about []admission.Plugin
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
+		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" && slices.ContainsFunc(p.Rules, func(r admission.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
 			about = append(about, p)
 		}
 	}

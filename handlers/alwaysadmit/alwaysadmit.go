@@ -11,22 +11,22 @@ package alwaysadmit
 import (
 	"context"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "AlwaysAdmit",
 		Summary:   "allows every request",
-		Rules:     []handlers.Rule{handlers.Any()},
+		Rules:     []admission.Rule{admission.Any()},
 		Mutates:   true,
 		Validates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: allow, Validate: allow}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: allow, Validate: allow}, nil
 		},
 	}
 }
 
-func allow(context.Context, *codec.Review) handlers.Result { return handlers.Allowed() }
+func allow(context.Context, *codec.Review) admission.Result { return admission.Allowed() }

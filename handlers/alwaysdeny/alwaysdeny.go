@@ -11,24 +11,24 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "AlwaysDeny",
 		Summary:   "denies every request",
-		Rules:     []handlers.Rule{handlers.Any()},
+		Rules:     []admission.Rule{admission.Any()},
 		Mutates:   true,
 		Validates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: deny, Validate: deny}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: deny, Validate: deny}, nil
 		},
 	}
 }
 
-func deny(_ context.Context, review *codec.Review) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, errors.New("admission control is denying all modifications")))
+func deny(_ context.Context, review *codec.Review) admission.Result {
+	return admission.Denied(admission.Forbidden(review, errors.New("admission control is denying all modifications")))
 }

@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // TestRecordings denies every recorded review, whatever it is about.
 func TestRecordings(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, name := range corpus.Names() {
-		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
-			checkDenied(t, phase.String()+" "+name, handlertest.Answer(t, chain, phase, corpus.MustRead(name)))
+		for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
+			checkDenied(t, phase.String()+" "+name, admissiontest.Answer(t, chain, phase, corpus.MustRead(name)))
 		}
 	}
 }

@@ -16,30 +16,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const pullAlways = "Always"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "AlwaysPullImages",
 		Summary:   "sets the image pull policy of every container and image volume to Always",
-		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:     []admission.Rule{admission.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit, Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit, Validate: validate}, nil
 		},
 	}
 }
 
-func admit(_ context.Context, review *codec.Review) handlers.Result {
+func admit(_ context.Context, review *codec.Review) admission.Result {
 	if isUpdateWithoutNewImages(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	spec := review.Object.Get("spec")
 	for c := range podspec.Containers(spec) {
@@ -52,19 +52,19 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 			image.SetString(pullAlways, "pullPolicy")
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func validate(_ context.Context, review *codec.Review) handlers.Result {
+func validate(_ context.Context, review *codec.Review) admission.Result {
 	if isUpdateWithoutNewImages(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	var denials []string
 	length := 0
 	check := func(policy codec.Value, at func() *field.Path) {
-		if !policy.EqualString(pullAlways) && length <= handlers.MessagesBytesMax {
+		if !policy.EqualString(pullAlways) && length <= admission.MessagesBytesMax {
 			// The type makes the error show control characters as upstream's does.
-			denials = append(denials, handlers.Forbidden(review,
+			denials = append(denials, admission.Forbidden(review,
 				field.NotSupported(at(), corev1.PullPolicy(policy.String()), []string{pullAlways})).Error())
 			length += len(denials[len(denials)-1])
 		}
@@ -80,9 +80,9 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 		}
 	}
 	if len(denials) > 0 {
-		return handlers.Denied(aggregate(denials))
+		return admission.Denied(aggregate(denials))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // aggregate returns an error that reads as the in-tree plugin's aggregate does

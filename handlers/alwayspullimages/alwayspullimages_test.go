@@ -9,16 +9,16 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(), "", nil,
+	admissiontest.Mutates(t, Plugin(), "", nil,
 		"/spec/containers/*/imagePullPolicy",
 		"/spec/initContainers/*/imagePullPolicy",
 		"/spec/ephemeralContainers/*/imagePullPolicy",
@@ -28,15 +28,15 @@ func TestMutates(t *testing.T) {
 
 // create returns a review of a new Pod with that JSON as its spec.
 func create(spec string) []byte {
-	return handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"123"},"spec":`+spec+`}`)
+	return admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"123"},"spec":`+spec+`}`)
 }
 
 // TestOddPods has what no API server sends: it is read as missing.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(phase handlers.Phase, spec, want string) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(phase admission.Phase, spec, want string) {
 		t.Helper()
-		if got := string(handlertest.Answer(t, chain, phase, create(spec))); got != want {
+		if got := string(admissiontest.Answer(t, chain, phase, create(spec))); got != want {
 			t.Errorf("%s %s\ngot  %s\nwant %s", phase, spec, got, want)
 		}
 	}
@@ -44,26 +44,26 @@ func TestOddPods(t *testing.T) {
 		`null`, `[]`, `"spec"`, `{}`, `{"containers":null,"volumes":null}`, `{"containers":{},"volumes":"image"}`,
 		`{"volumes":[null,{},{"image":null},{"image":"Always"}]}`,
 	} {
-		f(handlers.Mutate, spec, `{"allowed":true}`)
-		f(handlers.Validate, spec, `{"allowed":true}`)
+		f(admission.Mutate, spec, `{"allowed":true}`)
+		f(admission.Validate, spec, `{"allowed":true}`)
 	}
 
 	const patch = `{"allowed":true,"patch":[{"op":"%s","path":"/spec/containers/%d/imagePullPolicy","value":"Always"}],` +
 		`"patchType":"JSONPatch"}`
-	f(handlers.Mutate, `{"containers":[null,1,"image",[],{"image":"a"}]}`, fmt.Sprintf(patch, "add", 4))
-	f(handlers.Mutate, `{"containers":[{"imagePullPolicy":null}]}`, fmt.Sprintf(patch, "replace", 0))
-	f(handlers.Mutate, `{"containers":[{"imagePullPolicy":1}]}`, fmt.Sprintf(patch, "replace", 0))
+	f(admission.Mutate, `{"containers":[null,1,"image",[],{"image":"a"}]}`, fmt.Sprintf(patch, "add", 4))
+	f(admission.Mutate, `{"containers":[{"imagePullPolicy":null}]}`, fmt.Sprintf(patch, "replace", 0))
+	f(admission.Mutate, `{"containers":[{"imagePullPolicy":1}]}`, fmt.Sprintf(patch, "replace", 0))
 }
 
 // TestManyContainers has more messages than a denial collects. It would not end in time if
 // the cost were quadratic, as that of the in-tree plugin's aggregate is.
 func TestManyContainers(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	const n = 50_000
 	body := create(`{"containers":[` + strings.Repeat(`{"image":"a"},`, n) + `{"image":"a"}]}`)
-	got := handlertest.Answer(t, chain, handlers.Validate, body)
+	got := admissiontest.Answer(t, chain, admission.Validate, body)
 	var messages []string
-	for length := 0; length <= handlers.MessagesBytesMax; length += len(messages[len(messages)-1]) {
+	for length := 0; length <= admission.MessagesBytesMax; length += len(messages[len(messages)-1]) {
 		messages = append(messages, fmt.Sprintf(`pods "name" is forbidden: spec.containers[%d].imagePullPolicy: Unsupported value: "": supported values: "Always"`, len(messages)))
 	}
 	want := len("AlwaysPullImages: " + aggregate(messages).Error())
@@ -90,27 +90,27 @@ func TestAggregate(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, create)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, update)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, update)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, alwaysPulling(t))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, create)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, update)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, update)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, alwaysPulling(t))
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 func BenchmarkMutateUpdate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, alwaysPulling(b))
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, alwaysPulling(b))
 }
 
 // alwaysPulling returns the recorded Pod as the plugin leaves it.

@@ -13,24 +13,24 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "CertificateApproval",
 		Summary:     "restricts who may approve requests for certificates, by signer",
-		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/approval", codec.Update)},
+		Rules:       []admission.Rule{admission.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/approval", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -39,17 +39,17 @@ type plugin struct{ access *cluster.Access }
 
 // validate looks at the signer of the stored object: whoever sends the update chooses
 // what the new one says. kube-apiserver keeps the stored signer anyway.
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if !review.OldObject.Root().IsSet() {
-		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
+		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
 	}
 	signer := review.OldObject.Get("spec", "signerName").String()
 	may, err := accessreview.MayUseSigner(ctx, p.access, review, "approve", signer)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if !may {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

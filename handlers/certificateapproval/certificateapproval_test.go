@@ -8,20 +8,20 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const requests = "certificates.k8s.io/v1/certificatesigningrequests"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // approval returns the review of an approval by jane, with the signer in the old and in
 // the new object.
 func approval(old, signer string) []byte {
 	object := func(signer string) string { return `{"metadata":{"name":"jane"},"spec":{"signerName":` + signer + `}}` }
-	return of(handlertest.UpdateBody(requests, object(signer), object(old)), "approval")
+	return of(admissiontest.UpdateBody(requests, object(signer), object(old)), "approval")
 }
 
 func of(body []byte, subResource string) []byte {
@@ -31,9 +31,9 @@ func of(body []byte, subResource string) []byte {
 
 // chain returns a chain of the plugin in a cluster in which everybody may approve for
 // the signers, and the names that it asks about.
-func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
+func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
-	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
 		name := r.Spec.ResourceAttributes.Name
 		*asked = append(*asked, name)
 		r.Status.Allowed = slices.Contains(signers, name)
@@ -42,24 +42,24 @@ func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
 
 // TestValidate has Kubernetes' own cases and more.
 func TestValidate(t *testing.T) {
-	f := func(body []byte, allowed string, want handlers.Outcome, wantAsked ...string) {
+	f := func(body []byte, allowed string, want admission.Outcome, wantAsked ...string) {
 		t.Helper()
 		chain, asked := chain(t, allowed)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 		if !slices.Equal(*asked, wantAsked) {
 			t.Errorf("%s, allowed %q: asked about %q, want %q", body, allowed, *asked, wantAsked)
 		}
 	}
-	const abc, denied = "abc.com/xyz", handlers.OutcomeDenied
-	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), abc, handlers.OutcomeAllowed, abc)
+	const abc, denied = "abc.com/xyz", admission.OutcomeDenied
+	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), abc, admission.OutcomeAllowed, abc)
 	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), "", denied, abc, "abc.com/*")
-	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", handlers.OutcomeAllowed, abc, "abc.com/*")
-	f(approval(`"abc.com/xyz"`, `"def.com/xyz"`), "abc.com/*", handlers.OutcomeAllowed, abc, "abc.com/*")
+	f(approval(`"abc.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", admission.OutcomeAllowed, abc, "abc.com/*")
+	f(approval(`"abc.com/xyz"`, `"def.com/xyz"`), "abc.com/*", admission.OutcomeAllowed, abc, "abc.com/*")
 	f(approval(`"def.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", denied, "def.com/xyz", "def.com/*")
 
 	// Names that no signer can have.
-	f(approval(`"abc.com/x/y"`, `""`), "abc.com/*", handlers.OutcomeAllowed, "abc.com/x/y", "abc.com/*")
-	f(approval(`"abc.com"`, `""`), "abc.com/*", handlers.OutcomeAllowed, "abc.com", "abc.com/*")
+	f(approval(`"abc.com/x/y"`, `""`), "abc.com/*", admission.OutcomeAllowed, "abc.com/x/y", "abc.com/*")
+	f(approval(`"abc.com"`, `""`), "abc.com/*", admission.OutcomeAllowed, "abc.com", "abc.com/*")
 	f(approval(`""`, `"abc.com/xyz"`), abc, denied, "", "/*")
 	f(approval(`null`, `"abc.com/xyz"`), abc, denied, "", "/*")
 	f(approval(`7`, `"abc.com/xyz"`), abc, denied, "", "/*")
@@ -70,13 +70,13 @@ func TestValidate(t *testing.T) {
 
 	// What the plugin leaves alone.
 	signed := `{"spec":{"signerName":"abc.com/xyz"}}`
-	f(of(handlertest.UpdateBody(requests, signed, signed), ""), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody(requests, signed, signed), "status"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody("v1/certificatesigningrequests", signed, signed), "approval"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody("certificates.k8s.io/v1/others", signed, signed), "approval"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.Body(codec.Create, requests, signed), "approval"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody(requests, signed, "null"), "approval"), abc, denied)
-	f(of(handlertest.UpdateBody(requests, signed, "{}"), "approval"), abc, denied, "", "/*")
+	f(of(admissiontest.UpdateBody(requests, signed, signed), ""), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody(requests, signed, signed), "status"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody("v1/certificatesigningrequests", signed, signed), "approval"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody("certificates.k8s.io/v1/others", signed, signed), "approval"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.Body(codec.Create, requests, signed), "approval"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody(requests, signed, "null"), "approval"), abc, denied)
+	f(of(admissiontest.UpdateBody(requests, signed, "{}"), "approval"), abc, denied, "", "/*")
 }
 
 func TestMessage(t *testing.T) {
@@ -85,20 +85,20 @@ func TestMessage(t *testing.T) {
 		chain, _ := chain(t)
 		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
 			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
-		if got := handlertest.Answer(t, chain, handlers.Validate, body); !handlertest.EqualJSON(t, got, []byte(want)) {
+		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 	f(approval(`"a.b/c"`, `"a.b/c"`), `user not permitted to approve requests with signerName \"a.b/c\"`)
 	f(approval(`"a\n\"\u00e9"`, `""`), `user not permitted to approve requests with signerName \"a\\n\\\"é\"`)
-	f(of(handlertest.UpdateBody(requests, "{}", "null"), "approval"), "expected type CertificateSigningRequest, got: <nil>")
+	f(of(admissiontest.UpdateBody(requests, "{}", "null"), "approval"), "expected type CertificateSigningRequest, got: <nil>")
 }
 
 // TestQuestion says what the API server is asked, and what comes of its answers.
 func TestQuestion(t *testing.T) {
-	f := func(status authorizationv1.SubjectAccessReviewStatus, want handlers.Outcome) {
+	f := func(status authorizationv1.SubjectAccessReviewStatus, want admission.Outcome) {
 		t.Helper()
-		chain := handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+		chain := admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
 			got := *r.Spec.ResourceAttributes
 			if want := (authorizationv1.ResourceAttributes{Verb: "approve", Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: got.Name}); got != want {
 				t.Errorf("got %v, want %v", got, want)
@@ -108,42 +108,42 @@ func TestQuestion(t *testing.T) {
 			}
 			r.Status = status
 		})
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
 	}
-	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, handlers.OutcomeAllowed)
-	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "lost"}, handlers.OutcomeDenied)
-	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}, handlers.OutcomeDenied)
-	f(authorizationv1.SubjectAccessReviewStatus{Denied: true}, handlers.OutcomeDenied)
-	f(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "lost"}, handlers.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, admission.OutcomeAllowed)
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "lost"}, admission.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}, admission.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{Denied: true}, admission.OutcomeDenied)
+	f(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "lost"}, admission.OutcomeDenied)
 }
 
 // TestNobodyAnswers fails where nobody can be asked: no user can bring that about.
 func TestNobodyAnswers(t *testing.T) {
 	body := approval(`"a.b/c"`, `"a.b/c"`)
-	chain := handlertest.MustChain(t, Plugin(), "")
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, body)
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, body)
 	strange := bytes.Replace(body, []byte(`["g"]`), []byte(`"g"`), 1)
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, strange)
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, strange)
 }
 
 // TestLongSigner does not ask about what is longer than any signer, and denies.
 func TestLongSigner(t *testing.T) {
 	chain, asked := chain(t, "a.b/*")
 	long := `"a.b/` + strings.Repeat("x", 1<<20) + `"`
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, approval(long, long))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, approval(long, long))
 	if !slices.Equal(*asked, []string{"a.b/*"}) {
 		t.Errorf("asked %d questions, want that about the wildcard", len(*asked))
 	}
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, approval(strings.ReplaceAll(long, "a.b/", ""), long))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, approval(strings.ReplaceAll(long, "a.b/", ""), long))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	f := func(name string, want handlers.Outcome, signers ...string) {
+	f := func(name string, want admission.Outcome, signers ...string) {
 		b.Run(name, func(b *testing.B) {
 			chain, _ := chain(b, signers...)
-			handlertest.Benchmark(b, chain, handlers.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
+			admissiontest.Benchmark(b, chain, admission.Validate, want, approval(`"a.b/c"`, `"a.b/c"`))
 		})
 	}
-	f("allowed", handlers.OutcomeAllowed, "a.b/c")
-	f("denied", handlers.OutcomeDenied)
+	f("allowed", admission.OutcomeAllowed, "a.b/c")
+	f("denied", admission.OutcomeDenied)
 }

@@ -16,24 +16,24 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "CertificateSigning",
 		Summary:     "restricts who may sign certificates, by signer",
-		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/status", codec.Update)},
+		Rules:       []admission.Rule{admission.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests/status", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
-			return handlers.Handler{Validate: handlers.ValidateTyped(p.validate)}, nil
+			return admission.Handler{Validate: admission.ValidateTyped(p.validate)}, nil
 		},
 	}
 }
@@ -41,20 +41,20 @@ func Plugin() handlers.Plugin {
 type plugin struct{ access *cluster.Access }
 
 // validate looks at the signer of the stored object, as CertificateApproval does.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, request, old *certificatesv1.CertificateSigningRequest) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review, request, old *certificatesv1.CertificateSigningRequest) admission.Result {
 	if request == nil || old == nil {
-		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
+		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
 	}
 	if bytes.Equal(request.Status.Certificate, old.Status.Certificate) &&
 		apiequality.Semantic.DeepEqual(request.Status.Conditions, old.Status.Conditions) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	may, err := accessreview.MayUseSigner(ctx, p.access, review, "sign", old.Spec.SignerName)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if !may {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

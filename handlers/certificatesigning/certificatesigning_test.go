@@ -7,21 +7,21 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const requests = "certificates.k8s.io/v1/certificatesigningrequests"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // signing returns the review of jane's update of the status of a request to a signer.
 func signing(oldSigner, signer, oldStatus, status string) []byte {
 	object := func(signer, status string) string {
 		return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `"},"status":` + status + `}`
 	}
-	return of(handlertest.UpdateBody(requests, object(signer, status), object(oldSigner, oldStatus)), "status")
+	return of(admissiontest.UpdateBody(requests, object(signer, status), object(oldSigner, oldStatus)), "status")
 }
 
 func of(body []byte, subResource string) []byte {
@@ -30,9 +30,9 @@ func of(body []byte, subResource string) []byte {
 
 // chain returns a chain of the plugin in a cluster in which everybody may sign for the
 // signers, and the names that it asks about.
-func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
+func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
-	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
 		attributes := r.Spec.ResourceAttributes
 		*asked = append(*asked, attributes.Verb+" "+attributes.Name)
 		r.Status.Allowed = attributes.Verb == "sign" && slices.Contains(signers, attributes.Name)
@@ -46,56 +46,56 @@ const (
 
 // TestValidate has Kubernetes' own cases and more.
 func TestValidate(t *testing.T) {
-	f := func(body []byte, allowed string, want handlers.Outcome, wantAsked ...string) {
+	f := func(body []byte, allowed string, want admission.Outcome, wantAsked ...string) {
 		t.Helper()
 		chain, asked := chain(t, allowed)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 		if !slices.Equal(*asked, wantAsked) {
 			t.Errorf("%s, allowed %q: asked about %q, want %q", body, allowed, *asked, wantAsked)
 		}
 	}
-	const abc, denied, named, wild = "abc.com/xyz", handlers.OutcomeDenied, "sign abc.com/xyz", "sign abc.com/*"
-	f(signing(abc, abc, data, data), "", handlers.OutcomeAllowed)
+	const abc, denied, named, wild = "abc.com/xyz", admission.OutcomeDenied, "sign abc.com/xyz", "sign abc.com/*"
+	f(signing(abc, abc, data, data), "", admission.OutcomeAllowed)
 	f(signing(abc, abc, none, data), "", denied, named, wild)
 	f(signing(abc, abc, none, failed), "", denied, named, wild)
-	f(signing(abc, abc, none, data), abc, handlers.OutcomeAllowed, named)
-	f(signing(abc, abc, none, data), "abc.com/*", handlers.OutcomeAllowed, named, wild)
+	f(signing(abc, abc, none, data), abc, admission.OutcomeAllowed, named)
+	f(signing(abc, abc, none, data), "abc.com/*", admission.OutcomeAllowed, named, wild)
 	f(signing(abc, abc, none, data), "notabc.com/xyz", denied, named, wild)
 	f(signing("notabc.com/xyz", abc, none, data), abc, denied, "sign notabc.com/xyz", "sign notabc.com/*")
 
 	f(signing(abc, abc, failed, none), "", denied, named, wild)
 	f(signing(abc, abc, data, none), "", denied, named, wild)
-	f(signing(abc, abc, data, `{"certificate":"ZGF0YQ==","conditions":[]}`), "", handlers.OutcomeAllowed)
-	f(signing(abc, abc, none, `{"certificate":null,"conditions":null}`), "", handlers.OutcomeAllowed)
-	f(signing(abc, abc, "null", `{"certificate":"","conditions":[]}`), "", handlers.OutcomeAllowed)
+	f(signing(abc, abc, data, `{"certificate":"ZGF0YQ==","conditions":[]}`), "", admission.OutcomeAllowed)
+	f(signing(abc, abc, none, `{"certificate":null,"conditions":null}`), "", admission.OutcomeAllowed)
+	f(signing(abc, abc, "null", `{"certificate":"","conditions":[]}`), "", admission.OutcomeAllowed)
 
 	// What the plugin leaves alone.
 	signed := `{"spec":{"signerName":"abc.com/xyz"},"status":` + data + `}`
-	f(of(handlertest.UpdateBody(requests, signed, none), ""), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody(requests, signed, none), "approval"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody("v1/certificatesigningrequests", signed, none), "status"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.Body(codec.Create, requests, signed), "status"), "", handlers.OutcomeAllowed)
-	f(of(handlertest.UpdateBody(requests, signed, "null"), "status"), abc, denied)
-	f(of(handlertest.UpdateBody(requests, "null", signed), "status"), abc, denied)
+	f(of(admissiontest.UpdateBody(requests, signed, none), ""), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody(requests, signed, none), "approval"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody("v1/certificatesigningrequests", signed, none), "status"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.Body(codec.Create, requests, signed), "status"), "", admission.OutcomeAllowed)
+	f(of(admissiontest.UpdateBody(requests, signed, "null"), "status"), abc, denied)
+	f(of(admissiontest.UpdateBody(requests, "null", signed), "status"), abc, denied)
 }
 
 // TestConditions changes one field of a condition after the other.
 func TestConditions(t *testing.T) {
-	f := func(old, changed string, want handlers.Outcome) {
+	f := func(old, changed string, want admission.Outcome) {
 		t.Helper()
 		chain, _ := chain(t)
 		status := bytes.Replace([]byte(failed), []byte(old), []byte(changed), 1)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, signing("a.b/c", "a.b/c", failed, string(status)))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, signing("a.b/c", "a.b/c", failed, string(status)))
 	}
-	f("Failed", "Failed", handlers.OutcomeAllowed)
-	f(`"status":"True","reason":"r"`, `"reason":"r" , "status":"True"`, handlers.OutcomeAllowed)
-	f("2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00", handlers.OutcomeAllowed)
-	f("Failed", "Approved", handlers.OutcomeDenied)
-	f("True", "False", handlers.OutcomeDenied)
-	f(`"r"`, `"s"`, handlers.OutcomeDenied)
-	f(`"m"`, `"n"`, handlers.OutcomeDenied)
-	f("00:00:00Z", "00:00:01Z", handlers.OutcomeDenied)
-	f("null", `"2020-01-01T00:00:00Z"`, handlers.OutcomeDenied)
+	f("Failed", "Failed", admission.OutcomeAllowed)
+	f(`"status":"True","reason":"r"`, `"reason":"r" , "status":"True"`, admission.OutcomeAllowed)
+	f("2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00", admission.OutcomeAllowed)
+	f("Failed", "Approved", admission.OutcomeDenied)
+	f("True", "False", admission.OutcomeDenied)
+	f(`"r"`, `"s"`, admission.OutcomeDenied)
+	f(`"m"`, `"n"`, admission.OutcomeDenied)
+	f("00:00:00Z", "00:00:01Z", admission.OutcomeDenied)
+	f("null", `"2020-01-01T00:00:00Z"`, admission.OutcomeDenied)
 }
 
 func TestMessage(t *testing.T) {
@@ -104,23 +104,23 @@ func TestMessage(t *testing.T) {
 		chain, _ := chain(t)
 		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
 			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
-		if got := handlertest.Answer(t, chain, handlers.Validate, body); !handlertest.EqualJSON(t, got, []byte(want)) {
+		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 	f(signing("a.b/c", "d.e/f", none, data), `user not permitted to sign requests with signerName \"a.b/c\"`)
-	f(of(handlertest.UpdateBody(requests, data, "null"), "status"), "expected type CertificateSigningRequest, got: <nil>")
+	f(of(admissiontest.UpdateBody(requests, data, "null"), "status"), "expected type CertificateSigningRequest, got: <nil>")
 }
 
 // TestNobodyAnswers fails where nobody can be asked, and nowhere else.
 func TestNobodyAnswers(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, signing("a.b/c", "a.b/c", none, data))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, signing("a.b/c", "a.b/c", data, data))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, signing("a.b/c", "a.b/c", none, `{"certificate":7}`))
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, signing("a.b/c", "a.b/c", none, data))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, signing("a.b/c", "a.b/c", data, data))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, signing("a.b/c", "a.b/c", none, `{"certificate":7}`))
 }
 
 func BenchmarkValidate(b *testing.B) {
 	chain, _ := chain(b, "a.b/c")
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, signing("a.b/c", "a.b/c", none, data))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, signing("a.b/c", "a.b/c", none, data))
 }

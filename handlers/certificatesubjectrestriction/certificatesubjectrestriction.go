@@ -21,8 +21,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // masters is the group that may do everything (k8s.io/apiserver
@@ -34,39 +34,39 @@ const masters = "system:masters"
 const requestType = "CERTIFICATE REQUEST"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "CertificateSubjectRestriction",
 		Summary:     "denies requests for client certificates of the group " + masters,
-		Rules:       []handlers.Rule{handlers.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("certificates.k8s.io", "v1", "certificatesigningrequests", codec.Create)},
 		Validates:   true,
 		OnByDefault: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: validate}, nil
 		},
 	}
 }
 
 // validate looks at requests to one signer only: of Kubernetes' own, it is the one
 // that lets a client choose its groups.
-func validate(_ context.Context, review *codec.Review) handlers.Result {
+func validate(_ context.Context, review *codec.Review) admission.Result {
 	spec := review.Object.Get("spec")
 	if !spec.Get("signerName").EqualString(certificatesv1.KubeAPIServerClientSignerName) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	text, err := base64.StdEncoding.DecodeString(spec.Get("request").String())
 	if err != nil {
-		return handlers.Errored(fmt.Errorf("object: spec.request: %w", err))
+		return admission.Errored(fmt.Errorf("object: spec.request: %w", err))
 	}
 	request, err := parse(text)
 	if err != nil {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("failed to parse CSR: %w", err)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("failed to parse CSR: %w", err)))
 	}
 	if slices.Contains(request.Subject.Organization, masters) {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("use of %s signer with %s group is not allowed",
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("use of %s signer with %s group is not allowed",
 			certificatesv1.KubeAPIServerClientSignerName, masters)))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // parse reads the first PEM block.

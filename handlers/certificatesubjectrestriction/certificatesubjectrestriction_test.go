@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	client   = "kubernetes.io/kube-apiserver-client"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // request returns a request for a certificate of that subject, in DER.
 func request(t testing.TB, subject pkix.Name) []byte {
@@ -44,48 +44,48 @@ func object(signer, text string) string {
 }
 
 func TestSubjects(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(subject pkix.Name, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(subject pkix.Name, want admission.Outcome) {
 		t.Helper()
 		csr := object(client, block(requestType, request(t, subject)))
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, requests, csr))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, requests, csr))
 	}
-	f(pkix.Name{Organization: []string{masters}}, handlers.OutcomeDenied)
-	f(pkix.Name{Organization: []string{"dev", masters, "ops"}}, handlers.OutcomeDenied)
-	f(pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10}, Value: masters}}}, handlers.OutcomeDenied)
+	f(pkix.Name{Organization: []string{masters}}, admission.OutcomeDenied)
+	f(pkix.Name{Organization: []string{"dev", masters, "ops"}}, admission.OutcomeDenied)
+	f(pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10}, Value: masters}}}, admission.OutcomeDenied)
 
-	f(pkix.Name{}, handlers.OutcomeAllowed)
-	f(pkix.Name{Organization: []string{"system:admin"}}, handlers.OutcomeAllowed)
-	f(pkix.Name{Organization: []string{"System:masters", masters + " ", " " + masters, "system:masters,dev"}}, handlers.OutcomeAllowed)
-	f(pkix.Name{CommonName: masters, OrganizationalUnit: []string{masters}}, handlers.OutcomeAllowed)
+	f(pkix.Name{}, admission.OutcomeAllowed)
+	f(pkix.Name{Organization: []string{"system:admin"}}, admission.OutcomeAllowed)
+	f(pkix.Name{Organization: []string{"System:masters", masters + " ", " " + masters, "system:masters,dev"}}, admission.OutcomeAllowed)
+	f(pkix.Name{CommonName: masters, OrganizationalUnit: []string{masters}}, admission.OutcomeAllowed)
 }
 
 func TestSigners(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	text := block(requestType, request(t, pkix.Name{Organization: []string{masters}}))
-	f := func(signer string, want handlers.Outcome) {
+	f := func(signer string, want admission.Outcome) {
 		t.Helper()
 		for _, text := range [...]string{text, "this is not a CSR"} {
-			body := handlertest.Body(codec.Create, requests, object(signer, text))
-			handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+			body := admissiontest.Body(codec.Create, requests, object(signer, text))
+			admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 		}
 	}
-	f(client, handlers.OutcomeDenied)
-	f(`kubernetes.io\/kube-apiserver-client`, handlers.OutcomeDenied)
-	f("kubernetes.io/kube-apiserver-client-kubelet", handlers.OutcomeAllowed)
-	f("kubernetes.io/kubelet-serving", handlers.OutcomeAllowed)
-	f("Kubernetes.io/kube-apiserver-client", handlers.OutcomeAllowed)
-	f("example.com/signer", handlers.OutcomeAllowed)
-	f("", handlers.OutcomeAllowed)
+	f(client, admission.OutcomeDenied)
+	f(`kubernetes.io\/kube-apiserver-client`, admission.OutcomeDenied)
+	f("kubernetes.io/kube-apiserver-client-kubelet", admission.OutcomeAllowed)
+	f("kubernetes.io/kubelet-serving", admission.OutcomeAllowed)
+	f("Kubernetes.io/kube-apiserver-client", admission.OutcomeAllowed)
+	f("example.com/signer", admission.OutcomeAllowed)
+	f("", admission.OutcomeAllowed)
 }
 
 // TestParse tries texts that are requests, and that are none.
 func TestParse(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	good, bad := request(t, pkix.Name{}), request(t, pkix.Name{Organization: []string{masters}})
 	f := func(text, want string) {
 		t.Helper()
-		answer := handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, requests, object(client, text)))
+		answer := admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, requests, object(client, text)))
 		var got struct{ Status struct{ Message string } }
 		if err := json.Unmarshal(answer, &got); err != nil {
 			t.Fatal(err)
@@ -117,35 +117,35 @@ func TestParse(t *testing.T) {
 
 // What a CertificateSigningRequest lacks is missing from the request in it.
 func TestFields(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(object string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(object string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, requests, object))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, requests, object))
 	}
-	f(`null`, handlers.OutcomeAllowed)
-	f(`{}`, handlers.OutcomeAllowed)
-	f(`{"spec":null}`, handlers.OutcomeAllowed)
-	f(`{"spec":"csr"}`, handlers.OutcomeAllowed)
-	f(`{"spec":{"signerName":1}}`, handlers.OutcomeAllowed)
-	f(`{"spec":{"signerName":"`+client+`"}}`, handlers.OutcomeDenied)
-	f(`{"spec":{"signerName":"`+client+`","request":null}}`, handlers.OutcomeDenied)
-	f(`{"spec":{"signerName":"`+client+`","request":[1]}}`, handlers.OutcomeDenied)
+	f(`null`, admission.OutcomeAllowed)
+	f(`{}`, admission.OutcomeAllowed)
+	f(`{"spec":null}`, admission.OutcomeAllowed)
+	f(`{"spec":"csr"}`, admission.OutcomeAllowed)
+	f(`{"spec":{"signerName":1}}`, admission.OutcomeAllowed)
+	f(`{"spec":{"signerName":"`+client+`"}}`, admission.OutcomeDenied)
+	f(`{"spec":{"signerName":"`+client+`","request":null}}`, admission.OutcomeDenied)
+	f(`{"spec":{"signerName":"`+client+`","request":[1]}}`, admission.OutcomeDenied)
 
 	// No API server sends this: what it says cannot be told.
-	f(`{"spec":{"signerName":"`+client+`","request":"LS0t?"}}`, handlers.OutcomeErrored)
+	f(`{"spec":{"signerName":"`+client+`","request":"LS0t?"}}`, admission.OutcomeErrored)
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, object(client, "")))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(operation, resource, object(client, "")))
 	}
-	f(codec.Create, requests, handlers.OutcomeDenied)
-	f(codec.Update, requests, handlers.OutcomeAllowed)
-	f(codec.Delete, requests, handlers.OutcomeAllowed)
-	f(codec.Create, "certificates.k8s.io/v1/clustertrustbundles", handlers.OutcomeAllowed)
-	f(codec.Create, "v1/certificatesigningrequests", handlers.OutcomeAllowed)
+	f(codec.Create, requests, admission.OutcomeDenied)
+	f(codec.Update, requests, admission.OutcomeAllowed)
+	f(codec.Delete, requests, admission.OutcomeAllowed)
+	f(codec.Create, "certificates.k8s.io/v1/clustertrustbundles", admission.OutcomeAllowed)
+	f(codec.Create, "v1/certificatesigningrequests", admission.OutcomeAllowed)
 }
 
 // kubelet is the request that a new node makes: the common one, and none of the
@@ -153,21 +153,21 @@ func TestHandles(t *testing.T) {
 func kubelet(t testing.TB) []byte {
 	t.Helper()
 	text := block(requestType, request(t, pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}))
-	return handlertest.Body(codec.Create, requests, object("kubernetes.io/kube-apiserver-client-kubelet", text))
+	return admissiontest.Body(codec.Create, requests, object("kubernetes.io/kube-apiserver-client-kubelet", text))
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, kubelet(t))
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, kubelet(t))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Validate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Validate, want, body) })
 	}
-	f("other signer", handlers.OutcomeAllowed, kubelet(b))
-	f("allowed", handlers.OutcomeAllowed, bytes.Replace(kubelet(b), []byte(client+"-kubelet"), []byte(client), 1))
+	f("other signer", admission.OutcomeAllowed, kubelet(b))
+	f("allowed", admission.OutcomeAllowed, bytes.Replace(kubelet(b), []byte(client+"-kubelet"), []byte(client), 1))
 	denied := block(requestType, request(b, pkix.Name{Organization: []string{masters}}))
-	f("denied", handlers.OutcomeDenied, handlertest.Body(codec.Create, requests, object(client, denied)))
+	f("denied", admission.OutcomeDenied, admissiontest.Body(codec.Create, requests, object(client, denied)))
 }

@@ -16,27 +16,27 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "ClusterTrustBundleAttest",
 		Summary: "restricts who may write the ClusterTrustBundles of a signer",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
 			Versions: []string{"v1beta1", "v1alpha1"}, Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone
 		}},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{access: cluster.AccessIn(setup.Cluster)}
-			return handlers.Handler{Validate: handlers.ValidateTyped(p.validate)}, nil
+			return admission.Handler{Validate: admission.ValidateTyped(p.validate)}, nil
 		},
 	}
 }
@@ -57,22 +57,22 @@ type bundle struct {
 
 // validate looks at the signer of the new object: kube-apiserver refuses updates that
 // change it.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old *bundle) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old *bundle) admission.Result {
 	if object == nil {
-		return handlers.Denied(handlers.Forbidden(review, errors.New("expected type ClusterTrustBundle, got: <nil>")))
+		return admission.Denied(admission.Forbidden(review, errors.New("expected type ClusterTrustBundle, got: <nil>")))
 	}
 	signer := object.Spec.SignerName
 	if signer == "" || old != nil && review.Operation() == codec.Update && isKept(object, old) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	may, err := accessreview.MayUseSigner(ctx, p.access, review, "attest", signer)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if !may {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("user not permitted to attest for signerName %q", signer)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to attest for signerName %q", signer)))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // isKept reports whether an update changes nothing but what garbage collection and

@@ -7,14 +7,14 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const bundles = "certificates.k8s.io/v1beta1/clustertrustbundles"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // object returns a bundle of a signer with more members of its metadata.
 func object(signer, metadata string) string {
@@ -26,15 +26,15 @@ func byJane(body []byte) []byte {
 	return bytes.Replace(body, []byte(`"operation"`), []byte(`"userInfo":{"username":"jane"},"operation"`), 1)
 }
 
-func create(object string) []byte { return byJane(handlertest.Body(codec.Create, bundles, object)) }
+func create(object string) []byte { return byJane(admissiontest.Body(codec.Create, bundles, object)) }
 
-func update(object, old string) []byte { return byJane(handlertest.UpdateBody(bundles, object, old)) }
+func update(object, old string) []byte { return byJane(admissiontest.UpdateBody(bundles, object, old)) }
 
 // chain returns a chain of the plugin in a cluster in which everybody may attest for
 // the signers, and the names that it asks about.
-func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
+func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
-	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
+	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
 		attributes := r.Spec.ResourceAttributes
 		*asked = append(*asked, attributes.Verb+" "+attributes.Name)
 		r.Status.Allowed = attributes.Verb == "attest" && slices.Contains(signers, attributes.Name)
@@ -43,57 +43,57 @@ func chain(t testing.TB, signers ...string) (*handlers.Chain, *[]string) {
 
 // TestValidate has Kubernetes' own cases and more.
 func TestValidate(t *testing.T) {
-	f := func(body []byte, allowed string, want handlers.Outcome, wantAsked ...string) {
+	f := func(body []byte, allowed string, want admission.Outcome, wantAsked ...string) {
 		t.Helper()
 		chain, asked := chain(t, allowed)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 		if !slices.Equal(*asked, wantAsked) {
 			t.Errorf("%s, allowed %q: asked about %q, want %q", body, allowed, *asked, wantAsked)
 		}
 	}
-	const abc, denied, named, wild = "abc.com/xyz", handlers.OutcomeDenied, "attest abc.com/xyz", "attest abc.com/*"
+	const abc, denied, named, wild = "abc.com/xyz", admission.OutcomeDenied, "attest abc.com/xyz", "attest abc.com/*"
 	plain, labelled := object(abc, ""), object(abc, `,"labels":{"a":"b"}`)
-	f(create(object("", "")), "", handlers.OutcomeAllowed)
-	f(update(object("", ""), plain), "", handlers.OutcomeAllowed)
-	f(create(plain), abc, handlers.OutcomeAllowed, named)
-	f(update(plain, labelled), abc, handlers.OutcomeAllowed, named)
-	f(create(plain), "abc.com/*", handlers.OutcomeAllowed, named, wild)
-	f(update(plain, labelled), "abc.com/*", handlers.OutcomeAllowed, named, wild)
+	f(create(object("", "")), "", admission.OutcomeAllowed)
+	f(update(object("", ""), plain), "", admission.OutcomeAllowed)
+	f(create(plain), abc, admission.OutcomeAllowed, named)
+	f(update(plain, labelled), abc, admission.OutcomeAllowed, named)
+	f(create(plain), "abc.com/*", admission.OutcomeAllowed, named, wild)
+	f(update(plain, labelled), "abc.com/*", admission.OutcomeAllowed, named, wild)
 	f(create(plain), "notabc.com/xyz", denied, named, wild)
 	f(update(plain, labelled), "notabc.com/xyz", denied, named, wild)
 	f(update(plain, "null"), "", denied, named, wild)
-	f(update(plain, plain), "", handlers.OutcomeAllowed)
+	f(update(plain, plain), "", admission.OutcomeAllowed)
 	f(update(plain, object("abc.com/other", "")), "", denied, named, wild)
 
-	f(create(`{"spec":null}`), "", handlers.OutcomeAllowed)
-	f(create(`{}`), "", handlers.OutcomeAllowed)
+	f(create(`{"spec":null}`), "", admission.OutcomeAllowed)
+	f(create(`{}`), "", admission.OutcomeAllowed)
 	f(create(`null`), "", denied)
 	f(create(`{"spec":{"signerName":7}}`), "", denied)
 
-	f(byJane(handlertest.Body(codec.Create, "certificates.k8s.io/v1alpha1/clustertrustbundles", plain)), "", denied, named, wild)
-	f(byJane(handlertest.Body(codec.Delete, bundles, plain)), "", handlers.OutcomeAllowed)
-	f(byJane(handlertest.Body(codec.Create, "v1beta1/clustertrustbundles", plain)), "", handlers.OutcomeAllowed)
-	f(byJane(handlertest.Body(codec.Create, "certificates.k8s.io/v1beta1/others", plain)), "", handlers.OutcomeAllowed)
+	f(byJane(admissiontest.Body(codec.Create, "certificates.k8s.io/v1alpha1/clustertrustbundles", plain)), "", denied, named, wild)
+	f(byJane(admissiontest.Body(codec.Delete, bundles, plain)), "", admission.OutcomeAllowed)
+	f(byJane(admissiontest.Body(codec.Create, "v1beta1/clustertrustbundles", plain)), "", admission.OutcomeAllowed)
+	f(byJane(admissiontest.Body(codec.Create, "certificates.k8s.io/v1beta1/others", plain)), "", admission.OutcomeAllowed)
 }
 
 // TestKept says which changes need no permission.
 func TestKept(t *testing.T) {
-	f := func(metadata string, want handlers.Outcome) {
+	f := func(metadata string, want admission.Outcome) {
 		t.Helper()
 		chain, _ := chain(t)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, update(object("a.b/c", metadata), object("a.b/c", "")))
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, update(object("a.b/c", ""), object("a.b/c", metadata)))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, update(object("a.b/c", metadata), object("a.b/c", "")))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, update(object("a.b/c", ""), object("a.b/c", metadata)))
 	}
-	f(`,"ownerReferences":[{"apiVersion":"something"}]`, handlers.OutcomeAllowed)
-	f(`,"finalizers":["a.b/c"]`, handlers.OutcomeAllowed)
-	f(`,"managedFields":[{"manager":"m"}]`, handlers.OutcomeAllowed)
-	f(`,"selfLink":"/"`, handlers.OutcomeAllowed)
-	f(`,"labels":{},"annotations":null,"uid":""`, handlers.OutcomeAllowed)
-	f(`,"labels":{"a":"b"}`, handlers.OutcomeDenied)
-	f(`,"annotations":{"a":"b"}`, handlers.OutcomeDenied)
-	f(`,"generation":2`, handlers.OutcomeDenied)
-	f(`,"resourceVersion":"2"`, handlers.OutcomeDenied)
-	f(`,"deletionTimestamp":"2020-01-01T00:00:00Z"`, handlers.OutcomeDenied)
+	f(`,"ownerReferences":[{"apiVersion":"something"}]`, admission.OutcomeAllowed)
+	f(`,"finalizers":["a.b/c"]`, admission.OutcomeAllowed)
+	f(`,"managedFields":[{"manager":"m"}]`, admission.OutcomeAllowed)
+	f(`,"selfLink":"/"`, admission.OutcomeAllowed)
+	f(`,"labels":{},"annotations":null,"uid":""`, admission.OutcomeAllowed)
+	f(`,"labels":{"a":"b"}`, admission.OutcomeDenied)
+	f(`,"annotations":{"a":"b"}`, admission.OutcomeDenied)
+	f(`,"generation":2`, admission.OutcomeDenied)
+	f(`,"resourceVersion":"2"`, admission.OutcomeDenied)
+	f(`,"deletionTimestamp":"2020-01-01T00:00:00Z"`, admission.OutcomeDenied)
 }
 
 func TestMessage(t *testing.T) {
@@ -102,7 +102,7 @@ func TestMessage(t *testing.T) {
 		chain, _ := chain(t)
 		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"clustertrustbundles","name":"name"},` +
 			`"message":"clustertrustbundles.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
-		if got := handlertest.Answer(t, chain, handlers.Validate, body); !handlertest.EqualJSON(t, got, []byte(want)) {
+		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -112,12 +112,12 @@ func TestMessage(t *testing.T) {
 
 // TestNobodyAnswers fails where nobody can be asked, and nowhere else.
 func TestNobodyAnswers(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, create(object("a.b/c", "")))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, create(object("", "")))
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, create(object("a.b/c", "")))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, create(object("", "")))
 }
 
 func BenchmarkValidate(b *testing.B) {
 	chain, _ := chain(b, "a.b/c")
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, create(object("a.b/c", "")))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, create(object("a.b/c", "")))
 }

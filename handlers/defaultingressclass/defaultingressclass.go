@@ -14,23 +14,23 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "DefaultIngressClass",
 		Summary:     "sets the default class in Ingresses without one",
-		Rules:       []handlers.Rule{handlers.NewRule("networking.k8s.io", "v1", "ingresses", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("networking.k8s.io", "v1", "ingresses", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.IngressClasses.Watched()},
 		OnByDefault: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{classes: cluster.IngressClasses.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit}, nil
+			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
@@ -41,16 +41,16 @@ type plugin struct {
 
 // admit sets the class unless the Ingress has one, in its spec or in the
 // annotation of old. An empty one is one.
-func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	ingress := &review.Object
 	if ingress.Get("spec", "ingressClassName").IsSet() ||
 		ingress.Get("metadata", "annotations", networkingv1beta1.AnnotationIngressClass).Exists() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
 		ingress.SetString(class.Name, "spec", "ingressClassName")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 func isDefault(class *networkingv1.IngressClass) bool {

@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -28,15 +28,15 @@ func class(name string, second int64, isDefault string) runtime.Object {
 	}}
 }
 
-func chain(t testing.TB, classes ...runtime.Object) *handlers.Chain {
+func chain(t testing.TB, classes ...runtime.Object) *admission.Chain {
 	t.Helper()
-	return handlertest.MustChain(t, Plugin(), "", classes...)
+	return admissiontest.MustChain(t, Plugin(), "", classes...)
 }
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, chain(t, class("nginx", 1, "true")), nil, "/spec/ingressClassName")
+	admissiontest.MutatesChain(t, chain(t, class("nginx", 1, "true")), nil, "/spec/ingressClassName")
 }
 
 // TestDefault tries which class an Ingress without one gets.
@@ -46,7 +46,7 @@ func TestDefault(t *testing.T) {
 		if want != "" {
 			want = `"ingressClassName":"` + want + `"`
 		}
-		handlertest.CheckAdmit(t, chain(t, classes...), ingresses, `{"spec":{}}`, `{"spec":{`+want+`}}`)
+		admissiontest.CheckAdmit(t, chain(t, classes...), ingresses, `{"spec":{}}`, `{"spec":{`+want+`}}`)
 	}
 	f("")
 	f("", class("a", 1, "false"), class("b", 2, ""), class("c", 3, "True"), class("d", 4, " true"), class("e", 5, "1"))
@@ -62,7 +62,7 @@ func TestIngresses(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"))
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, ingresses, object, want)
+		admissiontest.CheckAdmit(t, chain, ingresses, object, want)
 	}
 	unchanged := func(object string) {
 		t.Helper()
@@ -86,8 +86,8 @@ func TestAdmitFailure(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"))
 	f := func(object string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, ingresses, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, ingresses, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 	f(`{"spec":"ingress"}`)
 	f(`{"spec":[]}`)
@@ -96,33 +96,33 @@ func TestAdmitFailure(t *testing.T) {
 
 func TestHandles(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"))
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, `{"spec":{}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, `{"spec":{}}`))
 	}
-	f(codec.Create, ingresses, handlers.OutcomePatched)
-	f(codec.Update, ingresses, handlers.OutcomeAllowed)
-	f(codec.Delete, ingresses, handlers.OutcomeAllowed)
-	f(codec.Create, "networking.k8s.io/v1/ingressclasses", handlers.OutcomeAllowed)
-	f(codec.Create, "v1/ingresses", handlers.OutcomeAllowed)
-	f(codec.Create, "config.openshift.io/v1/ingresses", handlers.OutcomeAllowed)
+	f(codec.Create, ingresses, admission.OutcomePatched)
+	f(codec.Update, ingresses, admission.OutcomeAllowed)
+	f(codec.Delete, ingresses, admission.OutcomeAllowed)
+	f(codec.Create, "networking.k8s.io/v1/ingressclasses", admission.OutcomeAllowed)
+	f(codec.Create, "v1/ingresses", admission.OutcomeAllowed)
+	f(codec.Create, "config.openshift.io/v1/ingresses", admission.OutcomeAllowed)
 }
 
 func TestNoAllocations(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"), class("other", 2, "false"))
 	body := corpus.MustRead(recording)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, body)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, withClass(body))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, withClass(body))
 }
 
 func BenchmarkAdmit(b *testing.B) {
 	chain := chain(b, class("nginx", 1, "true"), class("other", 2, "false"))
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead(recording)
-	f("allowed", handlers.OutcomeAllowed, withClass(body))
-	f("patched", handlers.OutcomePatched, body)
+	f("allowed", admission.OutcomeAllowed, withClass(body))
+	f("patched", admission.OutcomePatched, body)
 }
 
 func withClass(body []byte) []byte {

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // The annotations that make a class a default one where their value is "true"
@@ -28,17 +28,17 @@ const (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "DefaultStorageClass",
 		Summary:     "sets the default storage class in claims without one",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "persistentvolumeclaims", codec.Create)},
 		Mutates:     true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},
 		OnByDefault: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{classes: cluster.StorageClasses.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit}, nil
+			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
@@ -49,17 +49,17 @@ type plugin struct {
 
 // admit sets the class unless the claim has one. The empty class is one: such a
 // claim wants a volume that nobody makes for it.
-func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	claim := &review.Object
 	if !claim.Root().IsSet() || // what is no claim is left alone, as in-tree
 		claim.Get("metadata", "annotations", corev1.BetaStorageClassAnnotation).Exists() ||
 		claim.Get("spec", "storageClassName").IsSet() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
 		claim.SetString(class.Name, "spec", "storageClassName")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 func isDefault(class *storagev1.StorageClass) bool {

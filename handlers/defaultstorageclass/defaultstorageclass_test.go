@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const claims = "v1/persistentvolumeclaims"
@@ -28,15 +28,15 @@ func class(name string, second int64, defaults ...string) runtime.Object {
 	return c
 }
 
-func chain(t testing.TB, classes ...runtime.Object) *handlers.Chain {
+func chain(t testing.TB, classes ...runtime.Object) *admission.Chain {
 	t.Helper()
-	return handlertest.MustChain(t, Plugin(), "", classes...)
+	return admissiontest.MustChain(t, Plugin(), "", classes...)
 }
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, chain(t, class("fast", 1, annotationDefault)), withoutClass, "/spec/storageClassName")
+	admissiontest.MutatesChain(t, chain(t, class("fast", 1, annotationDefault)), withoutClass, "/spec/storageClassName")
 }
 
 // TestDefault tries which class a claim without one gets.
@@ -47,7 +47,7 @@ func TestDefault(t *testing.T) {
 		if want != "" {
 			want = `"storageClassName":"` + want + `"`
 		}
-		handlertest.CheckAdmit(t, chain(t, classes...), claims, object, `{"spec":{`+want+`}}`)
+		admissiontest.CheckAdmit(t, chain(t, classes...), claims, object, `{"spec":{`+want+`}}`)
 	}
 	f("")
 	f("", class("a", 1), class("b", 2))
@@ -71,7 +71,7 @@ func TestClaims(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault))
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, claims, object, want)
+		admissiontest.CheckAdmit(t, chain, claims, object, want)
 	}
 	unchanged := func(object string) {
 		t.Helper()
@@ -98,8 +98,8 @@ func TestAdmitFailure(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault))
 	f := func(object string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, claims, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, claims, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 	f(`{"spec":"claim"}`)
 	f(`{"spec":[]}`)
@@ -107,32 +107,32 @@ func TestAdmitFailure(t *testing.T) {
 
 func TestHandles(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault))
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, `{"spec":{}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, `{"spec":{}}`))
 	}
-	f(codec.Create, claims, handlers.OutcomePatched)
-	f(codec.Update, claims, handlers.OutcomeAllowed)
-	f(codec.Delete, claims, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/persistentvolumes", handlers.OutcomeAllowed)
-	f(codec.Create, "example.com/v1/persistentvolumeclaims", handlers.OutcomeAllowed)
+	f(codec.Create, claims, admission.OutcomePatched)
+	f(codec.Update, claims, admission.OutcomeAllowed)
+	f(codec.Delete, claims, admission.OutcomeAllowed)
+	f(codec.Create, "v1/persistentvolumes", admission.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/persistentvolumeclaims", admission.OutcomeAllowed)
 }
 
 func TestNoAllocations(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault), class("slow", 2))
 	body := corpus.MustRead("persistentvolumeclaims-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutClass(body))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, withoutClass(body))
 }
 
 func BenchmarkAdmit(b *testing.B) {
 	chain := chain(b, class("fast", 1, annotationDefault), class("slow", 2))
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead("persistentvolumeclaims-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, withoutClass(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, withoutClass(body))
 }
 
 // withoutClass takes the class away that in-tree gave what was recorded.

@@ -14,8 +14,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // The taints of nodes, and their effect, that the plugin is about
@@ -43,19 +43,19 @@ func DefaultOptions() Options {
 }
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin(options Options) handlers.Plugin {
-	return handlers.Plugin{
+func Plugin(options Options) admission.Plugin {
+	return admission.Plugin{
 		Name:        "DefaultTolerationSeconds",
 		Summary:     "lets pods stay for a while, by default five minutes, on a node that is not ready or unreachable",
-		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:       []admission.Rule{admission.CreateUpdate("pods")},
 		Mutates:     true,
 		OnByDefault: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
+		New: func(admission.Setup) (admission.Handler, error) {
 			t := tolerations{
 				notReady:    toleration(taintNotReady, options.NotReadyTolerationSeconds),
 				unreachable: toleration(taintUnreachable, options.UnreachableTolerationSeconds),
 			}
-			return handlers.Handler{Admit: t.admit}, nil
+			return admission.Handler{Admit: t.admit}, nil
 		},
 	}
 }
@@ -69,7 +69,7 @@ func toleration(key string, seconds int64) string {
 
 // admit adds a toleration where the pod has none for the taint. Only key and
 // effect count: not the operator, and so not the value either.
-func (t *tolerations) admit(_ context.Context, review *codec.Review) handlers.Result {
+func (t *tolerations) admit(_ context.Context, review *codec.Review) admission.Result {
 	var notReady, unreachable bool
 	for _, has := range review.Object.Get("spec", "tolerations").Elements() {
 		if effect := has.Get("effect").String(); effect != "" && effect != effectNoExecute {
@@ -80,7 +80,7 @@ func (t *tolerations) admit(_ context.Context, review *codec.Review) handlers.Re
 		unreachable = unreachable || key == "" || key == taintUnreachable
 	}
 	if notReady && unreachable {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if !notReady {
 		review.Object.Append(t.notReady, "spec", "tolerations")
@@ -88,5 +88,5 @@ func (t *tolerations) admit(_ context.Context, review *codec.Review) handlers.Re
 	if !unreachable {
 		review.Object.Append(t.unreachable, "spec", "tolerations")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

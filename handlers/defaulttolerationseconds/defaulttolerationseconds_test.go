@@ -6,10 +6,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -22,18 +22,18 @@ const (
 	other          = `{"key":"foo","operator":"Equal","value":"bar","effect":"NoSchedule","tolerationSeconds":700}`
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin(DefaultOptions())) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin(DefaultOptions())) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(DefaultOptions()), "", withoutTolerations, "/spec/tolerations", "/spec/tolerations/*")
+	admissiontest.Mutates(t, Plugin(DefaultOptions()), "", withoutTolerations, "/spec/tolerations", "/spec/tolerations/*")
 }
 
 func TestTolerations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
+	chain := admissiontest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(tolerations, want string) {
 		t.Helper()
 		object, want := `{"spec":{"tolerations":[`+tolerations+`]}}`, `{"spec":{"tolerations":[`+want+`]}}`
-		handlertest.CheckAdmit(t, chain, pods, object, want)
+		admissiontest.CheckAdmit(t, chain, pods, object, want)
 	}
 	unchanged := func(tolerations string) {
 		t.Helper()
@@ -80,10 +80,10 @@ func TestTolerations(t *testing.T) {
 }
 
 func TestMissingParents(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
+	chain := admissiontest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(object string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, pods, object, `{"spec":{"tolerations":[`+notReady300+`,`+unreachable300+`]}}`)
+		admissiontest.CheckAdmit(t, chain, pods, object, `{"spec":{"tolerations":[`+notReady300+`,`+unreachable300+`]}}`)
 	}
 	f(`{"spec":{"tolerations":null}}`)
 	f(`{"spec":{}}`)
@@ -94,7 +94,7 @@ func TestMissingParents(t *testing.T) {
 func TestOptions(t *testing.T) {
 	f := func(options Options, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(options), ""), pods, `{"spec":{}}`, want)
+		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(options), ""), pods, `{"spec":{}}`, want)
 	}
 	const pod = `{"spec":{"tolerations":[` +
 		`{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":%d},` +
@@ -106,11 +106,11 @@ func TestOptions(t *testing.T) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
+	chain := admissiontest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(object string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, pods, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, pods, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 	f(`{"spec":"pod"}`)
 	f(`{"spec":[]}`)
@@ -120,24 +120,24 @@ func TestAdmitFailure(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	handlertest.CheckPodsCreateUpdate(t, handlertest.MustChain(t, Plugin(DefaultOptions()), ""), `{"spec":{}}`)
+	admissiontest.CheckPodsCreateUpdate(t, admissiontest.MustChain(t, Plugin(DefaultOptions()), ""), `{"spec":{}}`)
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(DefaultOptions()), "")
+	chain := admissiontest.MustChain(t, Plugin(DefaultOptions()), "")
 	body := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutTolerations(body))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, withoutTolerations(body))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(DefaultOptions()), "")
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(DefaultOptions()), "")
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, withoutTolerations(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, withoutTolerations(body))
 }
 
 // withoutTolerations takes the tolerations away that in-tree gave what was

@@ -9,11 +9,11 @@
 package denyescalatingexec
 
 import (
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/internal/denyexec"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
+func Plugin() admission.Plugin {
 	return denyexec.Plugin("DenyEscalatingExec", "denies exec and attach to pods that are privileged or share namespaces with their node", true)
 }

@@ -14,29 +14,29 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "DenyServiceExternalIPs",
 		Summary:   "denies Services that start to use an external IP",
-		Rules:     []handlers.Rule{handlers.CreateUpdate("services")},
+		Rules:     []admission.Rule{admission.CreateUpdate("services")},
 		Validates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: validate}, nil
 		},
 	}
 }
 
-func validate(_ context.Context, review *codec.Review) handlers.Result {
+func validate(_ context.Context, review *codec.Review) admission.Result {
 	if isSubset(review.Object.Get("spec", "externalIPs"), review.OldObject.Get("spec", "externalIPs")) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	err := errors.New("Use of external IPs is denied by admission control")
-	return handlers.Denied(handlers.Forbidden(review, err))
+	return admission.Denied(admission.Forbidden(review, err))
 }
 
 // isSubset reports whether every one of ips was there before. Addresses are

@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 const services = "v1/services"
 
 // create returns a review of a new Service with that JSON as externalIPs.
-func create(ips string) []byte { return handlertest.Body(codec.Create, services, service(ips)) }
+func create(ips string) []byte { return admissiontest.Body(codec.Create, services, service(ips)) }
 
 // update returns a review of a Service that has was and is to have ips.
 func update(ips, was string) []byte {
-	return handlertest.UpdateBody(services, service(ips), service(was))
+	return admissiontest.UpdateBody(services, service(ips), service(was))
 }
 
 func service(ips string) string {
@@ -28,11 +28,11 @@ func service(ips string) string {
 }
 
 func TestExternalIPs(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(about string, body []byte, want bool) {
 		t.Helper()
 		var got struct{ Allowed bool }
-		if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, body), &got); err != nil {
+		if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Validate, body), &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Allowed != want {
@@ -60,31 +60,31 @@ func TestExternalIPs(t *testing.T) {
 	f("update: repeat a new one", update(`["2.2.2.2","2.2.2.2"]`, `["1.1.1.1","2.2.2.3"]`), false)
 	f("update: the same address in another form", update(`["::1"]`, `["0:0:0:0:0:0:0:1"]`), false)
 	f("update: the same address with escapes", update(`["1.1.1.\u0031"]`, `["1.1.1.1"]`), true)
-	f("update: no old object", handlertest.Body(codec.Update, services, service(`["1.1.1.1"]`)), false)
+	f("update: no old object", admissiontest.Body(codec.Update, services, service(`["1.1.1.1"]`)), false)
 
 	// No API server sends these.
 	f("create: no list", create(`"1.1.1.1"`), true)
 	f("create: not addresses", create(`[null,1,{}]`), false)
-	f("create: no spec", handlertest.Body(codec.Create, services, `{"spec":null}`), true)
-	f("create: spec is no object", handlertest.Body(codec.Create, services, `{"spec":["1.1.1.1"]}`), true)
-	f("create: no object", handlertest.Body(codec.Create, services, `null`), true)
+	f("create: no spec", admissiontest.Body(codec.Create, services, `{"spec":null}`), true)
+	f("create: spec is no object", admissiontest.Body(codec.Create, services, `{"spec":["1.1.1.1"]}`), true)
+	f("create: no object", admissiontest.Body(codec.Create, services, `null`), true)
 }
 
 // TestManyAddresses would not end in time if the cost were quadratic.
 func TestManyAddresses(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	many := strings.Repeat(`,"1.1.1.1","2.2.2.2"`, 100_000)
 	body := update("["+many[1:]+"]", `["2.2.2.2"`+many+"]")
-	if got, want := string(handlertest.Answer(t, chain, handlers.Validate, body)), `{"allowed":true}`; got != want {
+	if got, want := string(admissiontest.Answer(t, chain, admission.Validate, body)), `{"allowed":true}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(body []byte) {
 		t.Helper()
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 	}
 	f(corpus.MustRead("services-create-v1-1.json"))
 	f(update(`["1.1.1.1","2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`))

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 const (
@@ -51,8 +51,8 @@ func loadConfiguration(content []byte) (*configuration, error) {
 	if content == nil {
 		return c, c.validate().ToAggregate()
 	}
-	return c, handlers.DecodeConfig(content, c, func() field.ErrorList {
-		errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+	return c, admission.DecodeConfig(content, c, func() field.ErrorList {
+		errs := admission.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
 		return append(errs, c.validate()...)
 	})
 }

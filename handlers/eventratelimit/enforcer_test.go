@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func enforcerOf(t *testing.T, l limit, now func() time.Time) *enforcer {
@@ -92,9 +92,9 @@ func TestKeyIsCloned(t *testing.T) {
 				"involvedObject": tree{"kind": "c", "namespace": "d", "name": "e", "uid": "f", "apiVersion": "g"},
 			},
 		}
-		for _, want := range [...]handlers.Outcome{handlers.OutcomeAllowed, handlers.OutcomeDenied} {
+		for _, want := range [...]admission.Outcome{admission.OutcomeAllowed, admission.OutcomeDenied} {
 			body := bodyOf(t, request(about))
-			handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+			admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 			clear(body)
 		}
 	}
@@ -144,16 +144,16 @@ func TestLongKeyMessage(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	config := configOf("{type: Server, "+most+"}", "{type: Namespace, "+most+"}", "{type: User, "+most+"}",
 		"{type: SourceAndObject, "+most+"}")
-	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), config), handlers.Validate,
-		handlers.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
+	admissiontest.NoAllocations(t, admissiontest.MustChain(t, Plugin(), config), admission.Validate,
+		admission.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
 }
 
 func BenchmarkValidate(b *testing.B) {
 	for _, l := range limitTypes {
 		b.Run(string(l), func(b *testing.B) {
 			config := configOf(fmt.Sprintf("{type: %s, %s}", l, most))
-			handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), config), handlers.Validate,
-				handlers.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
+			admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), config), admission.Validate,
+				admission.OutcomeAllowed, corpus.MustRead("events-update-v1-2.json"))
 		})
 	}
 }

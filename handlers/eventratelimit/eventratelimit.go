@@ -17,21 +17,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "EventRateLimit",
 		Summary:   "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
-		Rules:     []handlers.Rule{handlers.CreateUpdate("events")},
+		Rules:     []admission.Rule{admission.CreateUpdate("events")},
 		Validates: true,
 		// A call takes from what the limits allow; that of a dry run does not.
 		SideEffects:    admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		RequiresConfig: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			return newHandler(setup.Config, time.Now)
 		},
 	}
@@ -40,24 +40,24 @@ func Plugin() handlers.Plugin {
 // plugin has one enforcer for each limit, in the order of the configuration.
 type plugin []*enforcer
 
-func newHandler(config []byte, now func() time.Time) (handlers.Handler, error) {
+func newHandler(config []byte, now func() time.Time) (admission.Handler, error) {
 	c, err := loadConfiguration(config)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p := make(plugin, len(c.Limits))
 	for i, l := range c.Limits {
 		if p[i], err = newEnforcer(l, now); err != nil {
-			return handlers.Handler{}, err
+			return admission.Handler{}, err
 		}
 	}
-	return handlers.Handler{Validate: p.validate}, nil
+	return admission.Handler{Validate: p.validate}, nil
 }
 
-func (p plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+func (p plugin) validate(_ context.Context, review *codec.Review) admission.Result {
 	// What a dry run asks for is never written.
 	if !isCoreEvent(review) || review.DryRun() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	var denials []error
 	// Every limit is charged, also when one before it has denied.
@@ -67,9 +67,9 @@ func (p plugin) validate(_ context.Context, review *codec.Review) handlers.Resul
 		}
 	}
 	if len(denials) > 0 {
-		return handlers.Denied(apierrors.NewTooManyRequestsError(utilerrors.NewAggregate(denials).Error()))
+		return admission.Denied(apierrors.NewTooManyRequestsError(utilerrors.NewAggregate(denials).Error()))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // isCoreEvent reports whether the user wrote an Event of the core group. One

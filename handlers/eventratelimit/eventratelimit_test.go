@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // clock stands still until it is moved.
 type clock struct{ time.Time }
@@ -23,11 +23,11 @@ func (c *clock) now() time.Time { return c.Time }
 func newClock() *clock { return &clock{time.Unix(1e9, 0)} }
 
 // chainOf returns a chain of the plugin with that clock.
-func chainOf(t testing.TB, c *clock, config string) *handlers.Chain {
+func chainOf(t testing.TB, c *clock, config string) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()
-	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) { return newHandler(setup.Config, c.now) }
-	return handlertest.MustChain(t, plugin, config)
+	plugin.New = func(setup admission.Setup) (admission.Handler, error) { return newHandler(setup.Config, c.now) }
+	return admissiontest.MustChain(t, plugin, config)
 }
 
 // configOf returns the configuration with these limits, in YAML's flow style.
@@ -69,9 +69,9 @@ func bodyOf(t testing.TB, request tree) []byte {
 
 // answer sends a request and returns "" or the message of the denial, which
 // must have upstream's code and reason and nothing else.
-func answer(t *testing.T, chain *handlers.Chain, request tree) string {
+func answer(t *testing.T, chain *admission.Chain, request tree) string {
 	t.Helper()
-	response := handlertest.Answer(t, chain, handlers.Validate, bodyOf(t, request))
+	response := admissiontest.Answer(t, chain, admission.Validate, bodyOf(t, request))
 	var got struct {
 		Allowed bool
 		Status  struct{ Message string }
@@ -310,7 +310,7 @@ func TestRecordings(t *testing.T) {
 	chain := chainOf(t, newClock(), configOf("{type: SourceAndObject, qps: 1, burst: 1}"))
 	f := func(name, want string) {
 		t.Helper()
-		response := handlertest.Answer(t, chain, handlers.Validate, corpus.MustRead(name))
+		response := admissiontest.Answer(t, chain, admission.Validate, corpus.MustRead(name))
 		if got := string(response); !strings.Contains(got, want) {
 			t.Errorf("%s: got %s, want it to contain %s", name, got, want)
 		}

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // fewRequests is how many extended resources a pod requests at most, init
@@ -25,14 +25,14 @@ import (
 const fewRequests = 8
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "ExtendedResourceToleration",
 		Summary: "adds tolerations for the extended resources that a pod requests",
-		Rules:   []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:   []admission.Rule{admission.CreateUpdate("pods")},
 		Mutates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit}, nil
 		},
 	}
 }
@@ -45,14 +45,14 @@ type request struct {
 
 func (r request) compare(resource string) int { return strings.Compare(r.resource, resource) }
 
-func admit(_ context.Context, review *codec.Review) handlers.Result {
+func admit(_ context.Context, review *codec.Review) admission.Result {
 	spec := review.Object.Get("spec")
 	var few [fewRequests]request
 	// Ephemeral containers cannot request resources.
 	requests := appendRequests(few[:0], spec.Get("containers"))
 	requests = appendRequests(requests, spec.Get("initContainers"))
 	if len(requests) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	slices.SortFunc(requests, func(a, b request) int { return a.compare(b.resource) })
 	requests = slices.Compact(requests)
@@ -64,7 +64,7 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 			review.Object.Append(toleration(&review.Object, r.resource), "spec", "tolerations")
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // appendRequests appends the extended resources that the containers request.

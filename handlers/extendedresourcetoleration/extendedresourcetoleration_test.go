@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -24,18 +24,18 @@ const (
 	requestsDo     = `{"resources":{"requests":{"example.com/device-do":"2"}}}`
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(), "", requestGPU, "/spec/tolerations", "/spec/tolerations/*")
+	admissiontest.Mutates(t, Plugin(), "", requestGPU, "/spec/tolerations", "/spec/tolerations/*")
 }
 
 func TestAdmit(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(containers, initContainers, tolerations, want string) {
 		t.Helper()
 		const pod = `{"spec":{"containers":[%s],"initContainers":[%s],"tolerations":[%s]}}`
-		handlertest.CheckAdmit(t, chain, pods, fmt.Sprintf(pod, containers, initContainers, tolerations),
+		admissiontest.CheckAdmit(t, chain, pods, fmt.Sprintf(pod, containers, initContainers, tolerations),
 			fmt.Sprintf(pod, containers, initContainers, want))
 	}
 
@@ -87,10 +87,10 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(requests, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, pods, podOf(requests, ``), podOf(requests, want))
+		admissiontest.CheckAdmit(t, chain, pods, podOf(requests, ``), podOf(requests, want))
 	}
 
 	// The amount does not matter.
@@ -109,10 +109,10 @@ func TestRequests(t *testing.T) {
 // Only requests of containers and init containers count, and what is missing
 // or of another type is not there.
 func TestNoRequests(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, pods, object, object)
+		admissiontest.CheckAdmit(t, chain, pods, object, object)
 	}
 	f(`{"spec":{"containers":[{"resources":{"limits":{"example.com/device-ek":"1"}}}]}}`)
 	f(`{"spec":{"ephemeralContainers":[` + requestsEk + `]}}`)
@@ -128,21 +128,21 @@ func TestNoRequests(t *testing.T) {
 }
 
 func TestMissingTolerations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	const want = `{"spec":{"containers":[` + requestsEk + `],"tolerations":[` + ek + `]}}`
-	handlertest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`],"tolerations":null}}`, want)
-	handlertest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`]}}`, want)
+	admissiontest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`],"tolerations":null}}`, want)
+	admissiontest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`]}}`, want)
 }
 
 // TestMany has as many requests as need no memory, one fewer and one more, and
 // many.
 func TestMany(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, n := range [...]int{fewRequests - 1, fewRequests, fewRequests + 1, 1_000} {
 		requests, want := many(n)
 		f := func(tolerations, want string) {
 			t.Helper()
-			handlertest.CheckAdmit(t, chain, pods, podOf(requests, tolerations), podOf(requests, want))
+			admissiontest.CheckAdmit(t, chain, pods, podOf(requests, tolerations), podOf(requests, want))
 		}
 		f(``, want)
 		const second = `{"key":"a.io/00001","operator":"Exists","effect":"NoSchedule"}`
@@ -153,16 +153,16 @@ func TestMany(t *testing.T) {
 
 // TestTooMany has more than fit in an object that etcd takes.
 func TestTooMany(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	requests, tolerations := many(20_000)
-	f := func(tolerations string, want handlers.Outcome) {
+	f := func(tolerations string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, pods, podOf(requests, tolerations))
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		body := admissiontest.Body(codec.Create, pods, podOf(requests, tolerations))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
-	f(``, handlers.OutcomePatched)
-	f(withSeconds(tolerations), handlers.OutcomePatched)
-	f(tolerations, handlers.OutcomeAllowed)
+	f(``, admission.OutcomePatched)
+	f(withSeconds(tolerations), admission.OutcomePatched)
+	f(tolerations, admission.OutcomeAllowed)
 }
 
 // many returns n requests, the last ones first, and their tolerations.
@@ -177,54 +177,54 @@ func many(n int) (requests, tolerations string) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(tolerations string) {
 		t.Helper()
 		object := `{"spec":{"containers":[` + requestsEk + `],"tolerations":` + tolerations + `}}`
-		body := handlertest.Body(codec.Create, pods, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, pods, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 	f(`"all"`)
 	f(`{}`)
 }
 
 func TestHandles(t *testing.T) {
-	handlertest.CheckPodsCreateUpdate(t, handlertest.MustChain(t, Plugin(), ""), `{"spec":{"containers":[`+requestsEk+`]}}`)
+	admissiontest.CheckPodsCreateUpdate(t, admissiontest.MustChain(t, Plugin(), ""), `{"spec":{"containers":[`+requestsEk+`]}}`)
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(want handlers.Outcome, body []byte) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(want admission.Outcome, body []byte) {
 		t.Helper()
-		handlertest.NoAllocations(t, chain, handlers.Mutate, want, body)
+		admissiontest.NoAllocations(t, chain, admission.Mutate, want, body)
 	}
 
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f(handlers.OutcomeAllowed, body)
-	f(handlers.OutcomePatched, requestGPU(body))
+	f(admission.OutcomeAllowed, body)
+	f(admission.OutcomePatched, requestGPU(body))
 
 	requests, tolerations := many(fewRequests)
-	f(handlers.OutcomePatched, handlertest.Body(codec.Create, pods, podOf(requests, ``)))
-	f(handlers.OutcomePatched, handlertest.Body(codec.Create, pods, podOf(requests, withSeconds(tolerations))))
-	f(handlers.OutcomeAllowed, handlertest.Body(codec.Create, pods, podOf(requests, tolerations)))
+	f(admission.OutcomePatched, admissiontest.Body(codec.Create, pods, podOf(requests, ``)))
+	f(admission.OutcomePatched, admissiontest.Body(codec.Create, pods, podOf(requests, withSeconds(tolerations))))
+	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, pods, podOf(requests, tolerations)))
 }
 
 // BenchmarkAdmit has the same pod with ten times the requests, for which it
 // must not take a hundred times as long.
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, requestGPU(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, requestGPU(body))
 	for _, n := range [...]int{1_000, 10_000} {
 		requests, tolerations := many(n)
-		pod := func(has string) []byte { return handlertest.Body(codec.Create, pods, podOf(requests, has)) }
-		f(fmt.Sprintf("added=%d", n), handlers.OutcomePatched, pod(``))
-		f(fmt.Sprintf("tolerated=%d", n), handlers.OutcomeAllowed, pod(tolerations))
-		f(fmt.Sprintf("updated=%d", n), handlers.OutcomePatched, pod(withSeconds(tolerations)))
+		pod := func(has string) []byte { return admissiontest.Body(codec.Create, pods, podOf(requests, has)) }
+		f(fmt.Sprintf("added=%d", n), admission.OutcomePatched, pod(``))
+		f(fmt.Sprintf("tolerated=%d", n), admission.OutcomeAllowed, pod(tolerations))
+		f(fmt.Sprintf("updated=%d", n), admission.OutcomePatched, pod(withSeconds(tolerations)))
 	}
 }
 

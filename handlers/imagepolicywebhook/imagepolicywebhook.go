@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -36,13 +36,13 @@ const (
 var errRejected = errors.New("one or more images rejected by webhook backend")
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	rule := handlers.CreateUpdate("pods")
+func Plugin() admission.Plugin {
+	rule := admission.CreateUpdate("pods")
 	rule.Resources = append(rule.Resources, "pods/"+ephemeralContainers)
-	return handlers.Plugin{
+	return admission.Plugin{
 		Name:           "ImagePolicyWebhook",
 		Summary:        "asks a server of yours whether the images of a pod may run",
-		Rules:          []handlers.Rule{rule},
+		Rules:          []admission.Rule{rule},
 		Validates:      true,
 		RequiresConfig: true,
 		New:            newHandler,
@@ -54,10 +54,10 @@ type plugin struct {
 	defaultAllow bool
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	var c configuration
 	var a *asker
-	err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+	err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
 		errs := c.ImagePolicy.normalize()
 		if len(errs) > 0 {
 			return errs
@@ -69,16 +69,16 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 		return nil
 	})
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p := &plugin{asker: a, defaultAllow: c.ImagePolicy.DefaultAllow}
-	return handlers.Handler{Validate: p.validate}, nil
+	return admission.Handler{Validate: p.validate}, nil
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	question, err := questionOf(ctx, review)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	status, err := p.asker.ask(ctx, question)
 	if err != nil {
@@ -89,25 +89,25 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	switch {
 	case status.Allowed:
-		return handlers.Allowed()
+		return admission.Allowed()
 	case status.Reason != "":
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("image policy webhook backend denied one or more images: %s", status.Reason)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("image policy webhook backend denied one or more images: %s", status.Reason)))
 	}
-	return handlers.Denied(handlers.Forbidden(review, errRejected))
+	return admission.Denied(admission.Forbidden(review, errRejected))
 }
 
 // failed says what becomes of a pod when the backend did not answer. Upstream also
 // sets an annotation of the pod, on a copy that nobody sees (k8s.io/apiserver
 // pkg/registry/generic/registry/store.go).
-func (p *plugin) failed(review *codec.Review, err error) handlers.Result {
+func (p *plugin) failed(review *codec.Review, err error) admission.Result {
 	if !p.defaultAllow {
-		return handlers.Denied(handlers.Forbidden(review, err))
+		return admission.Denied(admission.Forbidden(review, err))
 	}
 	p.asker.series.failedOpen.Inc()
 	if err := review.Response.Annotate(failedOpen, "true"); err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // elementsMax is after how many elements ctx is looked at.

@@ -21,14 +21,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const pods = "v1/pods"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // A backend is what the plugin asks.
 type backendServer struct {
@@ -83,10 +83,10 @@ func (b *backendServer) kubeconfig(t testing.TB) []byte {
 }
 
 // chain returns the plugin in front of the backend, with more of its configuration.
-func (b *backendServer) chain(t testing.TB, more string) (*handlers.Chain, *metrics.Set) {
+func (b *backendServer) chain(t testing.TB, more string) (*admission.Chain, *metrics.Set) {
 	t.Helper()
 	plugin, set := Plugin(), metrics.NewSet()
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Config: []byte(`{"imagePolicy":{"kubeConfigFile":"k"` + more + `}}`), Kubeconfig: b.kubeconfig(t), Metrics: set,
 	}}, nil, nil)
 	if err != nil {
@@ -97,17 +97,17 @@ func (b *backendServer) chain(t testing.TB, more string) (*handlers.Chain, *metr
 
 // image is a pod with that image.
 func image(name string) []byte {
-	return handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"image":"`+name+`"}]}}`)
+	return admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"image":"`+name+`"}]}}`)
 }
 
 // under is an update of a subresource of a pod.
 func under(subresource, object string) []byte {
-	body := handlertest.UpdateBody(pods, object, `{}`)
+	body := admissiontest.UpdateBody(pods, object, `{}`)
 	return bytes.Replace(body, []byte(`"operation":`), []byte(`"subResource":"`+subresource+`","operation":`), 1)
 }
 
 // message is the message of the denial, "" if the pod is allowed.
-func message(t testing.TB, chain *handlers.Chain, body []byte) string {
+func message(t testing.TB, chain *admission.Chain, body []byte) string {
 	t.Helper()
 	return answered(t, chain, body).Status.Message
 }
@@ -118,9 +118,9 @@ type answer struct {
 	AuditAnnotations map[string]string
 }
 
-func answered(t testing.TB, chain *handlers.Chain, body []byte) (a answer) {
+func answered(t testing.TB, chain *admission.Chain, body []byte) (a answer) {
 	t.Helper()
-	if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, body), &a); err != nil {
+	if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Validate, body), &a); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -133,7 +133,7 @@ func TestQuestion(t *testing.T) {
 	f := func(body []byte, want string) {
 		t.Helper()
 		b.asked = nil
-		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 		var got struct {
 			APIVersion, Kind string
 			Spec             json.RawMessage
@@ -152,7 +152,7 @@ func TestQuestion(t *testing.T) {
 			t.Errorf("got question %s, %v, want spec\n%s", b.asked[0], err, want)
 		}
 	}
-	create := func(object string) []byte { return handlertest.Body(codec.Create, pods, object) }
+	create := func(object string) []byte { return admissiontest.Body(codec.Create, pods, object) }
 	const namespace = `"namespace":"namespace"}`
 	f(create(`{}`), `{`+namespace)
 	f(create(`null`), "") // the same question again
@@ -161,7 +161,7 @@ func TestQuestion(t *testing.T) {
 	f(create(`{"spec":{"initContainers":[{"image":"c"}]}}`), `{"containers":[{"image":"c"}],`+namespace)
 	f(create(`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"\u0031\n","c":"2","d.image-policy.k8s.io/":null,"image-policy.k8s.io/e":"3"}},"spec":{"containers":[{"image":"a"}]}}`),
 		`{"containers":[{"image":"a"}],"annotations":{"a.image-policy.k8s.io/b":"1\n","d.image-policy.k8s.io/":""},`+namespace)
-	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"image":"u"}]}}`, `{"spec":{"containers":[{"image":"u"}]}}`),
+	f(admissiontest.UpdateBody(pods, `{"spec":{"containers":[{"image":"u"}]}}`, `{"spec":{"containers":[{"image":"u"}]}}`),
 		`{"containers":[{"image":"u"}],`+namespace)
 	f(under("ephemeralcontainers", `{"spec":{"containers":[{"image":"a"}],"ephemeralContainers":[{"image":"e"}]}}`),
 		`{"containers":[{"image":"e"}],`+namespace)
@@ -169,9 +169,9 @@ func TestQuestion(t *testing.T) {
 		f(under(subresource, `{"spec":{"containers":[{"image":"other"}]}}`), "")
 	}
 	for _, other := range []string{"v1/podtemplates", "example.com/v1/pods"} {
-		f(handlertest.Body(codec.Update, other, `{"spec":{"containers":[{"image":"other"}]}}`), "")
+		f(admissiontest.Body(codec.Update, other, `{"spec":{"containers":[{"image":"other"}]}}`), "")
 	}
-	f(handlertest.Body(codec.Delete, pods, `{"spec":{"containers":[{"image":"other"}]}}`), "")
+	f(admissiontest.Body(codec.Delete, pods, `{"spec":{"containers":[{"image":"other"}]}}`), "")
 }
 
 // TestAnswers has what becomes of answers.
@@ -286,7 +286,7 @@ func TestShared(t *testing.T) {
 	chain, _ := b.chain(t, "")
 	var all sync.WaitGroup
 	for range callers {
-		all.Go(func() { handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, image("a")) })
+		all.Go(func() { admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, image("a")) })
 	}
 	for b.tries.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -299,7 +299,7 @@ func TestShared(t *testing.T) {
 }
 
 // review asks with that much time.
-func review(chain *handlers.Chain, body []byte, budget time.Duration) (handlers.Outcome, error) {
+func review(chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
 	r := codec.Acquire()
 	defer r.Release()
 	if err := r.Decode(bytes.Clone(body)); err != nil {
@@ -307,7 +307,7 @@ func review(chain *handlers.Chain, body []byte, budget time.Duration) (handlers.
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
-	return chain.Review(ctx, r, handlers.Validate)
+	return chain.Review(ctx, r, admission.Validate)
 }
 
 // TestDeadline has a backend that does not answer: the plugin decides before the
@@ -321,8 +321,8 @@ func TestDeadline(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	})
-	for more, want := range map[string]handlers.Outcome{
-		`,"defaultAllow":true`: handlers.OutcomeAllowed, "": handlers.OutcomeDenied, `,"allowTTL":-1`: handlers.OutcomeDenied,
+	for more, want := range map[string]admission.Outcome{
+		`,"defaultAllow":true`: admission.OutcomeAllowed, "": admission.OutcomeDenied, `,"allowTTL":-1`: admission.OutcomeDenied,
 	} {
 		chain, _ := b.chain(t, more)
 		if got, err := review(chain, image("a"), 500*time.Millisecond); got != want || err != nil {
@@ -337,7 +337,7 @@ func TestNoTimeToRetry(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	chain, _ := b.chain(t, `,"retryBackoff":300000`)
 	start := time.Now()
-	if got, err := review(chain, image("a"), time.Minute); got != handlers.OutcomeDenied || err != nil {
+	if got, err := review(chain, image("a"), time.Minute); got != admission.OutcomeDenied || err != nil {
 		t.Errorf("got %s and %v, want a denial", got, err)
 	}
 	if waited := time.Since(start); waited > 30*time.Second { // who waits does so for all of the minute
@@ -361,7 +361,7 @@ func TestImpatient(t *testing.T) {
 	chain, _ := b.chain(t, "")
 	var all sync.WaitGroup
 	all.Go(func() {
-		if got, err := review(chain, image("a"), 500*time.Millisecond); got != handlers.OutcomeDenied || err != nil {
+		if got, err := review(chain, image("a"), 500*time.Millisecond); got != admission.OutcomeDenied || err != nil {
 			t.Errorf("got %s and %v, want a denial", got, err)
 		}
 	})
@@ -369,7 +369,7 @@ func TestImpatient(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	all.Go(func() {
-		if got, err := review(chain, image("a"), time.Minute); got != handlers.OutcomeAllowed || err != nil {
+		if got, err := review(chain, image("a"), time.Minute); got != admission.OutcomeAllowed || err != nil {
 			t.Errorf("got %s and %v, want it allowed", got, err)
 		}
 	})
@@ -379,8 +379,8 @@ func TestImpatient(t *testing.T) {
 
 // TestOwned has a question that keeps nothing of its review.
 func TestOwned(t *testing.T) {
-	body := handlertest.Body(codec.Create, pods, `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"c"}},"spec":{"containers":[{"image":"abcdef"}]}}`)
-	handlertest.CheckOwned(t, body, func(r *codec.Review) any {
+	body := admissiontest.Body(codec.Create, pods, `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"c"}},"spec":{"containers":[{"image":"abcdef"}]}}`)
+	admissiontest.CheckOwned(t, body, func(r *codec.Review) any {
 		q, err := questionOf(context.Background(), r)
 		if err != nil {
 			t.Fatal(err)
@@ -437,7 +437,7 @@ func TestCertificate(t *testing.T) {
 	b.TLS.Certificates = slices.Clone(other.TLS.Certificates)
 	kubeconfig := strings.Replace(string(b.kubeconfig(t)), "certificate-authority-data", "tls-server-name: elsewhere.test\n    certificate-authority-data", 1)
 	plugin := Plugin()
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Config: []byte(`{"imagePolicy":{"kubeConfigFile":"k"}}`), Kubeconfig: []byte(kubeconfig),
 	}}, nil, nil)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
 // Config is the plugin's configuration file.
@@ -47,11 +47,11 @@ type rule struct {
 
 // load reads the configurations of the folder and puts the initializers in order: by the
 // name of the configuration, and then as they stand in it.
-func load(setup handlers.Setup) ([]initializer, error) {
+func load(setup admission.Setup) ([]initializer, error) {
 	if setup.Config != nil {
 		var c Config
-		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			errs := handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "InitializersConfiguration")
+		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			errs := admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "InitializersConfiguration")
 			if c.StaticManifestsDir == "" {
 				errs = append(errs, field.Required(field.NewPath("staticManifestsDir"), "the folder with InitializerConfigurations"))
 			}
@@ -64,7 +64,7 @@ func load(setup handlers.Setup) ([]initializer, error) {
 	known := make(map[string]bool)
 	reader := documents.Reader{
 		APIVersions: []string{"admissionregistration.k8s.io/v1alpha1"}, Kinds: []string{"InitializerConfiguration"},
-		Add: func(_ *handlers.File, _ string, content []byte) (errs []error) {
+		Add: func(_ *admission.File, _ string, content []byte) (errs []error) {
 			one := new(configuration)
 			if errs = documents.Decode(content, one); errs != nil {
 				return errs

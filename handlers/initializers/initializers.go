@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
@@ -38,24 +38,24 @@ const (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	everything := handlers.Any()
+func Plugin() admission.Plugin {
+	everything := admission.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
-	return handlers.Plugin{
+	return admission.Plugin{
 		Name:        "Initializers",
 		Summary:     "holds new objects back until configured controllers have processed them",
-		Rules:       []handlers.Rule{everything},
+		Rules:       []admission.Rule{everything},
 		Mutates:     true,
 		Validates:   true,
 		LastRelease: "1.13",
 		Needs:       []cluster.Need{cluster.SubjectAccessReviews.Called("create")},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			known, err := load(setup)
 			if err != nil {
-				return handlers.Handler{}, err
+				return admission.Handler{}, err
 			}
 			p := &plugin{known, cluster.AccessIn(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+			return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 		},
 	}
 }
@@ -99,9 +99,9 @@ func (p *pending) equals(want []string) bool {
 }
 
 // admit gives a new object its list, unless it has one. The rest is for validate.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() != codec.Create || review.SubResource() != "" || review.Object.Root().Kind() != codec.KindObject {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	has, want := pendingOf(review, &review.Object), p.wanted(review)
 	if has.some || has.bypass || len(want) == 0 {
@@ -109,76 +109,76 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	}
 	if !isPod(review) {
 		review.Object.SetString(strings.Join(want, ","), "metadata", "annotations", pendingKey)
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	for _, name := range want {
 		review.Object.Append(string(append(codec.AppendString([]byte(`{"name":`), gatePrefix+name), '}')), "spec", "schedulingGates")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Object.Root().Kind() != codec.KindObject {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	has := pendingOf(review, &review.Object)
 	if review.Operation() == codec.Update {
 		return p.update(ctx, review, has)
 	}
 	if review.SubResource() != "" {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	return p.decide(ctx, review, has, p.wanted(review))
 }
 
 // decide denies a new object that has another list than the configured one, unless its
 // user may initialize it.
-func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, want []string) handlers.Result {
+func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, want []string) admission.Result {
 	if !has.bypass && has.equals(want) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	return p.demand(ctx, review, "create with initializers denied")
 }
 
 // update denies changes of an object with a list, unless the user may initialize it, and
 // a list where there was none.
-func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) handlers.Result {
+func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) admission.Result {
 	had := pendingOf(review, &review.OldObject)
 	switch {
 	case !had.some && !has.some, review.OldObject.Get("metadata", "deletionTimestamp").Kind() == codec.KindString,
 		review.SubResource() != "" && has.equals(slices.Collect(had.names)):
-		return handlers.Allowed()
+		return admission.Allowed()
 	case !had.some:
 		kind := review.Kind()
 		at := field.NewPath("metadata", "annotations").Key(pendingKey)
 		if isPod(review) {
 			at = field.NewPath("spec", "schedulingGates")
 		}
-		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(),
+		return admission.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(),
 			field.ErrorList{field.Invalid(at, "null", "field is immutable once initialization has completed")}))
 	}
 	return p.demand(ctx, review, "update to uninitialized resource denied")
 }
 
 // demand denies unless the user may initialize the object.
-func (p *plugin) demand(ctx context.Context, review *codec.Review, otherwise string) handlers.Result {
+func (p *plugin) demand(ctx context.Context, review *codec.Review, otherwise string) admission.Result {
 	resource := review.Resource()
 	spec, err := accessreview.Spec(review, &authorizationv1.ResourceAttributes{
 		Verb: "initialize", Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
 		Namespace: review.Namespace(), Name: review.Name(),
 	})
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	status, err := p.access.Review(ctx, spec)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if status.Allowed && !status.Denied {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	group := schema.GroupResource{Group: resource.Group, Resource: resource.Resource}
-	return handlers.Denied(apierrors.NewForbidden(group, review.Name(), fmt.Errorf("%s: %s", otherwise, status.Reason)))
+	return admission.Denied(apierrors.NewForbidden(group, review.Name(), fmt.Errorf("%s: %s", otherwise, status.Reason)))
 }
 
 // wanted returns the names of the initializers that are configured for a new object.

@@ -8,20 +8,20 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 const (
 	pods        = "v1/pods"
 	deployments = "apps/v1/deployments"
 )
 
-func configurationOf(name string, initializers ...string) handlers.File {
-	return handlers.File{Name: name + ".yaml", Content: []byte(
+func configurationOf(name string, initializers ...string) admission.File {
+	return admission.File{Name: name + ".yaml", Content: []byte(
 		`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"` + name +
 			`"},"initializers":[` + strings.Join(initializers, ",") + `]}`)}
 }
@@ -32,20 +32,20 @@ func initializerOf(name, group, version, resource string) string {
 
 // chainOf returns a chain of the plugin with the files, in which users may initialize
 // or not.
-func chainOf(t *testing.T, may bool, files ...handlers.File) *handlers.Chain {
+func chainOf(t *testing.T, may bool, files ...admission.File) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()
-	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	plugin.New = func(setup admission.Setup) (admission.Handler, error) {
 		setup.Manifests = files
 		return Plugin().New(setup)
 	}
-	return handlertest.AccessChain(t, plugin, func(r *authorizationv1.SubjectAccessReview) {
+	return admissiontest.AccessChain(t, plugin, func(r *authorizationv1.SubjectAccessReview) {
 		a := r.Spec.ResourceAttributes
 		r.Status.Allowed, r.Status.Reason = may && a.Verb == "initialize" && a.Resource != "", "denied"
 	})
 }
 
-var some = []handlers.File{
+var some = []admission.File{
 	configurationOf("b", initializerOf("third.example.com", "", "*", "pods")),
 	configurationOf("a", initializerOf("first.example.com", "*", "*", "*"), initializerOf("second.example.com", "", "v1", "pods"),
 		initializerOf("never.example.com", "apps", "v1", "pods"), `{"name":"none.example.com"}`),
@@ -63,7 +63,7 @@ func TestAdmit(t *testing.T) {
 		chain := chainOf(t, may, some...)
 		f := func(resource, object, want string) {
 			t.Helper()
-			handlertest.CheckAdmit(t, chain, resource, object, want)
+			admissiontest.CheckAdmit(t, chain, resource, object, want)
 		}
 		pod := func(resource, object, want string) {
 			t.Helper()
@@ -80,36 +80,36 @@ func TestAdmit(t *testing.T) {
 
 func TestDecisions(t *testing.T) {
 	mayNot, may := chainOf(t, false, some...), chainOf(t, true, some...)
-	f := func(phase handlers.Phase, resource, object, old string, want, wantOfMay handlers.Outcome) {
+	f := func(phase admission.Phase, resource, object, old string, want, wantOfMay admission.Outcome) {
 		t.Helper()
 		resource, status := strings.CutSuffix(resource, "/status")
-		body := handlertest.Body(codec.Create, resource, object)
+		body := admissiontest.Body(codec.Create, resource, object)
 		if old != "" {
-			body = handlertest.UpdateBody(resource, object, old)
+			body = admissiontest.UpdateBody(resource, object, old)
 		}
 		of := `"userInfo":{"username":"alice"},`
 		if status {
 			of += `"subResource":"status",`
 		}
 		body = bytes.Replace(body, []byte(`"uid":`), []byte(of+`"uid":`), 1)
-		handlertest.CheckOutcome(t, mayNot, phase, want, body)
-		handlertest.CheckOutcome(t, may, phase, wantOfMay, body)
+		admissiontest.CheckOutcome(t, mayNot, phase, want, body)
+		admissiontest.CheckOutcome(t, may, phase, wantOfMay, body)
 	}
-	const allowed, denied = handlers.OutcomeAllowed, handlers.OutcomeDenied
+	const allowed, denied = admission.OutcomeAllowed, admission.OutcomeDenied
 	with := func(metadata string) string { return `{"metadata":{` + metadata + `}}` }
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		f(phase, deployments, with(none), "", denied, allowed)
 		f(phase, deployments, with(mine), "", denied, allowed)
 		f(phase, deployments, with(noticed), "", allowed, allowed)
 		f(phase, deployments+"/status", with(mine), "", allowed, allowed)
 		f(phase, deployments, `null`, "", allowed, allowed)
 	}
-	f(handlers.Validate, deployments, `{}`, "", denied, allowed) // somebody took it away after admit
+	f(admission.Validate, deployments, `{}`, "", denied, allowed) // somebody took it away after admit
 
 	// Upstream's cases of updates (TestAdmitUpdate).
-	update := func(object, old string, want, wantOfMay handlers.Outcome) {
+	update := func(object, old string, want, wantOfMay admission.Outcome) {
 		t.Helper()
-		f(handlers.Validate, deployments, object, old, want, wantOfMay)
+		f(admission.Validate, deployments, object, old, want, wantOfMay)
 	}
 	update(`{}`, `{}`, allowed, allowed)
 	update(with(none), with(noticed), denied, allowed)
@@ -119,15 +119,15 @@ func TestDecisions(t *testing.T) {
 	update(`{}`, with(noticed), denied, allowed)
 	update(with(noticed), with(noticed), denied, allowed)
 	update(with(noticed), `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`+noticed+`}}`, allowed, allowed)
-	f(handlers.Validate, deployments+"/status", with(noticed), with(noticed), allowed, allowed)
-	f(handlers.Validate, deployments+"/status", `{}`, with(noticed), denied, allowed)
-	f(handlers.Mutate, deployments, `{}`, with(noticed), allowed, allowed)
+	f(admission.Validate, deployments+"/status", with(noticed), with(noticed), allowed, allowed)
+	f(admission.Validate, deployments+"/status", `{}`, with(noticed), denied, allowed)
+	f(admission.Mutate, deployments, `{}`, with(noticed), allowed, allowed)
 }
 
 func TestConfigurationErrors(t *testing.T) {
-	f := func(want string, files ...handlers.File) {
+	f := func(want string, files ...admission.File) {
 		t.Helper()
-		_, err := load(handlers.Setup{Manifests: files})
+		_, err := load(admission.Setup{Manifests: files})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v\nwant one with %s", err, want)
 		}
@@ -141,7 +141,7 @@ func TestConfigurationErrors(t *testing.T) {
 	f(`initializers[0].rules[0].resources[0]: Invalid value: "pods/status"`, configurationOf("a", initializerOf("a.example.com", "", "v1", "pods/status")))
 	f(`if '*' is present, must not specify others`, configurationOf("a", `{"name":"a.example.com","rules":[{"apiGroups":["*",""],"apiVersions":["v1"],"resources":["pods"]}]}`))
 	f(`unknown field "initializers[0].rule"`, configurationOf("a", `{"name":"a.example.com","rule":[]}`))
-	f(`kind: got "Pod"`, handlers.File{Name: "p", Content: []byte(`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"Pod"}`)})
+	f(`kind: got "Pod"`, admission.File{Name: "p", Content: []byte(`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"Pod"}`)})
 }
 
 // TestRules has the rules of upstream's TestFindInitializers, and that all must match.

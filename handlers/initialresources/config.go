@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
 )
 
@@ -43,7 +43,7 @@ type configuration struct {
 }
 
 func (c *configuration) validate() field.ErrorList {
-	errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+	errs := admission.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
 	errs = append(errs, c.Source.Validate(field.NewPath("source"))...)
 	if p := c.percentile(); p < 1 || p > 100 {
 		errs = append(errs, field.Invalid(field.NewPath("percentile"), p, "must be from 1 to 100"))

@@ -16,8 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -43,24 +43,24 @@ const (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:           "InitialResources",
 		Summary:        "sets the requests of containers without requests from the past usage of their image",
-		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Rules:          []admission.Rule{admission.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,
 		LastRelease:    "1.10",
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			c := new(configuration)
-			if err := handlers.DecodeConfig(setup.Config, c, c.validate); err != nil {
-				return handlers.Handler{}, err
+			if err := admission.DecodeConfig(setup.Config, c, c.validate); err != nil {
+				return admission.Handler{}, err
 			}
 			s, err := newSource(c, setup.Metrics)
 			if err != nil {
-				return handlers.Handler{}, err
+				return admission.Handler{}, err
 			}
-			return handlers.Handler{Admit: (&plugin{s}).admit}, nil
+			return admission.Handler{Admit: (&plugin{s}).admit}, nil
 		},
 	}
 }
@@ -79,13 +79,13 @@ type estimate struct {
 // lists are those of containers, in upstream's order, with what it calls them.
 var lists = []struct{ name, called string }{{"initContainers", "init container "}, {"containers", "container "}}
 
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	known, err := missing(ctx, review)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if len(known) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	p.estimate(ctx, review.Namespace(), known)
 	return fill(ctx, review, known)
@@ -159,14 +159,14 @@ func (p *plugin) estimate(ctx context.Context, namespace string, known map[wante
 }
 
 // fill sets the requests, and the annotation that says so.
-func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate) handlers.Result {
+func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate) admission.Result {
 	said := []byte("Initial Resources plugin set: ")
 	head := len(said)
 	spec := review.Object.Get("spec")
 	for _, list := range lists {
 		for i, container := range spec.Get(list.name).Elements() {
 			if i%elementsMax == elementsMax-1 && ctx.Err() != nil {
-				return handlers.Errored(ctx.Err())
+				return admission.Errored(ctx.Err())
 			}
 			image, before := container.Get("image").String(), len(said)
 			for _, resource := range []string{resourceCPU, resourceMemory} {
@@ -187,7 +187,7 @@ func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate)
 			}
 			name := container.Get("name").String()
 			if !review.Object.Fits(2 * (cap(said) + len(name))) { // which grows by as much
-				return handlers.Errored(review.Err())
+				return admission.Errored(review.Err())
 			}
 			said = append(append(append(said, " request for "...), list.called...), name...)
 		}
@@ -195,5 +195,5 @@ func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate)
 	if len(said) > head {
 		review.Object.SetString(string(said), "metadata", "annotations", annotation)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

@@ -13,14 +13,14 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const pods = "v1/pods"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // A prometheus answers queries as it is told.
 type prometheus struct {
@@ -99,17 +99,17 @@ func container(name, image, resources string) string {
 
 // body is the creation of a pod with one container and one init container.
 func body(image, resources string) []byte {
-	return handlertest.Body(codec.Create, pods, `{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
+	return admissiontest.Body(codec.Create, pods, `{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
 }
 
 // check compares the patches of both phases of a pod's creation with what is wanted.
-func check(t *testing.T, chain *handlers.Chain, image, resources, wantResources, wantAnnotation string) {
+func check(t *testing.T, chain *admission.Chain, image, resources, wantResources, wantAnnotation string) {
 	t.Helper()
 	var answer struct {
 		Allowed bool
 		Patch   json.RawMessage
 	}
-	if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Mutate, body(image, resources)), &answer); err != nil || !answer.Allowed {
+	if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Mutate, body(image, resources)), &answer); err != nil || !answer.Allowed {
 		t.Fatalf("got %+v, %v", answer, err)
 	}
 	got := string(answer.Patch)
@@ -139,7 +139,7 @@ func inDays(query string, days int) bool {
 func TestUpstream(t *testing.T) {
 	f := func(answer func(query string) usage) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), serve(t, func(query string) any { return answer(query) }).config(""))
+		chain := admissiontest.MustChain(t, Plugin(), serve(t, func(query string) any { return answer(query) }).config(""))
 		check(t, chain, "image:v0", "", `{"requests":{"cpu":"100m","memory":"100"}}`, "cpu, memory request for init container i0; cpu, memory request for container c0")
 		check(t, chain, "image:v1", requests("", "300"), `requests/cpu","value":"100m"`, "cpu request for init container i0; cpu request for container c0")
 		check(t, chain, "image:v2", requests("300m", ""), `requests/memory","value":"100"`, "memory request for init container i0; memory request for container c0")
@@ -192,7 +192,7 @@ func TestUpstream(t *testing.T) {
 	})
 	none := func(more string, answer func(query string) any) {
 		t.Helper()
-		check(t, handlertest.MustChain(t, Plugin(), serve(t, answer).config(more)), "image:v0", "", "", "")
+		check(t, admissiontest.MustChain(t, Plugin(), serve(t, answer).config(more)), "image:v0", "", "", "")
 	}
 	none("", func(string) any { return 422 })           // TestEstimateReturnsErrorFromSource
 	none("", func(string) any { return usage{200, 0} }) // TestNoData
@@ -218,8 +218,8 @@ func TestManyContainers(t *testing.T) {
 	}
 	const said = `,"metadata":{"annotations":{"kubernetes.io/initial-resources":"Initial Resources plugin set: cpu, memory request for init container i0; ` +
 		`cpu, memory request for container c0; cpu request for container c1; memory request for container c2"}}}`
-	chain := handlertest.MustChain(t, Plugin(), p.config(""))
-	handlertest.CheckAdmit(t, chain, pods, containers("", requests("", "300"), requests("300m", ""))+"}",
+	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
+	admissiontest.CheckAdmit(t, chain, pods, containers("", requests("", "300"), requests("300m", ""))+"}",
 		containers(requests("100m", "100"), requests("100m", "300"), requests("300m", "100"))+said)
 	if got := p.queries(); len(got) != 4 {
 		t.Errorf("got queries %q, want one for each resource and image", got)
@@ -228,7 +228,7 @@ func TestManyContainers(t *testing.T) {
 
 // TestContainers has what a container says already, and what it is called.
 func TestContainers(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), serve(t, func(q string) any {
+	chain := admissiontest.MustChain(t, Plugin(), serve(t, func(q string) any {
 		if strings.Contains(q, "cpu") {
 			return usage{1024, 30}
 		}
@@ -240,7 +240,7 @@ func TestContainers(t *testing.T) {
 			said = `"metadata":{"annotations":{"kubernetes.io/initial-resources":"Initial Resources plugin set: ` + said + `"}},`
 		}
 		const pod = `{%s"spec":{"containers":[{"image":"a",%s}]}}`
-		handlertest.CheckAdmit(t, chain, pods, fmt.Sprintf(pod, "", container), fmt.Sprintf(pod, said, want))
+		admissiontest.CheckAdmit(t, chain, pods, fmt.Sprintf(pod, "", container), fmt.Sprintf(pod, said, want))
 	}
 	const both, bothSaid = `"resources":{"requests":{"cpu":"1024m","memory":"1073741824"}}`, "cpu, memory request for container "
 	f(`"name":"c"`, `"name":"c",`+both, bothSaid+"c")
@@ -256,30 +256,30 @@ func TestContainers(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), serve(t, func(string) any { return usage{100, 30} }).config(""))
-	f := func(operation codec.Operation, resource, object string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), serve(t, func(string) any { return usage{100, 30} }).config(""))
+	f := func(operation codec.Operation, resource, object string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, object))
 	}
 	const pod = `{"spec":{"containers":[{"name":"c","image":"a"}]}}`
-	f(codec.Create, pods, pod, handlers.OutcomePatched)
-	f(codec.Update, pods, pod, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/podtemplates", pod, handlers.OutcomeAllowed)
-	f(codec.Create, pods, `{"spec":{"ephemeralContainers":[{"name":"c","image":"a"}]}}`, handlers.OutcomeAllowed)
+	f(codec.Create, pods, pod, admission.OutcomePatched)
+	f(codec.Update, pods, pod, admission.OutcomeAllowed)
+	f(codec.Create, "v1/podtemplates", pod, admission.OutcomeAllowed)
+	f(codec.Create, pods, `{"spec":{"ephemeralContainers":[{"name":"c","image":"a"}]}}`, admission.OutcomeAllowed)
 	for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[]}}`, `{"spec":{"containers":[null]}}`} {
-		f(codec.Create, pods, object, handlers.OutcomeAllowed)
+		f(codec.Create, pods, object, admission.OutcomeAllowed)
 	}
 }
 
 func TestConfigurationErrors(t *testing.T) {
 	f := func(config, want string) {
 		t.Helper()
-		_, err := handlertest.NewChain(Plugin(), config)
+		_, err := admissiontest.NewChain(Plugin(), config)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s\ngot error %v\nwant one with %q", config, err, want)
 		}
 	}
-	if _, err := handlertest.NewChain(Plugin(), ""); (err != nil) != Plugin().RequiresConfig {
+	if _, err := admissiontest.NewChain(Plugin(), ""); (err != nil) != Plugin().RequiresConfig {
 		t.Errorf("without configuration: got error %v, want one if the plugin requires a configuration", err)
 	}
 	const head = "apiVersion: fastadmit.io/v1alpha1\nkind: InitialResourcesConfiguration\n"
@@ -310,7 +310,7 @@ func TestMetrics(t *testing.T) {
 		return usage{100, 30}
 	})
 	set, plugin := metrics.NewSet(), Plugin()
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Config: []byte(p.config("")), Metrics: set}}, nil, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Config: []byte(p.config("")), Metrics: set}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

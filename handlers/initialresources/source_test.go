@@ -16,9 +16,9 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
 )
 
@@ -195,7 +195,7 @@ func TestKept(t *testing.T) {
 func TestSlow(t *testing.T) {
 	hold := make(chan struct{})
 	p := serve(t, func(string) any { <-hold; return usage{100, 30} })
-	chain := handlertest.MustChain(t, Plugin(), p.config(""))
+	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	review := codec.Acquire()
@@ -203,7 +203,7 @@ func TestSlow(t *testing.T) {
 	if err := review.Decode(body("a", "")); err != nil {
 		t.Fatal(err)
 	}
-	if outcome, err := chain.Review(ctx, review, handlers.Mutate); err != nil || outcome != handlers.OutcomeAllowed || ctx.Err() != nil {
+	if outcome, err := chain.Review(ctx, review, admission.Mutate); err != nil || outcome != admission.OutcomeAllowed || ctx.Err() != nil {
 		t.Errorf("got outcome %v and %v, and %v, want the pod allowed in time", outcome, err, ctx.Err())
 	}
 	close(hold)
@@ -222,7 +222,7 @@ func TestImages(t *testing.T) {
 			all = append(all, container("c", fmt.Sprint("i", i), ""))
 		}
 		object := `{"spec":{"containers":[` + strings.Join(append(all, all...), ",") + `]}}`
-		got := string(handlertest.Answer(t, handlertest.MustChain(t, Plugin(), p.config("")), handlers.Mutate, handlertest.Body(codec.Create, pods, object)))
+		got := string(admissiontest.Answer(t, admissiontest.MustChain(t, Plugin(), p.config("")), admission.Mutate, admissiontest.Body(codec.Create, pods, object)))
 		want := min(n, imagesMax)
 		if filled := strings.Count(got, `"requests"`); filled != 2*want {
 			t.Errorf("%d images: got %d containers with requests, want %d", n, filled, 2*want)
@@ -236,16 +236,16 @@ func TestImages(t *testing.T) {
 // TestImageMax has names of images that are as long as they may be, and longer.
 func TestImageMax(t *testing.T) {
 	p := serve(t, func(string) any { return usage{100, 30} })
-	chain := handlertest.MustChain(t, Plugin(), p.config(""))
-	for n, want := range map[int]handlers.Outcome{imageMax - 1: handlers.OutcomePatched, imageMax: handlers.OutcomePatched, imageMax + 1: handlers.OutcomeAllowed} {
+	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
+	for n, want := range map[int]admission.Outcome{imageMax - 1: admission.OutcomePatched, imageMax: admission.OutcomePatched, imageMax + 1: admission.OutcomeAllowed} {
 		object := `{"spec":{"containers":[` + container("c", strings.Repeat("i", n), "") + `]}}`
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, pods, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, pods, object))
 	}
 	var long strings.Builder // names that are too long do not count among the images that are asked about
 	for i := range imagesMax {
 		long.WriteString(container("c", fmt.Sprintf("%0*d", imageMax+1, i), "") + ",")
 	}
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
 }
 
 // full returns a source with as many queries under way as there may be.
@@ -284,7 +284,7 @@ func TestLooksAtContext(t *testing.T) {
 	decoded := func(n int) *codec.Review {
 		review := new(codec.Review)
 		object := `{"spec":{"containers":[` + strings.TrimSuffix(strings.Repeat(container("c", "a", "")+",", n), ",") + `]}}`
-		if err := review.Decode(handlertest.Body(codec.Create, pods, object)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods, object)); err != nil {
 			t.Fatal(err)
 		}
 		return review
@@ -358,8 +358,8 @@ func TestAskersMax(t *testing.T) {
 	for i := range 2 * askersMax {
 		all = append(all, container("c", fmt.Sprint("i", i), ""))
 	}
-	chain := handlertest.MustChain(t, Plugin(), p.config(""))
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+strings.Join(all, ",")+`]}}`))
+	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+strings.Join(all, ",")+`]}}`))
 	if got := most.Load(); got > askersMax {
 		t.Errorf("got %d questions at the same time, want at most %d", got, askersMax)
 	}

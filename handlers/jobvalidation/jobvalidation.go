@@ -13,23 +13,23 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "JobValidation",
 		Summary:     "denies changes of the parallelism of Jobs whose pods are scheduled as a gang",
-		Rules:       []handlers.Rule{handlers.NewRule("batch", "v1", "jobs", codec.Update)},
+		Rules:       []admission.Rule{admission.NewRule("batch", "v1", "jobs", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.PodGroups.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{groups: cluster.PodGroups.In(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -43,28 +43,28 @@ type plugin struct {
 
 // validate looks at the stored Job for its group. As in-tree, a group that is not known
 // stands in nobody's way.
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	job, old := &review.Object, &review.OldObject
 	if !job.Root().IsSet() || !old.Root().IsSet() || sameParallelism(job, old) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	namespace := old.Get("metadata", "namespace").String()
 	if name := old.Get("spec", "template", "spec", "schedulingGroup", "podGroupName"); name.IsSet() {
 		if group, ok := p.groups.Cached(namespace, name.String()); ok && isGang(group) {
 			return deny(review, group)
 		}
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	uid := old.Get("metadata", "uid").String()
 	for i, group := range p.groups.List(namespace) {
 		if i%lookEvery == lookEvery-1 && ctx.Err() != nil {
-			return handlers.Errored(ctx.Err())
+			return admission.Errored(ctx.Err())
 		}
 		if owner := metav1.GetControllerOfNoCopy(group); owner != nil && string(owner.UID) == uid && isGang(group) {
 			return deny(review, group)
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // sameParallelism compares the parallelisms of Jobs, which they need not have.
@@ -75,6 +75,6 @@ func sameParallelism(a, b *codec.Object) bool {
 
 func isGang(group *schedulingv1alpha2.PodGroup) bool { return group.Spec.SchedulingPolicy.Gang != nil }
 
-func deny(review *codec.Review, group *schedulingv1alpha2.PodGroup) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("cannot change parallelism for a Job referencing gang-scheduled PodGroup %q", group.Name)))
+func deny(review *codec.Review, group *schedulingv1alpha2.PodGroup) admission.Result {
+	return admission.Denied(admission.Forbidden(review, fmt.Errorf("cannot change parallelism for a Job referencing gang-scheduled PodGroup %q", group.Name)))
 }

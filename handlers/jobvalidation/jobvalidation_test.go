@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const jobs = "batch/v1/jobs"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // group returns a PodGroup, a gang or not, owned by the Job of the UID if that is not
 // empty.
@@ -46,11 +46,11 @@ func job(uid, parallelism, podGroupName string) string {
 func TestValidate(t *testing.T) {
 	elsewhere := group("elsewhere", true, "u", true)
 	elsewhere.Namespace = "other"
-	chain := handlertest.MustChain(t, Plugin(), "", group("gang", true, "", false), group("basic", false, "", false), elsewhere,
+	chain := admissiontest.MustChain(t, Plugin(), "", group("gang", true, "", false), group("basic", false, "", false), elsewhere,
 		group("owned-gang", true, "u1", true), group("owned-basic", false, "u2", true), group("uncontrolled", true, "u3", false))
 	f := func(body []byte, wantGroup string) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		want := `"allowed":true`
 		if wantGroup != "" {
 			want = `"message":"jobs.batch \"name\" is forbidden: cannot change parallelism for a Job referencing gang-scheduled PodGroup \"` + wantGroup + `\""`
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
 		}
 	}
-	update := func(object, old string) []byte { return handlertest.UpdateBody(jobs, object, old) }
+	update := func(object, old string) []byte { return admissiontest.UpdateBody(jobs, object, old) }
 	f(update(job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`)), "gang")
 	f(update(job(`"u"`, "4", `"gang"`), job(`"u"`, "4", `"gang"`)), "")
 	f(update(job(`"u"`, "2", `"basic"`), job(`"u"`, "4", `"basic"`)), "")
@@ -86,11 +86,11 @@ func TestValidate(t *testing.T) {
 	f(update(job(`"u"`, "null", `"gang"`), strings.Replace(job(`"u"`, "null", `"gang"`), `"parallelism":null,`, "", 1)), "")
 
 	// What the plugin leaves alone.
-	f(handlertest.Body(codec.Create, jobs, job(`"u"`, "2", `"gang"`)), "")
-	f(handlertest.Body(codec.Delete, jobs, job(`"u"`, "2", `"gang"`)), "")
+	f(admissiontest.Body(codec.Create, jobs, job(`"u"`, "2", `"gang"`)), "")
+	f(admissiontest.Body(codec.Delete, jobs, job(`"u"`, "2", `"gang"`)), "")
 	f(update("null", job(`"u"`, "4", `"gang"`)), "")
 	f(update(job(`"u"`, "4", `"gang"`), "null"), "")
-	f(handlertest.UpdateBody("batch/v1/cronjobs", job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`)), "")
+	f(admissiontest.UpdateBody("batch/v1/cronjobs", job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`)), "")
 	status := strings.Replace(string(update(job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`))), `"operation"`, `"subResource":"status","operation"`, 1)
 	f([]byte(status), "")
 }
@@ -110,7 +110,7 @@ func TestEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Needs...)})
+		handler, err := Plugin().New(admission.Setup{Cluster: state.View(Plugin().Needs...)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestEnds(t *testing.T) {
 		cancel()
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(handlertest.UpdateBody(jobs, job(`"other"`, "2", `null`), job(`"other"`, "4", `null`))); err != nil {
+		if err := review.Decode(admissiontest.UpdateBody(jobs, job(`"other"`, "2", `null`), job(`"other"`, "4", `null`))); err != nil {
 			t.Fatal(err)
 		}
 		if got := handler.Validate(ctx, review); errors.Is(got.Err, context.Canceled) != ends || got.Denial != nil {
@@ -131,12 +131,12 @@ func TestEnds(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", group("basic", false, "u", true))
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.UpdateBody(jobs, job(`"u"`, "4", `null`), job(`"u"`, "4", `null`)))
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
+	chain := admissiontest.MustChain(t, Plugin(), "", group("basic", false, "u", true))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "4", `null`), job(`"u"`, "4", `null`)))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", group("basic", false, "u", true))
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
+	chain := admissiontest.MustChain(b, Plugin(), "", group("basic", false, "u", true))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
 }

@@ -13,38 +13,38 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const labelHostname = "kubernetes.io/hostname"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "LimitPodHardAntiAffinityTopology",
 		Summary:   "denies pods with required anti-affinity over any topology but the node",
-		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:     []admission.Rule{admission.CreateUpdate("pods")},
 		Validates: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: validate}, nil
 		},
 	}
 }
 
-func validate(_ context.Context, review *codec.Review) handlers.Result {
+func validate(_ context.Context, review *codec.Review) admission.Result {
 	terms := review.Object.Get("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 	for _, term := range terms.Elements() {
 		if key := term.Get("topologyKey"); !key.EqualString(labelHostname) {
 			return deny(review, key.String())
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func deny(review *codec.Review, topologyKey string) handlers.Result {
-	return handlers.Denied(podspec.Forbidden(review,
+func deny(review *codec.Review, topologyKey string) admission.Result {
+	return admission.Denied(podspec.Forbidden(review,
 		fmt.Errorf("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed",
 			topologyKey, labelHostname)))
 }

@@ -3,22 +3,22 @@ package limitpodhardantiaffinitytopology
 import (
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // TestOddPods has what no API server sends: it is read as missing. A term
 // without a topology key is one that the in-tree plugin denies.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object, want string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, "v1/pods", object)
-		if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); got != want {
+		body := admissiontest.Body(codec.Create, "v1/pods", object)
+		if got := string(admissiontest.Answer(t, chain, admission.Validate, body)); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
 		}
 	}
@@ -51,5 +51,5 @@ func TestOddPods(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	// This one has required anti-affinity.
 	body := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, body)
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // An amount is a quantity that somebody gave, or zero.

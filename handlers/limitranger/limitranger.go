@@ -19,14 +19,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "LimitRanger",
 		Summary:     "sets the defaults of a namespace's LimitRanges in containers, and enforces their limits",
 		Rules:       rules(),
@@ -34,28 +34,28 @@ func Plugin() handlers.Plugin {
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.LimitRanges.Watched()},
-		New:         func(setup handlers.Setup) (handlers.Handler, error) { return newHandler(setup, time.Now) },
+		New:         func(setup admission.Setup) (admission.Handler, error) { return newHandler(setup, time.Now) },
 	}
 }
 
-func rules() []handlers.Rule {
-	core := func(resource string, operations ...codec.Operation) handlers.Rule {
-		return handlers.Rule{Operations: operations, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{resource}}
+func rules() []admission.Rule {
+	core := func(resource string, operations ...codec.Operation) admission.Rule {
+		return admission.Rule{Operations: operations, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{resource}}
 	}
-	return []handlers.Rule{
+	return []admission.Rule{
 		core("pods", codec.Create), // what an update may change has no limits
 		core("pods/resize", codec.Update),
 		core("persistentvolumeclaims", codec.Create, codec.Update),
 	}
 }
 
-func newHandler(setup handlers.Setup, now func() time.Time) (handlers.Handler, error) {
+func newHandler(setup admission.Setup, now func() time.Time) (admission.Handler, error) {
 	asked, err := simplelru.NewLRU[string, answer](askedMax, nil)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p := &plugin{ranges: cluster.LimitRanges.In(setup.Cluster), now: now, asked: asked}
-	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
 type plugin struct {
@@ -119,28 +119,28 @@ func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
 const claims = "persistentvolumeclaims"
 
 // admit gives a pod the defaults.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if isDeleted(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
 		return unknown(review, err)
 	}
 	if review.Resource().Resource == claims {
-		return handlers.Allowed() // there are no defaults for claims
+		return admission.Allowed() // there are no defaults for claims
 	}
 	for _, r := range ranges {
 		setDefaults(&review.Object, r.Spec.Limits)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // validate sees the object as it will be stored, whatever other webhooks did.
 // The first LimitRange that it violates is the one whose messages are shown.
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if isDeleted(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
@@ -155,21 +155,21 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		}
 		switch {
 		case err != nil:
-			return handlers.Errored(err)
+			return admission.Errored(err)
 		case len(v.messages) > 0:
 			denied := v // so that v itself stays off the heap
-			return handlers.Denied(handlers.Forbidden(review, &denied))
+			return admission.Denied(admission.Forbidden(review, &denied))
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // unknown says what to answer when the LimitRanges cannot be had.
-func unknown(review *codec.Review, err error) handlers.Result {
+func unknown(review *codec.Review, err error) admission.Result {
 	if cluster.IsInvalidName(err) {
-		return handlers.Denied(handlers.Forbidden(review, err))
+		return admission.Denied(admission.Forbidden(review, err))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }
 
 // isDeleted reports whether an object is updated that is being deleted: it may

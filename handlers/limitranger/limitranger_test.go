@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // list reads "cpu=1 memory=2Gi".
 func list(text string) corev1.ResourceList {
@@ -29,7 +29,7 @@ func list(text string) corev1.ResourceList {
 	return list
 }
 
-// limits returns a LimitRange in the namespace of handlertest.Body.
+// limits returns a LimitRange in the namespace of admissiontest.Body.
 func limits(name string, items ...corev1.LimitRangeItem) runtime.Object {
 	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "namespace"}, Spec: corev1.LimitRangeSpec{Limits: items}}
 }
@@ -46,7 +46,7 @@ func recorded() runtime.Object {
 }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded()), nil,
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", recorded()), nil,
 		"/metadata/annotations", "/metadata/annotations/kubernetes.io~1limit-ranger",
 		"/spec/*ontainers/*/resources/*", "/spec/*ontainers/*/resources/*/*")
 }
@@ -54,7 +54,7 @@ func TestMutates(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	f := func(pod, want string, items ...corev1.LimitRangeItem) {
 		t.Helper()
-		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(), "", limits("l", items...)), "v1/pods", pod, want)
+		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(), "", limits("l", items...)), "v1/pods", pod, want)
 	}
 	const noted = `"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: %s"}}`
 	both := defaults("cpu=100m memory=128Mi", "cpu=1 memory=1Gi")
@@ -105,8 +105,8 @@ func TestDefaults(t *testing.T) {
 // TestSeveral has two LimitRanges: each sets what is still missing, by name, and
 // the last one that did notes it.
 func TestSeveral(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", limits("b", defaults("cpu=2 memory=2", "")), limits("a", defaults("cpu=1", "")))
-	handlertest.CheckAdmit(t, chain, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`,
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("b", defaults("cpu=2 memory=2", "")), limits("a", defaults("cpu=1", "")))
+	admissiontest.CheckAdmit(t, chain, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`,
 		`{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: memory request for container c"}},`+
 			`"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"2"}}}]}}`)
 }
@@ -115,8 +115,8 @@ func TestSeveral(t *testing.T) {
 // none.
 func checkViolations(t *testing.T, resource, spec, want string, items ...corev1.LimitRangeItem) {
 	t.Helper()
-	chain := handlertest.MustChain(t, Plugin(), "", limits("l", items...))
-	got := handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"spec":`+spec+`}`))
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", items...))
+	got := admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"spec":`+spec+`}`))
 	message := fmt.Sprintf(`"message":"%s \"name\" is forbidden: %s"`, strings.TrimPrefix(resource, "v1/"), want)
 	if want == "" && string(got) != `{"allowed":true}` || want != "" && !bytes.Contains(got, []byte(message)) {
 		t.Errorf("%s\ngot  %s\nwant %s", spec, got, message)
@@ -267,13 +267,13 @@ func TestEveryItem(t *testing.T) {
 // TestMessagesMax has as many bytes of messages as there may be before another
 // limit is looked at, and one more.
 func TestMessagesMax(t *testing.T) {
-	for _, length := range []int{handlers.MessagesBytesMax - 1, handlers.MessagesBytesMax, handlers.MessagesBytesMax + 1} {
+	for _, length := range []int{admission.MessagesBytesMax - 1, admission.MessagesBytesMax, admission.MessagesBytesMax + 1} {
 		v := violations{review: new(codec.Review), length: length}
 		source := func(string) (request, limit amount, err error) { return request, limit, nil }
 		if err := v.check(list("cpu=1"), source, belowMin(corev1.LimitTypeContainer)); err != nil {
 			t.Fatal(err)
 		}
-		if added := len(v.messages); (added == 1) != (length <= handlers.MessagesBytesMax) || v.length != length+len(strings.Join(v.messages, "")) {
+		if added := len(v.messages); (added == 1) != (length <= admission.MessagesBytesMax) || v.length != length+len(strings.Join(v.messages, "")) {
 			t.Errorf("%d bytes: got %d more messages, and %d bytes", length, added, v.length)
 		}
 	}
@@ -284,30 +284,30 @@ func TestMessagesMax(t *testing.T) {
 func TestHandles(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")
-	chain := handlertest.MustChain(t, Plugin(), "", limits("l", item,
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", item,
 		corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Min: list("storage=1")}))
 	object := `{"spec":{"containers":[{"name":"c","resources":{"requests":{"x/y":"much"}}}]}}`
-	f := func(body []byte, mutated, validated handlers.Outcome) {
+	f := func(body []byte, mutated, validated admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, mutated, body)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, validated, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, mutated, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, validated, body)
 	}
 	resize := func(body []byte) []byte {
 		return bytes.Replace(body, []byte(`"name":"name"`), []byte(`"subResource":"resize","name":"name"`), 1)
 	}
 	const deleted = `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`
-	f(handlertest.Body(codec.Create, "v1/pods", object), handlers.OutcomePatched, handlers.OutcomeDenied)
-	f(handlertest.Body(codec.Update, "v1/pods", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(resize(handlertest.Body(codec.Update, "v1/pods", object)), handlers.OutcomePatched, handlers.OutcomeDenied)
-	f(resize(handlertest.UpdateBody("v1/pods", object, deleted)), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(resize(handlertest.Body(codec.Create, "v1/pods", object)), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Create, "v1/podtemplates", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Create, "v1/persistentvolumeclaims", object), handlers.OutcomeAllowed, handlers.OutcomeDenied)
-	f(handlertest.UpdateBody("v1/persistentvolumeclaims", object, `{}`), handlers.OutcomeAllowed, handlers.OutcomeDenied)
-	f(handlertest.UpdateBody("v1/persistentvolumeclaims", object, deleted), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Delete, "v1/pods", object), handlers.OutcomeAllowed, handlers.OutcomeAllowed)
-	f(bytes.Replace(handlertest.Body(codec.Create, "v1/pods", object), []byte(`"namespace":"namespace"`), []byte(`"namespace":"other"`), 1),
-		handlers.OutcomeAllowed, handlers.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, "v1/pods", object), admission.OutcomePatched, admission.OutcomeDenied)
+	f(admissiontest.Body(codec.Update, "v1/pods", object), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(resize(admissiontest.Body(codec.Update, "v1/pods", object)), admission.OutcomePatched, admission.OutcomeDenied)
+	f(resize(admissiontest.UpdateBody("v1/pods", object, deleted)), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(resize(admissiontest.Body(codec.Create, "v1/pods", object)), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, "v1/podtemplates", object), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, "v1/persistentvolumeclaims", object), admission.OutcomeAllowed, admission.OutcomeDenied)
+	f(admissiontest.UpdateBody("v1/persistentvolumeclaims", object, `{}`), admission.OutcomeAllowed, admission.OutcomeDenied)
+	f(admissiontest.UpdateBody("v1/persistentvolumeclaims", object, deleted), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Delete, "v1/pods", object), admission.OutcomeAllowed, admission.OutcomeAllowed)
+	f(bytes.Replace(admissiontest.Body(codec.Create, "v1/pods", object), []byte(`"namespace":"namespace"`), []byte(`"namespace":"other"`), 1),
+		admission.OutcomeAllowed, admission.OutcomeAllowed)
 }
 
 // What cannot be read or changed is the plugin's failure: no panic, no patch, no
@@ -315,19 +315,19 @@ func TestHandles(t *testing.T) {
 func TestFailure(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")
-	chain := handlertest.MustChain(t, Plugin(), "", limits("l", item, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}))
-	f := func(phase handlers.Phase, spec string) {
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", item, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}))
+	f := func(phase admission.Phase, spec string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, phase, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		admissiontest.CheckOutcome(t, chain, phase, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
 	}
-	f(handlers.Mutate, `{"containers":[1]}`)
-	f(handlers.Mutate, `{"containers":[{"resources":[]}]}`)
-	f(handlers.Mutate, `{"containers":[{"resources":{"requests":"cpu"}}]}`)
+	f(admission.Mutate, `{"containers":[1]}`)
+	f(admission.Mutate, `{"containers":[{"resources":[]}]}`)
+	f(admission.Mutate, `{"containers":[{"resources":{"requests":"cpu"}}]}`)
 	for _, quantity := range []string{`"much"`, `null`, `{}`, `""`, `true`} {
-		f(handlers.Validate, pod(`{"requests":{"memory":`+quantity+`}}`))
-		f(handlers.Validate, pod(`{"requests":{"memory":"1","cpu":`+quantity+`}}`))
-		f(handlers.Validate, `{"initContainers":[{"resources":{"requests":{"memory":"1","cpu":`+quantity+`}}}]}`)
-		f(handlers.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
+		f(admission.Validate, pod(`{"requests":{"memory":`+quantity+`}}`))
+		f(admission.Validate, pod(`{"requests":{"memory":"1","cpu":`+quantity+`}}`))
+		f(admission.Validate, `{"initContainers":[{"resources":{"requests":{"memory":"1","cpu":`+quantity+`}}}]}`)
+		f(admission.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
 	}
 	// By whichever limit the quantity is read.
 	for _, item := range []corev1.LimitRangeItem{{Min: list("storage=1")}, {Max: list("storage=1")}, {MaxLimitRequestRatio: list("storage=1")}} {
@@ -336,8 +336,8 @@ func TestFailure(t *testing.T) {
 				continue // claims have no limits
 			}
 			const odd = `"resources":{"requests":{"storage":"much"}}`
-			handlertest.CheckOutcome(t, handlertest.MustChain(t, Plugin(), "", limits("l", item)), handlers.Validate, handlers.OutcomeErrored,
-				handlertest.Body(codec.Create, "v1/"+resource, `{"spec":{`+odd+`,"containers":[{`+odd+`}]}}`))
+			admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), "", limits("l", item)), admission.Validate, admission.OutcomeErrored,
+				admissiontest.Body(codec.Create, "v1/"+resource, `{"spec":{`+odd+`,"containers":[{`+odd+`}]}}`))
 		}
 	}
 }
@@ -345,14 +345,14 @@ func TestFailure(t *testing.T) {
 // TestManyViolations would not end in time if the cost were quadratic, as that of
 // upstream's aggregate is.
 func TestManyViolations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
 	const n = 30_000
 	var containers []string
 	for i := range n {
 		containers = append(containers, fmt.Sprintf(`{"resources":{"requests":{"cpu":"%d"}}}`, i))
 	}
-	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Join(containers, ",")+`]}}`)
-	got := handlertest.Answer(t, chain, handlers.Validate, body)
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Join(containers, ",")+`]}}`)
+	got := admissiontest.Answer(t, chain, admission.Validate, body)
 	var whole int // how long the message was before it was truncated
 	_, note, _ := bytes.Cut(got, []byte("(truncated, "))
 	if _, err := fmt.Sscan(string(note), &whole); err != nil || whole < n*len("minimum cpu usage") {
@@ -361,26 +361,26 @@ func TestManyViolations(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", limits("l", defaults("cpu=1", "")))
+	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", defaults("cpu=1", "")))
 	create := corpus.MustRead("pods-create-v1-1.json")
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
-		handlertest.NoAllocations(t, chain, phase, handlers.OutcomeAllowed, create)
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
+		admissiontest.NoAllocations(t, chain, phase, admission.OutcomeAllowed, create)
 	}
 }
 
 func BenchmarkPod(b *testing.B) {
-	f := func(name string, phase handlers.Phase, want handlers.Outcome, body []byte, objects ...runtime.Object) {
+	f := func(name string, phase admission.Phase, want admission.Outcome, body []byte, objects ...runtime.Object) {
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), "", objects...), phase, want, body)
+			admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), "", objects...), phase, want, body)
 		})
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f("no LimitRange", handlers.Mutate, handlers.OutcomeAllowed, body)
-	f("no LimitRange, validate", handlers.Validate, handlers.OutcomeAllowed, body)
-	f("defaults", handlers.Mutate, handlers.OutcomePatched, body, recorded())
+	f("no LimitRange", admission.Mutate, admission.OutcomeAllowed, body)
+	f("no LimitRange, validate", admission.Validate, admission.OutcomeAllowed, body)
+	f("defaults", admission.Mutate, admission.OutcomePatched, body, recorded())
 	checked := recorded()
 	checked.(*corev1.LimitRange).Spec.Limits = append(checked.(*corev1.LimitRange).Spec.Limits,
 		corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=10m memory=16Mi"), Max: list("cpu=4 memory=8Gi")},
 		corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: list("cpu=8 memory=16Gi")})
-	f("limits", handlers.Validate, handlers.OutcomeAllowed, body, checked)
+	f("limits", admission.Validate, admission.OutcomeAllowed, body, checked)
 }

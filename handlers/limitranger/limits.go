@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // violations are what is wrong with an object, each message once. They are an
@@ -108,7 +108,7 @@ type rule func(name string, enforced resource.Quantity, request, limit amount) s
 // check checks the amounts of the resources that a limit names, and reads no
 // others.
 func (v *violations) check(limits corev1.ResourceList, from source, wrong rule) error {
-	if v.length > handlers.MessagesBytesMax {
+	if v.length > admission.MessagesBytesMax {
 		return nil
 	}
 	var messages []string

@@ -12,17 +12,17 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // A live is the plugin before an API server, with a clock that stands still
 // until it is moved.
 type live struct {
 	t       *testing.T
-	handler handlers.Handler
+	handler admission.Handler
 	asked   atomic.Int32
 	fails   atomic.Bool
 	limits  atomic.Value // JSON of the items of LimitRanges
@@ -33,16 +33,16 @@ func newLive(t *testing.T) *live {
 	l := &live{t: t}
 	l.limits.Store("")
 	plugin := Plugin()
-	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	plugin.New = func(setup admission.Setup) (admission.Handler, error) {
 		return newHandler(setup, func() time.Time { return time.Unix(l.now.Load(), 0) })
 	}
-	l.handler = handlertest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {
+	l.handler = admissiontest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {
 		l.asked.Add(1)
 		if !strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/") || !strings.HasSuffix(r.URL.Path, "/limitranges") {
 			t.Errorf("got a request for %s", r.URL)
 		}
 		if l.fails.Load() {
-			handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+			admissiontest.Failure(w, http.StatusForbidden, "Forbidden")
 			return
 		}
 		fmt.Fprintf(w, `{"kind":"LimitRangeList","apiVersion":"v1","items":[%s]}`, l.limits.Load())
@@ -51,10 +51,10 @@ func newLive(t *testing.T) *live {
 }
 
 // create returns what becomes of a new pod without limits.
-func (l *live) create(ctx context.Context, namespace string) handlers.Result {
+func (l *live) create(ctx context.Context, namespace string) admission.Result {
 	review := codec.Acquire()
 	defer review.Release()
-	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`)
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`)
 	if err := review.Decode([]byte(strings.Replace(string(body), `"namespace":"namespace"`, fmt.Sprintf(`"namespace":%q`, namespace), 1))); err != nil {
 		l.t.Error(err)
 	}
@@ -71,7 +71,7 @@ func TestValidateFails(t *testing.T) {
 	l.fails.Store(true)
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{}`)); err != nil {
 		t.Fatal(err)
 	}
 	if result := l.handler.Validate(t.Context(), review); result.Err == nil {

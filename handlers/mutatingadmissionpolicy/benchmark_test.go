@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // BenchmarkMutate has the recorded Pod changed by a policy, from the body of the review to
@@ -22,7 +22,7 @@ func BenchmarkMutate(b *testing.B) {
 		"ApplyConfiguration, all pull policies": `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}'}}`,
 	} {
 		b.Run(name, func(b *testing.B) {
-			manifests := []handlers.File{{Name: "policy.yaml", Content: fmt.Appendf(nil, `
+			manifests := []admission.File{{Name: "policy.yaml", Content: fmt.Appendf(nil, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: p.static.k8s.io}
@@ -38,7 +38,7 @@ spec: {policyName: p.static.k8s.io}
 `, mutation)}}
 			body := corpus.MustRead("pods-create-v1-1.json")
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-			handler := handlertest.ManifestsHandler(b, Plugin(), manifests, namespace)
+			handler := admissiontest.ManifestsHandler(b, Plugin(), manifests, namespace)
 			b.ReportAllocs()
 			for b.Loop() {
 				review := codec.Acquire()

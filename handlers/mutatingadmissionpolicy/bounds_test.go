@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 // TestMany changes 10,000 containers: each by an operation, and all by an

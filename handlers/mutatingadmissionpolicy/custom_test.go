@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // The schemas of a kind of custom resources, and what an API server says about it.
@@ -27,14 +27,14 @@ func TestCustom(t *testing.T) {
 		var asked atomic.Pointer[string]
 		plugin := Plugin()
 		newHandler := plugin.New
-		plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
-			setup.Manifests = []handlers.File{{Name: "policy.json", Content: []byte(manifest(mutationsOf(t, "ApplyConfiguration", expression)))}}
+		plugin.New = func(setup admission.Setup) (admission.Handler, error) {
+			setup.Manifests = []admission.File{{Name: "policy.json", Content: []byte(manifest(mutationsOf(t, "ApplyConfiguration", expression)))}}
 			return newHandler(setup)
 		}
-		handler := handlertest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {
+		handler := admissiontest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/openapi/v3" && paths == "broken":
-				handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+				admissiontest.Failure(w, http.StatusForbidden, "Forbidden")
 			case r.URL.Path == "/openapi/v3" && paths != "":
 				w.Write([]byte(paths))
 			case r.URL.RequestURI() == "/openapi/v3/apis/example.com/v1?hash=1":

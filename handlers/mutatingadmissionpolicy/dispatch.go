@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
-	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // A dispatch is one review on its way through the policies (upstream's
@@ -59,7 +59,7 @@ func (d *dispatch) release() {
 // kube-apiserver calls all mutating plugins again if one of them asks for it, and
 // this one does when it has evaluated a mutation. Of the policies that are not
 // evaluated again, the match conditions are: one that fails then denies.
-func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
+func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
 	ended := d.collect(policies)
 	if ended != nil {
 		return *ended
@@ -84,7 +84,7 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) handlers.Result {
 
 // collect finds out which policies are for the review, all of them before the first
 // is evaluated.
-func (d *dispatch) collect(policies policy.Set[*mutator]) *handlers.Result {
+func (d *dispatch) collect(policies policy.Set[*mutator]) *admission.Result {
 	d.invocations = d.invocations[:0]
 	for _, p := range policies {
 		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
@@ -98,7 +98,7 @@ func (d *dispatch) collect(policies policy.Set[*mutator]) *handlers.Result {
 }
 
 // Evaluate implements policy.Handles.
-func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *handlers.Result {
+func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *admission.Result {
 	for _, param := range params {
 		d.invocations = append(d.invocations, invocation{p, b, param})
 	}
@@ -112,10 +112,10 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 
 // pass evaluates the invocations whose match conditions hold and that wanted wants.
 // It reports whether a mutation was evaluated, also one that changed nothing.
-func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *handlers.Result) {
+func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *admission.Result) {
 	for i := range d.invocations { // one for each parameter, of which users may write any number
 		if err := d.Ctx.Err(); err != nil {
-			return false, new(handlers.Errored(err))
+			return false, new(admission.Errored(err))
 		}
 		invocation := &d.invocations[i]
 		p, before := invocation.policy, d.Input.Spent
@@ -134,14 +134,14 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *han
 			err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m])
 			switch unserved, isUnserved := errors.AsType[*unservedError](err); {
 			case d.Err() != nil:
-				return false, new(handlers.Allowed()) // which the chain makes a denial or a failure of
+				return false, new(admission.Allowed()) // which the chain makes a denial or a failure of
 			case err == nil:
 				mutated = true
 			case d.Ctx.Err() != nil:
-				return false, new(handlers.Errored(d.Ctx.Err()))
+				return false, new(admission.Errored(d.Ctx.Err()))
 			case isUnserved:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
-				return false, new(handlers.Denied(unserved.Denial()))
+				return false, new(admission.Denied(unserved.Denial()))
 			case !p.Ignores:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
@@ -188,11 +188,11 @@ func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusR
 }
 
 // result returns what the plugin says when all policies were evaluated.
-func (d *dispatch) result() handlers.Result {
+func (d *dispatch) result() admission.Result {
 	if len(d.failures) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	result := handlers.Denied(handlers.Forbidden(d.Review, errors.New(d.failures[0])))
+	result := admission.Denied(admission.Forbidden(d.Review, errors.New(d.failures[0])))
 	status := result.Denial
 	status.Message = d.failures[0]
 	if d.reason != "" {

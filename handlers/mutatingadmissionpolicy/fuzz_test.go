@@ -16,12 +16,12 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
-	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // fuzz hands each object to a function as kube-apiserver sends it, with a patch that changes

@@ -16,8 +16,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
-	"github.com/fastadmit/fastadmit/handlers/internal/patching"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/patching"
 )
 
 // applyJSONPatch does as upstream's patch/json_patch.go: it applies a list of

@@ -14,19 +14,19 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
-	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "MutatingAdmissionPolicy",
 		Summary: "evaluates MutatingAdmissionPolicies, changes of objects in CEL",
-		Rules: []handlers.Rule{{ // nothing is changed that is deleted
+		Rules: []admission.Rule{{ // nothing is changed that is deleted
 			Operations: []codec.Operation{codec.Create, codec.Update, codec.Connect},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 		}},
@@ -45,17 +45,17 @@ type plugin struct {
 	schemas *schemas.Schemas
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := policy.NewSource(policy.MutatingKind, setup, newMutator)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	handler := source.Handler()
 	handler.Admit = plugin{source, schemas.In(setup.Cluster)}.admit
 	return handler, nil
 }
 
-func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
 	policies, result := p.Begin(ctx, &d.Dispatch, review)

@@ -7,9 +7,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
-	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // A mutator has the compiled expressions of a policy (upstream's compilation.go).

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 // TestRules shows which operations are registered for a rule of all: no policy is evaluated on DELETE.
@@ -21,14 +21,14 @@ func TestRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		enabled := handlers.Enabled{Config: []byte(config)}
+		enabled := admission.Enabled{Config: []byte(config)}
 		if operations != "" {
 			enabled.Config = []byte(strings.Replace(config, `"customResources": true`, `"staticManifestsDir": "a"`, 1))
 			text := strings.Replace(manifest("[]"), `["CREATE","UPDATE"]`, operations, 1)
 			text = strings.Replace(text, `"mutations":[]`, `"mutations":`+mutationsOf(t, "ApplyConfiguration", "Object{}"), 1)
-			enabled.Manifests = []handlers.File{{Name: "policy.json", Content: []byte(text)}}
+			enabled.Manifests = []admission.File{{Name: "policy.json", Content: []byte(text)}}
 		}
-		chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
+		chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // builtIn is the schema of Kubernetes' own kinds for merging: what

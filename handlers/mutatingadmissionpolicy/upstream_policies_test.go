@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // A mutating is a policy of a test. Its mutations are JSONPatches if they begin with [,
@@ -62,21 +62,21 @@ func mutate(t *testing.T, object string, policies ...mutating) string {
 		t.Fatal(err)
 	}
 	content := `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(documents, ",") + `]}`
-	configMap := handlers.ParamObject{Namespace: "default", Name: "cm1", JSON: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm1","namespace":"default"},"data":{"key":"10"}}`)}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {
-		Manifests: []handlers.File{{Name: "policies.json", Content: []byte(content), FromAPI: true}},
-		Params:    []handlers.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []handlers.ParamObject{configMap}}},
+	configMap := admission.ParamObject{Namespace: "default", Name: "cm1", JSON: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm1","namespace":"default"},"data":{"key":"10"}}`)}
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
+		Manifests: []admission.File{{Name: "policies.json", Content: []byte(content), FromAPI: true}},
+		Params:    []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{configMap}}},
 	}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	review := codec.Acquire()
 	defer review.Release()
-	body := handlertest.Body(codec.Create, "apps/v1/deployments", object)
+	body := admissiontest.Body(codec.Create, "apps/v1/deployments", object)
 	if err := review.Decode([]byte(strings.Replace(string(body), `"request":{`, `"request":{"kind":`+deploymentKind+`,`, 1))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(t.Context(), review, handlers.Mutate); err != nil {
+	if _, err := chain.Review(t.Context(), review, admission.Mutate); err != nil {
 		t.Fatal(err)
 	}
 	if !review.Response.Allowed {
@@ -97,7 +97,7 @@ func deployment(labels, spec string) string {
 func sameOrSays(t *testing.T, got, want string) bool {
 	t.Helper()
 	if json.Valid([]byte(want)) && json.Valid([]byte(got)) {
-		return handlertest.EqualJSON(t, []byte(got), []byte(want))
+		return admissiontest.EqualJSON(t, []byte(got), []byte(want))
 	}
 	return !json.Valid([]byte(want)) && !json.Valid([]byte(got)) && strings.Contains(got, want)
 }

@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // chainOf returns the plugin with a policy for everything that has these mutations.
-func chainOf(t testing.TB, mutations string) (*handlers.Chain, error) {
+func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
 	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
@@ -28,8 +28,8 @@ func chainOf(t testing.TB, mutations string) (*handlers.Chain, error) {
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := map[string]handlers.Enabled{plugin.Name: {Manifests: []handlers.File{{Name: "policy.json", Content: []byte(manifest(mutations))}}}}
-	return handlers.NewChain([]handlers.Plugin{plugin}, enabled, state, nil)
+	enabled := map[string]admission.Enabled{plugin.Name: {Manifests: []admission.File{{Name: "policy.json", Content: []byte(manifest(mutations))}}}}
+	return admission.NewChain([]admission.Plugin{plugin}, enabled, state, nil)
 }
 
 // manifest returns a policy for everything that has these mutations, and its binding.
@@ -67,14 +67,14 @@ func check(t *testing.T, patchType, expression, resource, kind, object, want str
 	if err != nil {
 		got = err.Error()
 	} else {
-		body := handlertest.Body(codec.Create, resource, object)
+		body := admissiontest.Body(codec.Create, resource, object)
 		body = []byte(strings.Replace(string(body), `"request":{`, `"request":{"kind":`+kind+`,`, 1))
 		review := codec.Acquire()
 		defer review.Release()
 		if err := review.Decode(body); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := chain.Review(t.Context(), review, handlers.Mutate); err != nil {
+		if _, err := chain.Review(t.Context(), review, admission.Mutate); err != nil {
 			t.Fatal(err)
 		}
 		got = review.Response.Status.Message
@@ -83,7 +83,7 @@ func check(t *testing.T, patchType, expression, resource, kind, object, want str
 		}
 	}
 	if strings.HasPrefix(want, "{") && strings.HasPrefix(got, "{") {
-		if !handlertest.EqualJSON(t, []byte(got), []byte(want)) {
+		if !admissiontest.EqualJSON(t, []byte(got), []byte(want)) {
 			t.Errorf("%s of %s\ngot  %s\nwant %s", expression, object, got, want)
 		}
 	} else if strings.HasPrefix(want, "{") || !strings.Contains(got, want) {

@@ -9,11 +9,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/patching"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+	"github.com/fastadmit/fastadmit/internal/policy/patching"
 )
 
 // A dispatch is one review on its way through the webhooks (upstream's dispatcher.go and
@@ -32,7 +32,7 @@ type dispatch struct {
 // plugins again when a webhook has changed something, so the others are matched again too,
 // and match conditions that fail then deny. In a reinvocation of the plugin,
 // because another plugin changed the object after it, all with that policy are called.
-func (d *dispatch) admit(reinvocation bool) *handlers.Result {
+func (d *dispatch) admit(reinvocation bool) *admission.Result {
 	if reinvocation {
 		for i, w := range d.Webhooks {
 			d.again[i] = w.Reinvokes
@@ -48,7 +48,7 @@ func (d *dispatch) admit(reinvocation bool) *handlers.Result {
 }
 
 // pass calls the webhooks of a round, in order. A result ends the review.
-func (d *dispatch) pass() *handlers.Result {
+func (d *dispatch) pass() *admission.Result {
 	for i, w := range d.Webhooks {
 		matches, ended, err := w.Matches(d.Dispatch)
 		switch {
@@ -61,7 +61,7 @@ func (d *dispatch) pass() *handlers.Result {
 		if err == nil {
 			c, ok := d.Prepare(w, true)
 			if !ok {
-				return new(handlers.Allowed()) // which the chain makes a denial or a failure of
+				return new(admission.Allowed()) // which the chain makes a denial or a failure of
 			}
 			c.Do()
 			d.Take(w, c.Answer)
@@ -69,7 +69,7 @@ func (d *dispatch) pass() *handlers.Result {
 				changed, err = d.apply(w, i, c.Answer)
 			}
 			if d.Err() != nil {
-				return new(handlers.Allowed()) // the same
+				return new(admission.Allowed()) // the same
 			}
 		}
 		d.AnnotateMutation(w, d.round, i, changed)

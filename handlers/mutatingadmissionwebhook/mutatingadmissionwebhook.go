@@ -13,20 +13,20 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
 )
 
 const name = "MutatingAdmissionWebhook"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        name,
 		Summary:     "calls other mutating webhooks",
-		Rules:       []handlers.Rule{handlers.Any()},
+		Rules:       []admission.Rule{admission.Any()},
 		Mutates:     true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
@@ -38,25 +38,25 @@ func Plugin() handlers.Plugin {
 
 type plugin struct{ *webhook.Source }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := webhook.NewSource(name, webhook.MutatingKind, setup)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	handler := source.Handler()
 	handler.Admit = plugin{source}.admit
 	return handler, nil
 }
 
-func (p plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	begun, result := p.Begin(ctx, review)
 	if begun == nil {
 		return result
 	}
 	defer begun.End()
 	d := dispatch{Dispatch: begun, called: make(map[int]bool), again: make(map[int]bool)}
-	if ended := d.admit(handlers.IsReinvocation(ctx)); ended != nil {
+	if ended := d.admit(admission.IsReinvocation(ctx)); ended != nil {
 		return *ended
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

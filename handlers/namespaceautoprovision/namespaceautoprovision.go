@@ -21,17 +21,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "NamespaceAutoProvision",
 		Summary: "creates the namespace of a new object if it does not exist",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
@@ -39,9 +39,9 @@ func Plugin() handlers.Plugin {
 		Mutates:     true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.Namespaces.Called("create")},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit}, nil
+			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
@@ -51,21 +51,21 @@ type plugin struct {
 	flights    singleflight.Group // creations under way, by name
 }
 
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.DryRun() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if _, ok := p.namespaces.Cached("", review.Namespace()); ok {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	err := p.create(ctx, strings.Clone(review.Namespace()))
 	if err == nil || apierrors.IsAlreadyExists(err) { // the cache is behind
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if refusal, ok := errors.AsType[*apierrors.StatusError](err); ok && isFinal(refusal) {
-		return handlers.Denied(handlers.Forbidden(review, refusal))
+		return admission.Denied(admission.Forbidden(review, refusal))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }
 
 // create creates a namespace, once for all who want to at the same time. Each

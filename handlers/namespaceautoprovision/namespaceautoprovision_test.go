@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func shop() *corev1.Namespace { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}} }
 
@@ -44,12 +44,12 @@ func TestCreates(t *testing.T) {
 		if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 			t.Fatal(err)
 		}
-		chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{"NamespaceAutoProvision": {}}, state, nil)
+		chain, err := admission.NewChain([]admission.Plugin{Plugin()}, map[string]admission.Enabled{"NamespaceAutoProvision": {}}, state, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
 		}
 		there := cluster.Namespaces.In(state.View(cluster.Namespaces.Watched())).List("")
 		if len(there) != want {
@@ -66,33 +66,33 @@ func TestCreates(t *testing.T) {
 
 // TestRefused is about an API server that does not create the namespace.
 func TestRefused(t *testing.T) {
-	f := func(want handlers.Outcome, message string, live any) {
+	f := func(want admission.Outcome, message string, live any) {
 		t.Helper()
-		chain := handlertest.LiveChain(t, Plugin(), func(r *http.Request) any {
+		chain := admissiontest.LiveChain(t, Plugin(), func(r *http.Request) any {
 			if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces" {
 				t.Errorf("got a %s of %s", r.Method, r.URL)
 			}
 			return live
 		})
-		response, got := handlertest.Respond(t, chain, handlers.Mutate, body(), nil)
-		if got != want || want == handlers.OutcomeDenied && !strings.Contains(string(response), `"message":"NamespaceAutoProvision: `+message+`"`) {
+		response, got := admissiontest.Respond(t, chain, admission.Mutate, body(), nil)
+		if got != want || want == admission.OutcomeDenied && !strings.Contains(string(response), `"message":"NamespaceAutoProvision: `+message+`"`) {
 			t.Errorf("got %s and %s, want %s and %s", got, response, want, message)
 		}
 	}
 	status := func(code int32, reason metav1.StatusReason) *metav1.Status {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "no"}
 	}
-	f(handlers.OutcomeAllowed, "", shop())
-	f(handlers.OutcomeAllowed, "", status(409, metav1.StatusReasonAlreadyExists))
+	f(admission.OutcomeAllowed, "", shop())
+	f(admission.OutcomeAllowed, "", status(409, metav1.StatusReasonAlreadyExists))
 	const forbidden = `pods \"web-8d7c59b89-\" is forbidden: no`
-	f(handlers.OutcomeDenied, forbidden, status(422, metav1.StatusReasonInvalid))
-	f(handlers.OutcomeDenied, forbidden, status(400, "")) // a webhook denies so
-	f(handlers.OutcomeDenied, forbidden, status(409, metav1.StatusReasonConflict))
-	f(handlers.OutcomeDenied, "no", status(403, metav1.StatusReasonForbidden)) // as it is
-	f(handlers.OutcomeErrored, "", status(401, metav1.StatusReasonUnauthorized))
-	f(handlers.OutcomeErrored, "", status(429, metav1.StatusReasonTooManyRequests))
-	f(handlers.OutcomeErrored, "", status(500, metav1.StatusReasonInternalError))
-	f(handlers.OutcomeErrored, "", nil)
+	f(admission.OutcomeDenied, forbidden, status(422, metav1.StatusReasonInvalid))
+	f(admission.OutcomeDenied, forbidden, status(400, "")) // a webhook denies so
+	f(admission.OutcomeDenied, forbidden, status(409, metav1.StatusReasonConflict))
+	f(admission.OutcomeDenied, "no", status(403, metav1.StatusReasonForbidden)) // as it is
+	f(admission.OutcomeErrored, "", status(401, metav1.StatusReasonUnauthorized))
+	f(admission.OutcomeErrored, "", status(429, metav1.StatusReasonTooManyRequests))
+	f(admission.OutcomeErrored, "", status(500, metav1.StatusReasonInternalError))
+	f(admission.OutcomeErrored, "", nil)
 }
 
 // TestFinalCodes are about the code in an answer, which need not be that of HTTP.
@@ -110,23 +110,23 @@ func TestFinalCodes(t *testing.T) {
 func TestOnce(t *testing.T) {
 	var asked atomic.Int32
 	answer := make(chan struct{})
-	chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+	chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 		asked.Add(1)
 		<-answer
 		return shop()
 	})
-	review := func(ctx context.Context) (handlers.Outcome, error) {
+	review := func(ctx context.Context) (admission.Outcome, error) {
 		r := codec.Acquire()
 		defer r.Release()
 		if err := r.Decode(body()); err != nil {
 			t.Error(err)
 		}
-		return chain.Review(ctx, r, handlers.Mutate)
+		return chain.Review(ctx, r, admission.Mutate)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var impatient, patient sync.WaitGroup
 	impatient.Go(func() {
-		if outcome, err := review(ctx); outcome != handlers.OutcomeErrored || !strings.Contains(err.Error(), "not created in time") {
+		if outcome, err := review(ctx); outcome != admission.OutcomeErrored || !strings.Contains(err.Error(), "not created in time") {
 			t.Errorf("got %s, %v", outcome, err)
 		}
 	})
@@ -137,7 +137,7 @@ func TestOnce(t *testing.T) {
 	for range 10 {
 		patient.Go(func() {
 			began.Add(1)
-			if outcome, err := review(t.Context()); outcome != handlers.OutcomeAllowed {
+			if outcome, err := review(t.Context()); outcome != admission.OutcomeAllowed {
 				t.Errorf("got %s, %v", outcome, err)
 			}
 		})
@@ -160,20 +160,20 @@ func TestOnce(t *testing.T) {
 func TestCreationOutlivesItsCaller(t *testing.T) {
 	var p *plugin
 	own := Plugin()
-	own.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	own.New = func(setup admission.Setup) (admission.Handler, error) {
 		p = &plugin{namespaces: cluster.Namespaces.In(setup.Cluster)}
-		return handlers.Handler{Admit: p.admit}, nil
+		return admission.Handler{Admit: p.admit}, nil
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := make(chan struct{})
-	chain := handlertest.LiveChain(t, own, func(*http.Request) any {
+	chain := admissiontest.LiveChain(t, own, func(*http.Request) any {
 		cancel()
 		<-answer
 		return shop()
 	})
 	defer close(answer)
-	handlertest.CheckOwned(t, bytes.Clone(body()), func(review *codec.Review) any {
-		if outcome, err := chain.Review(ctx, review, handlers.Mutate); outcome != handlers.OutcomeErrored {
+	admissiontest.CheckOwned(t, bytes.Clone(body()), func(review *codec.Review) any {
+		if outcome, err := chain.Review(ctx, review, admission.Mutate); outcome != admission.OutcomeErrored {
 			t.Errorf("got %s, %v, want that the namespace was not created in time", outcome, err)
 		}
 		return &p.flights // which has it by name
@@ -181,12 +181,12 @@ func TestCreationOutlivesItsCaller(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", shop())
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body())
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, dryRun())
+	chain := admissiontest.MustChain(t, Plugin(), "", shop())
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body())
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, dryRun())
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", shop())
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, body())
+	chain := admissiontest.MustChain(b, Plugin(), "", shop())
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomeAllowed, body())
 }

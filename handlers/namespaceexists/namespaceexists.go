@@ -14,26 +14,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "NamespaceExists",
 		Summary: "refuses requests in namespaces that do not exist",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update, codec.Delete},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
 		}},
 		Validates: true,
 		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := plugin{cluster.Namespaces.In(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -42,15 +42,15 @@ type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
 }
 
-func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	_, err := p.namespaces.Get(ctx, "", review.Namespace())
 	switch {
 	case err == nil:
-		return handlers.Allowed()
+		return admission.Allowed()
 	case apierrors.IsNotFound(err):
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	case cluster.IsInvalidName(err):
-		return handlers.Denied(apierrors.NewInternalError(err))
+		return admission.Denied(apierrors.NewInternalError(err))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }

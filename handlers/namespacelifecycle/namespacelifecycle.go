@@ -20,9 +20,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // missingWait is how long upstream waits for a namespace that its cache lacks,
@@ -35,11 +35,11 @@ var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.
 var errImmortal = errors.New("this namespace may not be deleted")
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "NamespaceLifecycle",
 		Summary: "refuses new objects in namespaces that are missing or being deleted, and the deletion of essential namespaces",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
@@ -52,9 +52,9 @@ func Plugin() handlers.Plugin {
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched()},
 		OnByDefault: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{namespaces: cluster.Namespaces.In(setup.Cluster), deleted: newRecent()}
-			return handlers.Handler{Admit: p.admit}, nil
+			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
@@ -64,38 +64,38 @@ type plugin struct {
 	deleted    *recent // namespaces of which the cache may not know that yet
 }
 
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() == codec.Delete { // of a namespace, by the rules
 		return p.admitDeletion(review)
 	}
 	if isAccessReview(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	namespace, err := p.find(ctx, review)
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err):
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	case cluster.IsInvalidName(err):
-		return handlers.Denied(apierrors.NewInternalError(err))
+		return admission.Denied(apierrors.NewInternalError(err))
 	default:
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if review.Operation() == codec.Create && namespace.Status.Phase == corev1.NamespaceTerminating {
-		return handlers.Denied(terminating(review))
+		return admission.Denied(terminating(review))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
-func (p *plugin) admitDeletion(review *codec.Review) handlers.Result {
+func (p *plugin) admitDeletion(review *codec.Review) admission.Result {
 	name := review.Name()
 	if slices.Contains(immortal, name) {
-		return handlers.Denied(apierrors.NewForbidden(cluster.Namespaces.Resource(), name, errImmortal))
+		return admission.Denied(apierrors.NewForbidden(cluster.Namespaces.Resource(), name, errImmortal))
 	}
 	if !review.DryRun() {
 		p.deleted.add(name)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // isAccessReview reports whether somebody asks what may be done in a namespace:
@@ -133,7 +133,7 @@ func wait(ctx context.Context) {
 // terminating returns the error for what is to be created in a namespace that is
 // being deleted. Controllers look for its cause.
 func terminating(review *codec.Review) error {
-	err := handlers.Forbidden(review,
+	err := admission.Forbidden(review,
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", review.Namespace()))
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{

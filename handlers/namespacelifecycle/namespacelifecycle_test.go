@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // shop returns the namespace of the recordings.
 func shop(phase corev1.NamespacePhase) *corev1.Namespace {
@@ -40,13 +40,13 @@ func deletion(name string, dryRun bool) []byte {
 func TestLive(t *testing.T) {
 	type step struct {
 		body     []byte
-		want     handlers.Outcome
+		want     admission.Outcome
 		requests int32
 	}
 	f := func(live any, cached []corev1.Namespace, steps ...step) {
 		t.Helper()
 		var asked atomic.Int32
-		chain := handlertest.LiveChain(t, Plugin(), func(r *http.Request) any {
+		chain := admissiontest.LiveChain(t, Plugin(), func(r *http.Request) any {
 			if r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces/shop" {
 				t.Errorf("got a %s of %s", r.Method, r.URL)
 			}
@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 		}, cached...)
 		for i, s := range steps {
 			asked.Store(0)
-			handlertest.CheckOutcome(t, chain, handlers.Mutate, s.want, s.body)
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, s.want, s.body)
 			if got := asked.Load(); got != s.requests {
 				t.Errorf("step %d: got %d requests, want %d", i, got, s.requests)
 			}
@@ -65,7 +65,7 @@ func TestLive(t *testing.T) {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
 	}
 	active, terminating := []corev1.Namespace{*shop(corev1.NamespaceActive)}, []corev1.Namespace{*shop(corev1.NamespaceTerminating)}
-	const allowed, denied, errored = handlers.OutcomeAllowed, handlers.OutcomeDenied, handlers.OutcomeErrored
+	const allowed, denied, errored = admission.OutcomeAllowed, admission.OutcomeDenied, admission.OutcomeErrored
 
 	f(shop(corev1.NamespaceActive), nil, step{create, allowed, 1}, step{update, allowed, 1})
 	f(shop(corev1.NamespaceTerminating), nil, step{create, denied, 1}, step{update, allowed, 1})
@@ -85,21 +85,21 @@ func TestLive(t *testing.T) {
 }
 
 // handlerIn returns a handler in a cluster that has the objects.
-func handlerIn(t *testing.T, objects ...runtime.Object) handlers.Handler {
+func handlerIn(t *testing.T, objects ...runtime.Object) admission.Handler {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Objects: append([]runtime.Object{}, objects...)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plugin := Plugin()
-	handler, err := plugin.New(handlers.Setup{Cluster: state.View(plugin.Needs...)})
+	handler, err := plugin.New(admission.Setup{Cluster: state.View(plugin.Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return handler
 }
 
-func admit(t *testing.T, ctx context.Context, handler handlers.Handler, body []byte) handlers.Result {
+func admit(t *testing.T, ctx context.Context, handler admission.Handler, body []byte) admission.Result {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
@@ -189,36 +189,36 @@ func TestRecent(t *testing.T) {
 
 // TestOddReviews has what no API server sends.
 func TestOddReviews(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", shop(corev1.NamespaceTerminating))
-	f := func(want handlers.Outcome, body string) {
+	chain := admissiontest.MustChain(t, Plugin(), "", shop(corev1.NamespaceTerminating))
+	f := func(want admission.Outcome, body string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, []byte(body))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, []byte(body))
 	}
 	for _, object := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"name":1,"generateName":[]}}`} {
-		body := string(handlertest.Body(codec.Create, "v1/pods", object))
-		f(handlers.OutcomeDenied, strings.Replace(body, `"namespace":"namespace"`, `"namespace":"shop"`, 1))
-		f(handlers.OutcomeDenied, body)
-		f(handlers.OutcomeAllowed, strings.Replace(body, `"namespace":"namespace"`, `"namespace":null`, 1))
+		body := string(admissiontest.Body(codec.Create, "v1/pods", object))
+		f(admission.OutcomeDenied, strings.Replace(body, `"namespace":"namespace"`, `"namespace":"shop"`, 1))
+		f(admission.OutcomeDenied, body)
+		f(admission.OutcomeAllowed, strings.Replace(body, `"namespace":"namespace"`, `"namespace":null`, 1))
 	}
-	f(handlers.OutcomeAllowed, strings.Replace(string(deletion("x", false)), `"name":"x"`, `"name":null`, 1))
-	for resource, want := range map[string]handlers.Outcome{
-		"authorization.k8s.io/v1/localsubjectaccessreviews": handlers.OutcomeAllowed,
-		"authorization.k8s.io/v1/others":                    handlers.OutcomeDenied,
-		"example.com/v1/localsubjectaccessreviews":          handlers.OutcomeDenied,
+	f(admission.OutcomeAllowed, strings.Replace(string(deletion("x", false)), `"name":"x"`, `"name":null`, 1))
+	for resource, want := range map[string]admission.Outcome{
+		"authorization.k8s.io/v1/localsubjectaccessreviews": admission.OutcomeAllowed,
+		"authorization.k8s.io/v1/others":                    admission.OutcomeDenied,
+		"example.com/v1/localsubjectaccessreviews":          admission.OutcomeDenied,
 	} {
-		f(want, string(handlertest.Body(codec.Create, resource, `{}`)))
+		f(want, string(admissiontest.Body(codec.Create, resource, `{}`)))
 	}
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", shop(corev1.NamespaceActive))
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, deletion("other", false))
+	chain := admissiontest.MustChain(t, Plugin(), "", shop(corev1.NamespaceActive))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, deletion("other", false))
 	for _, body := range [][]byte{create, update} {
-		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
 	}
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", shop(corev1.NamespaceActive))
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, create)
+	chain := admissiontest.MustChain(b, Plugin(), "", shop(corev1.NamespaceActive))
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomeAllowed, create)
 }

@@ -19,25 +19,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "NodeDeclaredFeatureValidator",
 		Summary: "denies updates of pods that need a feature which their node does not declare",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods", "pods/resize"},
 		}},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.Nodes.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), release: version.MustParseSemantic("1.36.3")}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -50,23 +50,23 @@ type plugin struct {
 }
 
 // validate decodes only pods on a node whose spec changes, which few updates do.
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	pod, old := &review.Object, &review.OldObject
 	if pod.Get("spec", "nodeName").String() == "" {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if !old.Root().IsSet() {
-		return handlers.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
+		return admission.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
 	}
 	generation, _ := pod.Get("metadata", "generation").Int64()
 	if was, _ := old.Get("metadata", "generation").Int64(); generation == was {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	return handlers.ValidateTyped(p.validateUpdate)(ctx, review)
+	return admission.ValidateTyped(p.validateUpdate)(ctx, review)
 }
 
-func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, old *corev1.Pod) handlers.Result {
-	deny := func(err error) handlers.Result { return handlers.Denied(handlers.Forbidden(review, err)) }
+func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, old *corev1.Pod) admission.Result {
+	deny := func(err error) admission.Result { return admission.Denied(admission.Forbidden(review, err)) }
 	if len(pod.Spec.InitContainers) < len(old.Spec.InitContainers) { // which the library does not survive
 		return deny(errors.New("failed to infer pod capability requirements: init containers cannot be removed"))
 	}
@@ -74,10 +74,10 @@ func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, ol
 	needed, err := features.InferForPodUpdate(&nodedeclaredfeatures.PodInfo{Spec: &old.Spec, Status: &old.Status},
 		&nodedeclaredfeatures.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, p.release)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if needed.IsEmpty() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	node, ok := p.nodes.Cached("", pod.Spec.NodeName)
 	if !ok {
@@ -85,11 +85,11 @@ func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, ol
 	}
 	match, err := features.MatchNode(needed, node)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if !match.IsMatch {
 		return deny(fmt.Errorf("pod update requires features %s which are not available on node %q",
 			strings.Join(match.UnsatisfiedRequirements, ", "), node.Name))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 const (
 	initFeature = "InPlacePodVerticalScalingInitContainers"
@@ -39,11 +39,11 @@ func of(body []byte, subResource string) []byte {
 	return bytes.Replace(body, []byte(`"operation"`), []byte(`"subResource":"`+subResource+`","operation"`), 1)
 }
 
-func chain(t testing.TB) *handlers.Chain {
+func chain(t testing.TB) *admission.Chain {
 	node := func(name string, features ...string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{DeclaredFeatures: features}}
 	}
-	return handlertest.MustChain(t, Plugin(), "", node("none"), node("both", podFeature, initFeature), node("init", "Another", initFeature), node("pod", podFeature, "X"))
+	return admissiontest.MustChain(t, Plugin(), "", node("none"), node("both", podFeature, initFeature), node("init", "Another", initFeature), node("pod", podFeature, "X"))
 }
 
 // TestValidate has Kubernetes' own cases, with features that there are, and more.
@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 	chain := chain(t)
 	check := func(body []byte, want string) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		if want == "" {
 			want = `"allowed":true`
 		} else {
@@ -63,11 +63,11 @@ func TestValidate(t *testing.T) {
 	}
 	f := func(node, spec, old, want string) {
 		t.Helper()
-		body := handlertest.UpdateBody("v1/pods", pod(2, node, spec), pod(1, node, old))
+		body := admissiontest.UpdateBody("v1/pods", pod(2, node, spec), pod(1, node, old))
 		check(body, want)
 		check(of(body, "resize"), want)
 		check(of(body, "status"), "")
-		check(handlertest.UpdateBody("v1/pods", pod(2, node, spec), pod(2, node, old)), "")
+		check(admissiontest.UpdateBody("v1/pods", pod(2, node, spec), pod(2, node, old)), "")
 	}
 	lacks := func(features, node string) string {
 		return "pod update requires features " + features + ` which are not available on node \"` + node + `\"`
@@ -95,11 +95,11 @@ func TestValidate(t *testing.T) {
 
 	// What the plugin leaves alone.
 	changed, old := pod(2, "none", whole("2")), pod(1, "none", "")
-	check(handlertest.Body(codec.Create, "v1/pods", changed), "")
-	check(handlertest.Body(codec.Delete, "v1/pods", changed), "")
-	check(handlertest.UpdateBody("apps/v1/pods", changed, old), "")
-	check(of(handlertest.UpdateBody("v1/pods", changed, old), "ephemeralcontainers"), "")
-	check(handlertest.UpdateBody("v1/pods", "null", old), "")
+	check(admissiontest.Body(codec.Create, "v1/pods", changed), "")
+	check(admissiontest.Body(codec.Delete, "v1/pods", changed), "")
+	check(admissiontest.UpdateBody("apps/v1/pods", changed, old), "")
+	check(of(admissiontest.UpdateBody("v1/pods", changed, old), "ephemeralcontainers"), "")
+	check(admissiontest.UpdateBody("v1/pods", "null", old), "")
 }
 
 // TestNoPod is about what no API server sends.
@@ -107,7 +107,7 @@ func TestNoPod(t *testing.T) {
 	chain := chain(t)
 	f := func(object, old, want string) {
 		t.Helper()
-		if got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.UpdateBody("v1/pods", object, old))); !strings.Contains(got, want) {
+		if got := string(admissiontest.Answer(t, chain, admission.Validate, admissiontest.UpdateBody("v1/pods", object, old))); !strings.Contains(got, want) {
 			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
 		}
 	}
@@ -116,10 +116,10 @@ func TestNoPod(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	handlertest.NoAllocations(t, chain(t), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	admissiontest.NoAllocations(t, chain(t), admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	body := handlertest.UpdateBody("v1/pods", pod(2, "both", initial("", "2")), pod(1, "both", initial("", "1")))
-	handlertest.Benchmark(b, chain(b), handlers.Validate, handlers.OutcomeAllowed, body)
+	body := admissiontest.UpdateBody("v1/pods", pod(2, "both", initial("", "2")), pod(1, "both", initial("", "1")))
+	admissiontest.Benchmark(b, chain(b), admission.Validate, admission.OutcomeAllowed, body)
 }

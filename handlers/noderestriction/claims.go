@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // checkClaimStatus lets a kubelet say how far it is with the resizing of a volume.

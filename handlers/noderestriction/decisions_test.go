@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // decides checks the decision about a request of n1's: denied with that in the
 // message, or allowed if it is empty.
-func decides(t *testing.T, chain *handlers.Chain, fields, want string) {
+func decides(t *testing.T, chain *admission.Chain, fields, want string) {
 	t.Helper()
 	if want == "" {
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body(fields))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body(fields))
 	} else if got := message(t, chain, body(fields)); !strings.Contains(got, want) {
 		t.Errorf("%s: got %s, want %s", fields, got, want)
 	}
@@ -22,7 +22,7 @@ func decides(t *testing.T, chain *handlers.Chain, fields, want string) {
 
 // TestNodeUpdate has a node change its Node: one thing after the other is looked at.
 func TestNodeUpdate(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(before, after, want string) {
 		t.Helper()
 		decides(t, chain, `"resource":{"group":"","version":"v1","resource":"nodes"},"name":"n1","operation":"UPDATE",`+
@@ -46,7 +46,7 @@ func TestNodeUpdate(t *testing.T) {
 // TestLabels has a node create its Node with a label: k8s.io/kubelet
 // pkg/apis/well_known_labels.go has those that it may set.
 func TestLabels(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(allowed bool, labels ...string) {
 		t.Helper()
 		for _, label := range labels {
@@ -72,7 +72,7 @@ func TestLabels(t *testing.T) {
 // TestClaimStatus has a node change a claim, and shows what in-tree has in the
 // message: its internal type as JSON, whose fields have the names of Go's.
 func TestClaimStatus(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	const claim = `"resource":{"group":"","version":"v1","resource":"persistentvolumeclaims"},"subResource":"status",`
 	decides(t, chain, claim+`"operation":"CREATE","object":{}`, `unexpected operation \"CREATE\"`)
 	f := func(before, after string, want ...string) {
@@ -97,7 +97,7 @@ func TestClaimStatus(t *testing.T) {
 
 // TestTooLarge has nodes send more than may be decoded.
 func TestTooLarge(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	many := "[" + strings.Repeat("{},", codec.MemoryMax>>10) + "{}]"
 	for _, fields := range []string{
 		`"resource":{"group":"","version":"v1","resource":"persistentvolumeclaims"},"subResource":"status","operation":"UPDATE",` +
@@ -112,7 +112,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestEviction(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	const eviction = pods + `"subResource":"eviction",`
 	decides(t, chain, eviction+`"operation":"CREATE","name":"web","object":{}`, "")
 	decides(t, chain, eviction+`"operation":"CREATE","object":{"metadata":{"name":"web"}}`, "")
@@ -121,7 +121,7 @@ func TestEviction(t *testing.T) {
 }
 
 func TestPodCertificates(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	const certificates = `"resource":{"group":"certificates.k8s.io","version":"v1beta1","resource":"podcertificaterequests"},`
 	decides(t, chain, certificates+`"subResource":"status","operation":"CREATE","object":{}`, "unexpected subresource status")
 	decides(t, chain, certificates+`"operation":"UPDATE","oldObject":{},"object":{}`, "unexpected operation UPDATE")
@@ -129,7 +129,7 @@ func TestPodCertificates(t *testing.T) {
 	decides(t, chain, certificates+spec+`"serviceAccountName":""}}`,
 		`while retrieving service account \"shop/\" named in the PodCertificateRequest: serviceaccount \"\" not found`)
 
-	chain = handlertest.MustChain(t, Plugin(), "")
+	chain = admissiontest.MustChain(t, Plugin(), "")
 	decides(t, chain, certificates+spec+`"serviceAccountName":""}}`,
 		`while retrieving node \"n1\" named in the PodCertificateRequest: node \"n1\" not found`)
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	csitranslation "k8s.io/csi-translation-lib"
 
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/protobuf"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/protobuf"
 )
 
 // A knownPod is what is known of a Pod. A cluster has many, and a Pod of k8s.io/api takes

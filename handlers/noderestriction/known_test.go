@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/randfill"
 
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 )
 
 func TestKept(t *testing.T) {
@@ -179,7 +179,7 @@ func BenchmarkKnownPods(b *testing.B) {
 	kept := make([]*knownPod, pods)
 	for b.Loop() {
 		clear(kept)
-		before := handlertest.LiveHeap()
+		before := admissiontest.LiveHeap()
 		for i := range kept {
 			wire, err := wirePod(i).Marshal()
 			if err != nil {
@@ -191,7 +191,7 @@ func BenchmarkKnownPods(b *testing.B) {
 			}
 			kept[i] = keepPod(&got)
 		}
-		b.ReportMetric(float64(handlertest.LiveHeap()-before)/pods, "B/object")
+		b.ReportMetric(float64(admissiontest.LiveHeap()-before)/pods, "B/object")
 	}
 	runtime.KeepAlive(kept)
 }

@@ -21,14 +21,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "NodeRestriction",
 		Summary: "limits each kubelet to its own node and the pods on it",
 		Rules:   rules(),
@@ -38,8 +38,8 @@ func Plugin() handlers.Plugin {
 			cluster.PersistentVolumeClaims.Watched(), cluster.PersistentVolumes.Watched(), cluster.CSIDrivers.Watched(),
 			cluster.SubjectAccessReviews.Called("create"),
 		},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: newPlugin(setup.Cluster).admit}, nil
+		New: func(setup admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: newPlugin(setup.Cluster).admit}, nil
 		},
 	}
 }
@@ -47,13 +47,13 @@ func Plugin() handlers.Plugin {
 // rules select what a kubelet may not do everywhere. Pods have all subresources
 // that can be written to, for in-tree refuses those that are no business of a
 // kubelet.
-func rules() []handlers.Rule {
+func rules() []admission.Rule {
 	const create, update, remove = codec.Create, codec.Update, codec.Delete
-	rule := func(group, version string, operations []codec.Operation, resources ...string) handlers.Rule {
-		return handlers.Rule{Operations: operations, Groups: []string{group}, Versions: []string{version}, Resources: resources}
+	rule := func(group, version string, operations []codec.Operation, resources ...string) admission.Rule {
+		return admission.Rule{Operations: operations, Groups: []string{group}, Versions: []string{version}, Resources: resources}
 	}
 	all := []codec.Operation{create, update, remove}
-	return []handlers.Rule{
+	return []admission.Rule{
 		rule("", "v1", all,
 			"pods", "pods/binding", "pods/ephemeralcontainers", "pods/eviction", "pods/resize", "pods/status",
 			"nodes", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status"),
@@ -101,19 +101,19 @@ type request struct {
 
 // admit lets everybody pass who is no node, which it says first: that is nearly
 // every request.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	node, isNode := nodeOf(review)
 	if !isNode {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	r := &request{Review: review, node: node}
 	if err := p.check(ctx, r); err != nil {
 		if failure, failed := errors.AsType[*failureError](err); failed {
-			return handlers.Errored(failure.error)
+			return admission.Errored(failure.error)
 		}
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // nodeOf returns the name of the node that sent the review; isNode is false if
@@ -169,7 +169,7 @@ func (p *plugin) check(ctx context.Context, r *request) error {
 
 // forbidden returns the error with which nearly all is denied.
 func (r *request) forbidden(format string, args ...any) error {
-	return handlers.Forbidden(r.Review, fmt.Errorf(format, args...))
+	return admission.Forbidden(r.Review, fmt.Errorf(format, args...))
 }
 
 // nameWritten returns the name of the object: a creation has it only there.

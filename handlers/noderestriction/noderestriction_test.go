@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // objects are a node and a pod on it.
 func objects() []runtime.Object {
@@ -33,7 +33,7 @@ func objects() []runtime.Object {
 
 // chainWith returns a chain whose API server answers as authorize does, nil for
 // one that cannot be asked.
-func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *handlers.Chain {
+func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *admission.Chain {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize, Kinds: cluster.KindsOf(Plugin().Needs...)})
 	if err != nil {
@@ -42,7 +42,7 @@ func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.Su
 	if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{Plugin()}, map[string]handlers.Enabled{Plugin().Name: {}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{Plugin()}, map[string]admission.Enabled{Plugin().Name: {}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +63,10 @@ func bodyOf(user, fields string) []byte {
 const pods = `"resource":{"group":"","version":"v1","resource":"pods"},`
 
 // message returns the message with which a review is denied.
-func message(t *testing.T, chain *handlers.Chain, body []byte) string {
+func message(t *testing.T, chain *admission.Chain, body []byte) string {
 	t.Helper()
-	response, outcome := handlertest.Respond(t, chain, handlers.Mutate, body, nil)
-	if outcome != handlers.OutcomeDenied {
+	response, outcome := admissiontest.Respond(t, chain, admission.Mutate, body, nil)
+	if outcome != admission.OutcomeDenied {
 		t.Fatalf("%s\ngot %s and %s, want it denied", body, outcome, response)
 	}
 	return string(response)
@@ -74,14 +74,14 @@ func message(t *testing.T, chain *handlers.Chain, body []byte) string {
 
 // TestPodStatus has a node change what it must not through the status of a Pod on it.
 func TestPodStatus(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(before, after, want string) {
 		t.Helper()
 		body := body(pods + `"subResource":"status","operation":"UPDATE","name":"web",` +
 			`"oldObject":{"spec":{"nodeName":"n1"},` + before + `},"object":{"spec":{"nodeName":"n1"},` + after + `}`)
 		if want == "" {
-			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, bytes.Replace(body, []byte(`"n1"},`+after), []byte(`"n1"},`+before), 1))
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, bytes.Replace(body, []byte(`"n1"},`+after), []byte(`"n1"},`+before), 1))
 		} else if got := message(t, chain, body); !strings.Contains(got, want) {
 			t.Errorf("from %s to %s: got %s, want %s", before, after, got, want)
 		}
@@ -106,25 +106,25 @@ func TestIsIn(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
-	f := func(want handlers.Outcome, user string) {
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
+	f := func(want admission.Outcome, user string) {
 		t.Helper()
 		body := bodyOf(user, pods+`"operation":"CREATE","name":"x","object":{"spec":{}}`)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
-	f(handlers.OutcomeDenied, `{"username":"system:node:n1","groups":["system:authenticated","system:nodes"]}`)
-	f(handlers.OutcomeDenied, `{"username":"system:node:","groups":["system:nodes"]}`)
-	f(handlers.OutcomeDenied, `{"username":"system\u003anode:n1","groups":["system:node\u0073"]}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":["system:node"]}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":[]}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":null}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:node:n1","groups":"system:nodes"}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:node:n1"}`)
-	f(handlers.OutcomeAllowed, `{"username":"system:nod","groups":["system:nodes"]}`)
-	f(handlers.OutcomeAllowed, `{"username":"x-system:node:n1","groups":["system:nodes"]}`)
-	f(handlers.OutcomeAllowed, `{"username":null,"groups":["system:nodes"]}`)
-	f(handlers.OutcomeAllowed, `{}`)
-	f(handlers.OutcomeAllowed, `null`)
+	f(admission.OutcomeDenied, `{"username":"system:node:n1","groups":["system:authenticated","system:nodes"]}`)
+	f(admission.OutcomeDenied, `{"username":"system:node:","groups":["system:nodes"]}`)
+	f(admission.OutcomeDenied, `{"username":"system\u003anode:n1","groups":["system:node\u0073"]}`)
+	f(admission.OutcomeAllowed, `{"username":"system:node:n1","groups":["system:node"]}`)
+	f(admission.OutcomeAllowed, `{"username":"system:node:n1","groups":[]}`)
+	f(admission.OutcomeAllowed, `{"username":"system:node:n1","groups":null}`)
+	f(admission.OutcomeAllowed, `{"username":"system:node:n1","groups":"system:nodes"}`)
+	f(admission.OutcomeAllowed, `{"username":"system:node:n1"}`)
+	f(admission.OutcomeAllowed, `{"username":"system:nod","groups":["system:nodes"]}`)
+	f(admission.OutcomeAllowed, `{"username":"x-system:node:n1","groups":["system:nodes"]}`)
+	f(admission.OutcomeAllowed, `{"username":null,"groups":["system:nodes"]}`)
+	f(admission.OutcomeAllowed, `{}`)
+	f(admission.OutcomeAllowed, `null`)
 }
 
 // mirror returns the creation of a mirror pod with that in its spec.
@@ -134,10 +134,10 @@ func mirror(spec string) []byte {
 }
 
 func TestReferences(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	allowed := func(spec string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, mirror(spec))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, mirror(spec))
 	}
 	f := func(spec, want string) {
 		t.Helper()
@@ -180,26 +180,26 @@ func TestReferences(t *testing.T) {
 
 // TestUnreadable shows that what cannot be read is the plugin's failure, or denied.
 func TestUnreadable(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
-	f := func(want handlers.Outcome, fields string) {
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
+	f := func(want admission.Outcome, fields string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body(fields))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body(fields))
 	}
 	failed := func(fields string) {
 		t.Helper()
-		f(handlers.OutcomeErrored, fields)
+		f(admission.OutcomeErrored, fields)
 	}
 	denied := func(fields string) {
 		t.Helper()
-		f(handlers.OutcomeDenied, fields)
+		f(admission.OutcomeDenied, fields)
 	}
 
 	nodes := `"resource":{"group":"","version":"v1","resource":"nodes"},"name":"n1","operation":"UPDATE",`
 	failed(nodes + `"object":{"spec":{"taints":"x"}},"oldObject":{"spec":{}}`)
 	failed(nodes + `"object":{"spec":{"configSource":5}},"oldObject":{"spec":{}}`)
 	failed(nodes + `"object":{"metadata":{"ownerReferences":{}}},"oldObject":{"spec":{}}`)
-	f(handlers.OutcomeAllowed, nodes+`"object":{"spec":{"taints":[],"configSource":null}},"oldObject":{"spec":{"taints":null,"configSource":{}}}`)
-	f(handlers.OutcomeAllowed, nodes+`"object":{"metadata":{"labels":{}}},"oldObject":{"metadata":null}`)
+	f(admission.OutcomeAllowed, nodes+`"object":{"spec":{"taints":[],"configSource":null}},"oldObject":{"spec":{"taints":null,"configSource":{}}}`)
+	f(admission.OutcomeAllowed, nodes+`"object":{"metadata":{"labels":{}}},"oldObject":{"metadata":null}`)
 	denied(nodes + `"object":{"metadata":{"labels":{"k8s.io/x":"a"}}},"oldObject":{"metadata":{"labels":[]}}`)
 	denied(nodes + `"object":{}`)
 	denied(nodes + `"object":null,"oldObject":{}`)
@@ -208,13 +208,13 @@ func TestUnreadable(t *testing.T) {
 	failed(status + `"object":{"metadata":{"labels":["x"]}}`)
 	failed(status + `"object":{"status":{"resourceClaimStatuses":{"a":1}}}`)
 	failed(status + `"object":{"status":{"extendedResourceClaimStatus":[]}}`)
-	f(handlers.OutcomeAllowed, status+`"object":{"metadata":{"labels":{}},"status":{"resourceClaimStatuses":[]}}`)
+	f(admission.OutcomeAllowed, status+`"object":{"metadata":{"labels":{}},"status":{"resourceClaimStatuses":[]}}`)
 	denied(pods + `"subResource":"status","operation":"UPDATE","oldObject":{"spec":"n1"},"object":{}`)
 
 	claims := `"resource":{"group":"","version":"v1","resource":"persistentvolumeclaims"},"subResource":"status","operation":"UPDATE",`
 	failed(claims + `"object":{"spec":5},"oldObject":{}`)
 	failed(claims + `"object":{},"oldObject":{"metadata":[1]}`)
-	f(handlers.OutcomeAllowed, claims+`"object":{"spec":{"accessModes":[]}},"oldObject":{"spec":{}}`)
+	f(admission.OutcomeAllowed, claims+`"object":{"spec":{"accessModes":[]}},"oldObject":{"spec":{}}`)
 
 	certificates := `"resource":{"group":"certificates.k8s.io","version":"v1","resource":"certificatesigningrequests"},"operation":"CREATE",`
 	failed(certificates + `"object":{"spec":{"signerName":"kubernetes.io/kubelet-serving","request":"%"}}`)
@@ -235,7 +235,7 @@ func TestAuthorizer(t *testing.T) {
 	}
 	token := tokenFor("vault")
 	var asked authorizationv1.SubjectAccessReviewSpec
-	f := func(want handlers.Outcome, text string, status *authorizationv1.SubjectAccessReviewStatus) {
+	f := func(want admission.Outcome, text string, status *authorizationv1.SubjectAccessReviewStatus) {
 		t.Helper()
 		var authorize func(context.Context, *authorizationv1.SubjectAccessReview)
 		if status != nil {
@@ -244,19 +244,19 @@ func TestAuthorizer(t *testing.T) {
 			}
 		}
 		chain := chainWith(t, authorize, objects()...)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, token)
-		if want == handlers.OutcomeDenied {
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, token)
+		if want == admission.OutcomeDenied {
 			if got := message(t, chain, token); !strings.Contains(got, text) {
 				t.Errorf("got %s, want %q", got, text)
 			}
 		}
 	}
-	f(handlers.OutcomeAllowed, "", &authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "matters to nobody"})
-	f(handlers.OutcomeDenied, `audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
+	f(admission.OutcomeAllowed, "", &authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "matters to nobody"})
+	f(admission.OutcomeDenied, `audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
 		&authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "matters to nobody"})
-	f(handlers.OutcomeDenied, `error authorizing system:node:n1 to request tokens for this audience: no role`,
+	f(admission.OutcomeDenied, `error authorizing system:node:n1 to request tokens for this audience: no role`,
 		&authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no role"})
-	f(handlers.OutcomeErrored, "", nil)
+	f(admission.OutcomeErrored, "", nil)
 
 	want := authorizationv1.SubjectAccessReviewSpec{
 		User: "system:node:n1", UID: "7", Groups: []string{"g", "system:nodes"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}},
@@ -270,7 +270,7 @@ func TestAuthorizer(t *testing.T) {
 
 	// An audience is a user's value: one that is too long to ask about is no failure.
 	token = tokenFor(strings.Repeat("v", 1<<20))
-	f(handlers.OutcomeDenied, `audience \"vvvv`, &authorizationv1.SubjectAccessReviewStatus{Allowed: true})
+	f(admission.OutcomeDenied, `audience \"vvvv`, &authorizationv1.SubjectAccessReviewStatus{Allowed: true})
 	if !reflect.DeepEqual(asked, want) {
 		t.Error("asked about an audience that is too long")
 	}
@@ -288,21 +288,21 @@ func asNode(t testing.TB, recording string) []byte {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	for _, recording := range []string{"pods-create-v1-1.json", "nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
-		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead(recording))
+		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead(recording))
 	}
 	// What each kubelet writes all the time.
 	for _, recording := range []string{"nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
-		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, asNode(t, recording))
+		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, asNode(t, recording))
 	}
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", objects()...)
+	chain := admissiontest.MustChain(b, Plugin(), "", objects()...)
 	f := func(name string, body []byte) {
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
+			admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomeAllowed, body)
 		})
 	}
 	f("somebody's pod", corpus.MustRead("pods-create-v1-1.json"))

@@ -3,8 +3,8 @@ package noderestriction
 import (
 	"fmt"
 
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // referenceOf returns which objects of the API a PodSpec refers to, as messages

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 )
 
 // token returns the request of a token for that audience, bound to that.
@@ -62,7 +62,7 @@ func TestVolumes(t *testing.T) {
 		}
 		chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) {}, append(state[:len(state):len(state)], pod)...)
 		if want == passed {
-			handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, token(audience, boundToWeb))
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, token(audience, boundToWeb))
 		} else if got := message(t, chain, token(audience, boundToWeb)); !strings.Contains(got, want) {
 			t.Errorf("%v: got %s, want %s", sources, got, want)
 		}
@@ -106,7 +106,7 @@ func TestVolumes(t *testing.T) {
 // TestBoundObject shows what a token must be bound to.
 func TestBoundObject(t *testing.T) {
 	chain := chainWith(t, func(_ context.Context, review *authorizationv1.SubjectAccessReview) { review.Status.Allowed = true }, objects()...)
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, token("vault", boundToWeb))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, token("vault", boundToWeb))
 	for bound, want := range map[string]string{
 		`null`: "not bound to a pod",
 		`{"apiVersion":"v2","kind":"Pod","name":"web","uid":"u2"}`:    "not bound to a pod",
@@ -125,5 +125,5 @@ func TestBoundObject(t *testing.T) {
 func TestUnreadableUser(t *testing.T) {
 	chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) { t.Error("asked about nobody") }, objects()...)
 	text := strings.Replace(string(token("vault", boundToWeb)), `"groups":`, `"extra":5,"groups":`, 1)
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, []byte(text))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, []byte(text))
 }

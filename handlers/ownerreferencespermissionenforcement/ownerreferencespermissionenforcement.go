@@ -21,25 +21,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	everything := handlers.Any()
+func Plugin() admission.Plugin {
+	everything := admission.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
-	return handlers.Plugin{
+	return admission.Plugin{
 		Name:      "OwnerReferencesPermissionEnforcement",
 		Summary:   "checks that users who set the owners of an object may delete it, and that users who block an owner's deletion may set its finalizers",
-		Rules:     []handlers.Rule{everything},
+		Rules:     []admission.Rule{everything},
 		Validates: true,
 		Needs:     []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{access: cluster.AccessIn(setup.Cluster), mapper: newMapper(cluster.DiscoveryIn(setup.Cluster))}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -49,18 +49,18 @@ type plugin struct {
 	mapper *mapper
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	after, before := review.Object.Get("metadata", "ownerReferences"), review.OldObject.Get("metadata", "ownerReferences")
 	if after.Len() == 0 && before.Len() == 0 || after.JSON() == before.JSON() || isPodStatus(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	references, was := referencesOf(after), referencesOf(before)
 	if len(references) == len(was) && (len(was) == 0 || reflect.DeepEqual(references, was)) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	a, err := newAsker(ctx, p.access, review)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	// Whoever creates an object might as well not have.
 	if review.Operation() != codec.Create {
@@ -74,23 +74,23 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	blocking := newlyBlocking(references, was)
 	if len(blocking) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	// So that who may do anything does not depend on discovery.
 	status, err := a.ask(authorizationv1.ResourceAttributes{
 		Verb: "update", Group: "*", Version: "*", Resource: "*", Subresource: "finalizers", Name: "*",
 	})
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	if mayDo(status) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	blocking = distinct(blocking)
 	// Objects have one owner, some have two. Kubernetes has no limit, so a request with
 	// more is denied here that may be allowed there.
 	if most, ok := p.access.MayAsk(len(blocking)); !ok {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("cannot set blockOwnerDeletion for %d owners in one request: "+
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("cannot set blockOwnerDeletion for %d owners in one request: "+
 			"want at most %d, because each needs a check whether you can set its finalizers", len(blocking), most)))
 	}
 	for i := range blocking {
@@ -98,18 +98,18 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 			return *refused
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // demandFinalizers refuses the request unless the user may set the finalizers of
 // the owner.
-func (p *plugin) demandFinalizers(a *asker, owner *metav1.OwnerReference) *handlers.Result {
+func (p *plugin) demandFinalizers(a *asker, owner *metav1.OwnerReference) *admission.Result {
 	mappings, err := p.mapper.mappings(a.ctx, owner)
 	if fault, failed := errors.AsType[*undiscoveredError](err); failed {
-		return new(handlers.Errored(fault))
+		return new(admission.Errored(fault))
 	}
 	if err != nil {
-		return new(handlers.Denied(handlers.Forbidden(a.review, fmt.Errorf(
+		return new(admission.Denied(admission.Forbidden(a.review, fmt.Errorf(
 			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %s",
 			owner.APIVersion, owner.Kind, err.Error()))))
 	}
@@ -162,10 +162,10 @@ func mayDo(status authorizationv1.SubjectAccessReviewStatus) bool {
 }
 
 // demand refuses the request unless the user may do that; nil if so.
-func (a *asker) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *handlers.Result {
+func (a *asker) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *admission.Result {
 	status, err := a.ask(attributes)
 	if err != nil {
-		return new(handlers.Errored(err))
+		return new(admission.Errored(err))
 	}
 	if mayDo(status) {
 		return nil
@@ -174,7 +174,7 @@ func (a *asker) demand(otherwise string, attributes authorizationv1.ResourceAttr
 	if status.EvaluationError != "" {
 		fault = status.EvaluationError
 	}
-	return new(handlers.Denied(handlers.Forbidden(a.review, fmt.Errorf("%s: %s, %s", otherwise, status.Reason, fault))))
+	return new(admission.Denied(admission.Forbidden(a.review, fmt.Errorf("%s: %s, %s", otherwise, status.Reason, fault))))
 }
 
 // referencesOf reads owner references.

@@ -18,14 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // An apiServer stands for one: it has apps/v1, and says of each review that is
 // created what status is.
@@ -83,10 +83,10 @@ func (a *apiServer) state(t testing.TB) *cluster.State {
 }
 
 // chain returns a chain of the plugin that asks the server.
-func (a *apiServer) chain(t testing.TB) *handlers.Chain {
+func (a *apiServer) chain(t testing.TB) *admission.Chain {
 	t.Helper()
 	state, plugin := a.state(t), Plugin()
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +112,12 @@ func from(body []byte, more string) []byte {
 	return bytes.Replace(body, []byte(`"operation"`), []byte(`"userInfo":{"username":"jane"},`+more+`"operation"`), 1)
 }
 
-func create(object string) []byte { return from(handlertest.Body(codec.Create, "v1/pods", object), "") }
+func create(object string) []byte {
+	return from(admissiontest.Body(codec.Create, "v1/pods", object), "")
+}
 
 func update(object, old string) []byte {
-	return from(handlertest.UpdateBody("v1/pods", object, old), "")
+	return from(admissiontest.UpdateBody("v1/pods", object, old), "")
 }
 
 // TestAsked says what the API server is asked, and what comes of it.
@@ -124,7 +126,7 @@ func TestAsked(t *testing.T) {
 	f := func(status string, body []byte, want string, wantAsked ...string) {
 		t.Helper()
 		a := &apiServer{status: status}
-		got, _ := handlertest.Respond(t, a.chain(t), handlers.Validate, body, nil)
+		got, _ := admissiontest.Respond(t, a.chain(t), admission.Validate, body, nil)
 		if !strings.Contains(string(got), want) || !slices.Equal(a.asked, wantAsked) {
 			t.Errorf("%s, %s\ngot  %s of %q\nwant %s of %q", status, body, got, a.asked, want, wantAsked)
 		}
@@ -161,13 +163,13 @@ func TestAsked(t *testing.T) {
 
 	// Nobody knows.
 	a := new(apiServer)
-	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, create(blocking))
-	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, update(plain, none))
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, create(blocking))
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, update(plain, none))
 	a = &apiServer{status: denied}
-	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, create(ownedBy("broken/v1", "Shop", true)))
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, create(ownedBy("broken/v1", "Shop", true)))
 
-	handlertest.CheckOutcome(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeErrored, create(blocking))        // files
-	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", blocking)) // of nobody
+	admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeErrored, create(blocking))        // files
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", blocking)) // of nobody
 
 	// What no API server sends.
 	for _, odd := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"ownerReferences":null}}`, `{"metadata":{"ownerReferences":{}}}`} {
@@ -186,9 +188,9 @@ func TestOwnersScope(t *testing.T) {
 		a := &apiServer{status: `{"allowed":true}`, finalizers: `{"allowed":false,"reason":"no"}`, broken: "\x01*"}
 		chain := a.chain(t)
 		body := create(ownedBy("apps/v1", kind, true))
-		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeErrored, body) // who may do everything is not known
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, body) // who may do everything is not known
 		a.broken, a.status = "", `{"allowed":false,"reason":"no"}`
-		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 		last := a.bodies[len(a.bodies)-1]
 		if !strings.Contains(last, want) || strings.Contains(last, "namespace") != namespaced {
 			t.Errorf("%s: asked %q, want %s", kind, last, want)
@@ -204,7 +206,7 @@ func TestRemembered(t *testing.T) {
 	chain := a.chain(t)
 	body := create(ownedBy("apps/v1", "ReplicaSet", true))
 	for range 3 {
-		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 	}
 	if want := []string{review, "/apis/apps/v1", review}; !slices.Equal(a.asked, want) {
 		t.Errorf("asked %q, want %q", a.asked, want)
@@ -224,8 +226,8 @@ func TestManyOwners(t *testing.T) {
 			}
 		}
 		a := &apiServer{status: `{"allowed":false,"reason":"no"}`, finalizers: status}
-		got, outcome := handlertest.Respond(t, a.chain(t), handlers.Validate, create(owned(strings.Join(references, ","))), nil)
-		if !strings.Contains(string(got), want) || outcome == handlers.OutcomeErrored || len(a.asked) != wantAsked {
+		got, outcome := admissiontest.Respond(t, a.chain(t), admission.Validate, create(owned(strings.Join(references, ","))), nil)
+		if !strings.Contains(string(got), want) || outcome == admission.OutcomeErrored || len(a.asked) != wantAsked {
 			t.Errorf("%d owners, %d times, %s\ngot  %s, asked %d times\nwant %s, %d times", names, copies, status, got, len(a.asked), want, wantAsked)
 		}
 	}
@@ -245,22 +247,22 @@ func TestManyOwners(t *testing.T) {
 	for i := range 10 * ownersMax {
 		references = append(references, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`, i, i))
 	}
-	handlertest.CheckOutcome(t, a.chain(t), handlers.Validate, handlers.OutcomeAllowed, create(owned(strings.Join(references, ","))))
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeAllowed, create(owned(strings.Join(references, ","))))
 }
 
 func TestPodStatus(t *testing.T) {
 	a := &apiServer{status: `{"allowed":false}`}
 	chain := a.chain(t)
-	f := func(resource, subResource string, want handlers.Outcome) {
+	f := func(resource, subResource string, want admission.Outcome) {
 		t.Helper()
-		body := from(handlertest.UpdateBody(resource, ownedBy("v1", "Pod", false), none), `"subResource":"`+subResource+`",`)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		body := from(admissiontest.UpdateBody(resource, ownedBy("v1", "Pod", false), none), `"subResource":"`+subResource+`",`)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 	}
-	f("v1/pods", "status", handlers.OutcomeAllowed)
-	f("v1/pods", "ephemeralcontainers", handlers.OutcomeDenied)
-	f("example.com/v1/pods", "status", handlers.OutcomeDenied)
-	f("apps/v1/deployments", "status", handlers.OutcomeDenied)
-	f("v1/services", "status", handlers.OutcomeDenied)
+	f("v1/pods", "status", admission.OutcomeAllowed)
+	f("v1/pods", "ephemeralcontainers", admission.OutcomeDenied)
+	f("example.com/v1/pods", "status", admission.OutcomeDenied)
+	f("apps/v1/deployments", "status", admission.OutcomeDenied)
+	f("v1/services", "status", admission.OutcomeDenied)
 }
 
 func TestMapper(t *testing.T) {
@@ -318,7 +320,7 @@ func TestUser(t *testing.T) {
 	r := codec.Acquire()
 	defer r.Release()
 	decode := func(user string) (*asker, error) {
-		text := strings.Replace(string(handlertest.Body(codec.Create, "v1/pods", none)), `"operation"`, `"userInfo":`+user+`,"operation"`, 1)
+		text := strings.Replace(string(admissiontest.Body(codec.Create, "v1/pods", none)), `"operation"`, `"userInfo":`+user+`,"operation"`, 1)
 		if err := r.Decode([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -339,22 +341,22 @@ func TestUser(t *testing.T) {
 
 // TestNoAllocations has what nearly all requests are, and a Pod of a controller.
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, name := range []string{"configmaps-create-v1-1.json", "deployments-create-v1-1.json", "pods-update-v1-1.json", "pods-status-update-v1-1.json"} {
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead(name))
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead(name))
 	}
 }
 
 func BenchmarkNoOwner(b *testing.B) {
-	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
 }
 
 func BenchmarkSameOwner(b *testing.B) {
-	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkRemembered(b *testing.B) {
 	a := &apiServer{status: `{"allowed":true}`}
 	chain := a.chain(b)
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }

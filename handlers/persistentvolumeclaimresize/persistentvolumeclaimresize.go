@@ -18,10 +18,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // What the user is told, as in-tree.
@@ -32,17 +32,17 @@ var (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "PersistentVolumeClaimResize",
 		Summary:     "denies enlarging a claim unless its storage class allows it",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumeclaims", codec.Update)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "persistentvolumeclaims", codec.Update)},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.StorageClasses.Watched()},
 		OnByDefault: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{classes: cluster.StorageClasses.In(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -51,24 +51,24 @@ type plugin struct {
 	classes *cluster.Objects[*storagev1.StorageClass]
 }
 
-func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Result {
 	was, is := review.OldObject.Root(), review.Object.Root()
 	if !was.IsSet() || !is.IsSet() { // what is no claim is left alone, as in-tree
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	switch grows, err := grows(was, is); {
 	case err != nil:
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	case !grows:
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if !was.Get("status", "phase").EqualString(string(corev1.ClaimBound)) {
-		return handlers.Denied(handlers.Forbidden(review, errNotBound))
+		return admission.Denied(admission.Forbidden(review, errNotBound))
 	}
 	if !p.mayGrow(was, is) {
-		return handlers.Denied(handlers.Forbidden(review, errClass))
+		return admission.Denied(admission.Forbidden(review, errClass))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // grows reports whether the claim asks for more than it did. Nearly all updates

@@ -8,10 +8,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -19,15 +19,15 @@ const (
 	recording = "persistentvolumeclaims-update-v1-1.json"
 )
 
-func chain(t testing.TB) *handlers.Chain {
+func chain(t testing.TB) *admission.Chain {
 	t.Helper()
 	class := func(name string, grows *bool) *storagev1.StorageClass {
 		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, AllowVolumeExpansion: grows}
 	}
-	return handlertest.MustChain(t, Plugin(), "", class("gold", new(true)), class("silver", new(false)), class("tin", nil))
+	return admissiontest.MustChain(t, Plugin(), "", class("gold", new(true)), class("silver", new(false)), class("tin", nil))
 }
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // claim returns a claim of that class, as the fields of its spec name it, and of
 // that size in JSON.
@@ -38,18 +38,18 @@ func claim(phase, class, size string) string {
 // TestSizes tries what counts as larger.
 func TestSizes(t *testing.T) {
 	chain := chain(t)
-	f := func(was, is string, want handlers.Outcome) {
+	f := func(was, is string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.UpdateBody(claims, claim("Pending", "", is), claim("Pending", "", was))
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		body := admissiontest.UpdateBody(claims, claim("Pending", "", is), claim("Pending", "", was))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 	}
 	larger := func(was, is string) {
 		t.Helper()
-		f(was, is, handlers.OutcomeDenied)
-		f(is, was, handlers.OutcomeAllowed)
-		f(is, is, handlers.OutcomeAllowed)
+		f(was, is, admission.OutcomeDenied)
+		f(is, was, admission.OutcomeAllowed)
+		f(is, is, admission.OutcomeAllowed)
 	}
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, handlertest.UpdateBody(claims, `null`, claim("Pending", "", `"-1Gi"`)))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(claims, `null`, claim("Pending", "", `"-1Gi"`)))
 	larger(`"1Gi"`, `"2Gi"`)
 	larger(`"1G"`, `"1Gi"`)
 	larger(`"1.4Gi"`, `"1.5Gi"`)
@@ -60,18 +60,18 @@ func TestSizes(t *testing.T) {
 	larger(`"0"`, `1`)
 	larger(`"-1Gi"`, `"0"`)
 	larger(`1000`, `1024`)
-	f(`"1Gi"`, `"1024Mi"`, handlers.OutcomeAllowed)
-	f(`"1e3"`, `"1000"`, handlers.OutcomeAllowed)
-	f(`null`, `"0"`, handlers.OutcomeAllowed)
-	f(`"8Ei"`, `"9Ei"`, handlers.OutcomeAllowed) // more than quantities can tell apart
+	f(`"1Gi"`, `"1024Mi"`, admission.OutcomeAllowed)
+	f(`"1e3"`, `"1000"`, admission.OutcomeAllowed)
+	f(`null`, `"0"`, admission.OutcomeAllowed)
+	f(`"8Ei"`, `"9Ei"`, admission.OutcomeAllowed) // more than quantities can tell apart
 
 	// What is no quantity cannot be told.
-	f(`"1Gi"`, `"much"`, handlers.OutcomeErrored)
-	f(`"much"`, `"1Gi"`, handlers.OutcomeErrored)
-	f(`"much"`, `"much"`, handlers.OutcomeAllowed) // but it is no more than before
-	f(`"1Gi"`, `""`, handlers.OutcomeErrored)
-	f(`"1Gi"`, `true`, handlers.OutcomeErrored)
-	f(`"1Gi"`, `{}`, handlers.OutcomeErrored)
+	f(`"1Gi"`, `"much"`, admission.OutcomeErrored)
+	f(`"much"`, `"1Gi"`, admission.OutcomeErrored)
+	f(`"much"`, `"much"`, admission.OutcomeAllowed) // but it is no more than before
+	f(`"1Gi"`, `""`, admission.OutcomeErrored)
+	f(`"1Gi"`, `true`, admission.OutcomeErrored)
+	f(`"1Gi"`, `{}`, admission.OutcomeErrored)
 }
 
 // TestSizeErrors shows what the operator reads of a size that is none.
@@ -92,81 +92,81 @@ func TestSizeErrors(t *testing.T) {
 // TestGrowing tries which claims may grow.
 func TestGrowing(t *testing.T) {
 	chain := chain(t)
-	f := func(was, is string, want handlers.Outcome) {
+	f := func(was, is string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.UpdateBody(claims, is, was))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.UpdateBody(claims, is, was))
 	}
-	class := func(was, is string, want handlers.Outcome) {
+	class := func(was, is string, want admission.Outcome) {
 		t.Helper()
 		f(claim("Bound", was, `"1Gi"`), claim("Bound", is, `"2Gi"`), want)
 	}
 	const gold = `"storageClassName":"gold",`
-	class(gold, gold, handlers.OutcomeAllowed)
-	class(`"storageClassName":"silver",`, `"storageClassName":"silver",`, handlers.OutcomeDenied)
-	class(`"storageClassName":"tin",`, `"storageClassName":"tin",`, handlers.OutcomeDenied)
-	class(`"storageClassName":"gone",`, `"storageClassName":"gone",`, handlers.OutcomeDenied)
-	class(`"storageClassName":"",`, `"storageClassName":"",`, handlers.OutcomeDenied)
-	class(`"storageClassName":null,`, `"storageClassName":null,`, handlers.OutcomeDenied)
-	class(``, ``, handlers.OutcomeDenied)
-	class(``, gold, handlers.OutcomeDenied)
-	class(gold, ``, handlers.OutcomeDenied)
-	class(`"storageClassName":"silver",`, gold, handlers.OutcomeDenied)
+	class(gold, gold, admission.OutcomeAllowed)
+	class(`"storageClassName":"silver",`, `"storageClassName":"silver",`, admission.OutcomeDenied)
+	class(`"storageClassName":"tin",`, `"storageClassName":"tin",`, admission.OutcomeDenied)
+	class(`"storageClassName":"gone",`, `"storageClassName":"gone",`, admission.OutcomeDenied)
+	class(`"storageClassName":"",`, `"storageClassName":"",`, admission.OutcomeDenied)
+	class(`"storageClassName":null,`, `"storageClassName":null,`, admission.OutcomeDenied)
+	class(``, ``, admission.OutcomeDenied)
+	class(``, gold, admission.OutcomeDenied)
+	class(gold, ``, admission.OutcomeDenied)
+	class(`"storageClassName":"silver",`, gold, admission.OutcomeDenied)
 
 	// The phase that counts is the one before.
-	f(claim("Pending", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
-	f(claim("bound", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
-	f(claim("Bound", gold, `"1Gi"`), claim("Lost", gold, `"2Gi"`), handlers.OutcomeAllowed)
+	f(claim("Pending", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), admission.OutcomeDenied)
+	f(claim("bound", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), admission.OutcomeDenied)
+	f(claim("Bound", gold, `"1Gi"`), claim("Lost", gold, `"2Gi"`), admission.OutcomeAllowed)
 
 	// The annotation goes before the field.
 	annotated := func(class, field, size string) string {
 		return `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":` + class + `}},` +
 			`"spec":{"storageClassName":"` + field + `","resources":{"requests":{"storage":"` + size + `"}}},"status":{"phase":"Bound"}}`
 	}
-	f(annotated(`"gold"`, "silver", "1Gi"), annotated(`"gold"`, "silver", "2Gi"), handlers.OutcomeAllowed)
-	f(annotated(`"gold"`, "silver", "1Gi"), claim("Bound", gold, `"2Gi"`), handlers.OutcomeAllowed)
-	f(annotated(`"silver"`, "gold", "1Gi"), annotated(`"silver"`, "gold", "2Gi"), handlers.OutcomeDenied)
-	f(annotated(`""`, "gold", "1Gi"), annotated(`""`, "gold", "2Gi"), handlers.OutcomeDenied)
-	f(annotated(`null`, "gold", "1Gi"), annotated(`null`, "gold", "2Gi"), handlers.OutcomeDenied) // an API server reads ""
+	f(annotated(`"gold"`, "silver", "1Gi"), annotated(`"gold"`, "silver", "2Gi"), admission.OutcomeAllowed)
+	f(annotated(`"gold"`, "silver", "1Gi"), claim("Bound", gold, `"2Gi"`), admission.OutcomeAllowed)
+	f(annotated(`"silver"`, "gold", "1Gi"), annotated(`"silver"`, "gold", "2Gi"), admission.OutcomeDenied)
+	f(annotated(`""`, "gold", "1Gi"), annotated(`""`, "gold", "2Gi"), admission.OutcomeDenied)
+	f(annotated(`null`, "gold", "1Gi"), annotated(`null`, "gold", "2Gi"), admission.OutcomeDenied) // an API server reads ""
 
 	// What has no size does not grow.
-	f(`null`, claim("Bound", gold, `"2Gi"`), handlers.OutcomeAllowed)
-	f(claim("Bound", gold, `"1Gi"`), `null`, handlers.OutcomeAllowed)
-	f(claim("Bound", gold, `"1Gi"`), `{}`, handlers.OutcomeAllowed)
-	f(`{}`, `{"spec":"claim"}`, handlers.OutcomeAllowed)
-	f(`{}`, claim("Bound", gold, `"2Gi"`), handlers.OutcomeDenied)
+	f(`null`, claim("Bound", gold, `"2Gi"`), admission.OutcomeAllowed)
+	f(claim("Bound", gold, `"1Gi"`), `null`, admission.OutcomeAllowed)
+	f(claim("Bound", gold, `"1Gi"`), `{}`, admission.OutcomeAllowed)
+	f(`{}`, `{"spec":"claim"}`, admission.OutcomeAllowed)
+	f(`{}`, claim("Bound", gold, `"2Gi"`), admission.OutcomeDenied)
 }
 
 func TestHandles(t *testing.T) {
 	chain := chain(t)
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.UpdateBody(resource, claim("Bound", "", `"2Gi"`), claim("Bound", "", `"1Gi"`))
+		body := admissiontest.UpdateBody(resource, claim("Bound", "", `"2Gi"`), claim("Bound", "", `"1Gi"`))
 		body = bytes.Replace(body, []byte(`"UPDATE"`), []byte(`"`+operation+`"`), 1)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 	}
-	f(codec.Update, claims, handlers.OutcomeDenied)
-	f(codec.Create, claims, handlers.OutcomeAllowed)
-	f(codec.Delete, claims, handlers.OutcomeAllowed)
-	f(codec.Update, "v1/persistentvolumes", handlers.OutcomeAllowed)
-	f(codec.Update, "example.com/v1/persistentvolumeclaims", handlers.OutcomeAllowed)
+	f(codec.Update, claims, admission.OutcomeDenied)
+	f(codec.Create, claims, admission.OutcomeAllowed)
+	f(codec.Delete, claims, admission.OutcomeAllowed)
+	f(codec.Update, "v1/persistentvolumes", admission.OutcomeAllowed)
+	f(codec.Update, "example.com/v1/persistentvolumeclaims", admission.OutcomeAllowed)
 }
 
 func TestNoAllocations(t *testing.T) {
 	chain := chain(t)
 	body := corpus.MustRead(recording)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, grown(t, body, "gold"))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, grown(t, body, "gold"))
 }
 
 func BenchmarkValidate(b *testing.B) {
 	chain := chain(b)
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Validate, want, body) })
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Validate, want, body) })
 	}
 	body := corpus.MustRead(recording)
-	f("same size", handlers.OutcomeAllowed, body)
-	f("allowed", handlers.OutcomeAllowed, grown(b, body, "gold"))
-	f("denied", handlers.OutcomeDenied, grown(b, body, "silver"))
+	f("same size", admission.OutcomeAllowed, body)
+	f("allowed", admission.OutcomeAllowed, grown(b, body, "gold"))
+	f("denied", admission.OutcomeDenied, grown(b, body, "silver"))
 }
 
 // grown makes of a recording the update of a bound claim of that class from a

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
 )
 
@@ -91,7 +91,7 @@ type key struct{ provider, id string }
 
 func newLabelers(config []byte) (labeler, error) {
 	s, c := &sources{table: make(map[key]map[string]string)}, new(configuration)
-	if err := handlers.DecodeConfig(config, c, func() field.ErrorList { return s.load(c) }); err != nil {
+	if err := admission.DecodeConfig(config, c, func() field.ErrorList { return s.load(c) }); err != nil {
 		return nil, err
 	}
 	if c.Endpoint != nil {
@@ -104,7 +104,7 @@ func newLabelers(config []byte) (labeler, error) {
 }
 
 func (s *sources) load(c *configuration) field.ErrorList {
-	errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+	errs := admission.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
 	if len(c.Volumes) == 0 && c.Endpoint == nil {
 		errs = append(errs, field.Required(field.NewPath("volumes"), "want volumes or an endpoint, which have the labels of volumes"))
 	}

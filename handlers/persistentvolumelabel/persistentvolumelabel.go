@@ -20,8 +20,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -85,33 +85,33 @@ var providers = []*provider{
 }
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:           "PersistentVolumeLabel",
 		Summary:        "labels volumes with the zone and region of their disk, and restricts them to nodes there",
-		Rules:          []handlers.Rule{handlers.NewRule("", "v1", "persistentvolumes", codec.Create)},
+		Rules:          []admission.Rule{admission.NewRule("", "v1", "persistentvolumes", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,
 		LastRelease:    "1.30",
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			known, err := newLabelers(setup.Config)
 			if err != nil {
-				return handlers.Handler{}, err
+				return admission.Handler{}, err
 			}
-			return handlers.Handler{Admit: (&plugin{known}).admit}, nil
+			return admission.Handler{Admit: (&plugin{known}).admit}, nil
 		},
 	}
 }
 
 type plugin struct{ known labeler }
 
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Object.Root().Kind() != codec.KindObject {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	labels, ok := provisioned(review)
 	if !ok {
-		var result handlers.Result
+		var result admission.Result
 		if labels, result = p.ask(ctx, review); len(labels) == 0 {
 			return result
 		}
@@ -138,10 +138,10 @@ func provisioned(review *codec.Review) (labels map[string]string, ok bool) {
 }
 
 // ask returns the labels of the volume's disk. Without any, the result is the answer.
-func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]string, handlers.Result) {
+func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]string, admission.Result) {
 	d, ok := diskOf(review)
 	if !ok {
-		return nil, handlers.Allowed()
+		return nil, admission.Allowed()
 	}
 	labels, err := map[string]string(nil), errUnknown
 	if len(d.id) <= idMax && len(d.zone) <= idMax {
@@ -149,11 +149,11 @@ func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]stri
 	}
 	switch {
 	case errors.Is(err, errUnknown):
-		return nil, handlers.Denied(handlers.Forbidden(review, fmt.Errorf("error querying %s %.*s: %w", d.provider.title, idMax, d.name, err)))
+		return nil, admission.Denied(admission.Forbidden(review, fmt.Errorf("error querying %s %.*s: %w", d.provider.title, idMax, d.name, err)))
 	case err != nil:
-		return nil, handlers.Errored(fmt.Errorf("cannot tell the labels of %s %s: %w", d.provider.title, d.id, err))
+		return nil, admission.Errored(fmt.Errorf("cannot tell the labels of %s %s: %w", d.provider.title, d.id, err))
 	}
-	return labels, handlers.Allowed()
+	return labels, admission.Allowed()
 }
 
 // diskOf returns the disk of the volume, if it is of a provider that is known and if it
@@ -177,19 +177,19 @@ func diskOf(review *codec.Review) (disk, bool) {
 
 // label sets the labels, in place of those that the user gave, and adds them to each
 // term of the node affinity, unless one of them has such a key already.
-func label(ctx context.Context, review *codec.Review, labels map[string]string) handlers.Result {
+func label(ctx context.Context, review *codec.Review, labels map[string]string) admission.Result {
 	keys := slices.Sorted(maps.Keys(labels))
 	expressions := make([]string, len(keys))
 	for i, key := range keys {
 		value := labels[key]
 		if len(value) > labelMax {
-			return handlers.Allowed() // only the user's: kube-apiserver takes no such label
+			return admission.Allowed() // only the user's: kube-apiserver takes no such label
 		}
 		values := []string{value}
 		if key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone {
 			var ok bool
 			if values, ok = zonesOf(value); !ok {
-				return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("failed to convert label string for Zone: %s to a Set", value)))
+				return admission.Denied(admission.Forbidden(review, fmt.Errorf("failed to convert label string for Zone: %s to a Set", value)))
 			}
 		}
 		expressions[i] = requirement(key, values)
@@ -200,20 +200,20 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 	terms := review.Object.Get("spec", "nodeAffinity", "required", "nodeSelectorTerms")
 	if terms.Len() == 0 {
 		review.Object.Set(`[{"matchExpressions":[`+strings.Join(expressions, ",")+`]}]`, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if has, err := hasKeys(ctx, terms, labels); err != nil || has {
-		return handlers.Result{Err: err}
+		return admission.Result{Err: err}
 	}
 	for i, term := range terms.Elements() {
 		if i%termsCheck == termsCheck-1 && ctx.Err() != nil {
-			return handlers.Errored(ctx.Err())
+			return admission.Errored(ctx.Err())
 		}
 		for _, expression := range expressions {
 			term.Append(expression, "matchExpressions")
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // hasKeys reports whether a term of a node affinity selects by one of the labels.

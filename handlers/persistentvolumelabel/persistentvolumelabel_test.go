@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 	ga      = `"topology.kubernetes.io/region":"region1","topology.kubernetes.io/zone":"domain1"`
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // table is a configuration with the disk 123 of each provider, which has the labels.
 func table(labels string) string {
@@ -48,7 +48,7 @@ func affinity(terms ...string) string {
 func TestUpstream(t *testing.T) {
 	f := func(labels, object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(), table(labels)), volumes, object, want)
+		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(), table(labels)), volumes, object, want)
 	}
 	const (
 		hostPath  = `{"spec":{"hostPath":{"path":"/"}}}`
@@ -79,11 +79,11 @@ func TestUpstream(t *testing.T) {
 
 // TestTerms has node affinities that are there already.
 func TestTerms(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), table(`"k": v`))
+	chain := admissiontest.MustChain(t, Plugin(), table(`"k": v`))
 	f := func(spec, want string) {
 		t.Helper()
 		const pd = `"gcePersistentDisk":{"pdName":"123"}`
-		handlertest.CheckAdmit(t, chain, volumes, `{"spec":{`+pd+spec+`}}`, `{"metadata":{"labels":{"k":"v"}},"spec":{`+pd+","+want+`}}`)
+		admissiontest.CheckAdmit(t, chain, volumes, `{"spec":{`+pd+spec+`}}`, `{"metadata":{"labels":{"k":"v"}},"spec":{`+pd+","+want+`}}`)
 	}
 	f(`,"nodeAffinity":null`, affinity(in("k", "v")))
 	f(`,"nodeAffinity":{"required":null}`, affinity(in("k", "v")))
@@ -97,33 +97,33 @@ func TestTerms(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), table(zones))
-	f := func(operation codec.Operation, resource, object string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), table(zones))
+	f := func(operation codec.Operation, resource, object string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, object))
 	}
 	const known = `{"spec":{"gcePersistentDisk":{"pdName":"123"}}}`
-	f(codec.Create, volumes, known, handlers.OutcomePatched)
-	f(codec.Update, volumes, known, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/persistentvolumes/status", known, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/persistentvolumeclaims", known, handlers.OutcomeAllowed)
-	f(codec.Create, volumes, `null`, handlers.OutcomeAllowed)
+	f(codec.Create, volumes, known, admission.OutcomePatched)
+	f(codec.Update, volumes, known, admission.OutcomeAllowed)
+	f(codec.Create, "v1/persistentvolumes/status", known, admission.OutcomeAllowed)
+	f(codec.Create, "v1/persistentvolumeclaims", known, admission.OutcomeAllowed)
+	f(codec.Create, volumes, `null`, admission.OutcomeAllowed)
 
 	// Disks that nobody knows, also by names that cannot be.
 	for _, id := range []string{"", ".", "..", "a/b", "%2F", strings.Repeat("x", idMax), strings.Repeat("x", idMax+1)} {
 		for _, p := range providers {
-			f(codec.Create, volumes, fmt.Sprintf(`{"spec":{%q:{%q:%q}}}`, p.source, p.id, id), handlers.OutcomeDenied)
+			f(codec.Create, volumes, fmt.Sprintf(`{"spec":{%q:{%q:%q}}}`, p.source, p.id, id), admission.OutcomeDenied)
 		}
 	}
-	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":{}}}`, handlers.OutcomeDenied)
-	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":{"pdName":null}}}`, handlers.OutcomeDenied)
-	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":null}}`, handlers.OutcomeAllowed)
+	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":{}}}`, admission.OutcomeDenied)
+	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":{"pdName":null}}}`, admission.OutcomeDenied)
+	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":null}}`, admission.OutcomeAllowed)
 
 	// Disks that are being made.
 	for _, p := range providers {
-		want := handlers.OutcomeAllowed
+		want := admission.OutcomeAllowed
 		if p.name == "vsphere" {
-			want = handlers.OutcomeDenied
+			want = admission.OutcomeDenied
 		}
 		f(codec.Create, volumes, fmt.Sprintf(`{"spec":{%q:{%q:%q}}}`, p.source, p.called, placeholder), want)
 	}
@@ -133,11 +133,11 @@ func TestOutcomes(t *testing.T) {
 		return `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":""},"labels":{"topology.kubernetes.io/region":"r",` +
 			`"topology.kubernetes.io/zone":"` + zone + `"}},"spec":{"hostPath":{}}}`
 	}
-	f(codec.Create, volumes, provisioned("a__b"), handlers.OutcomePatched)
-	f(codec.Create, volumes, provisioned("a__ "), handlers.OutcomeDenied)
-	f(codec.Create, volumes, provisioned(""), handlers.OutcomeDenied)
-	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax)), handlers.OutcomePatched)
-	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax+1)), handlers.OutcomeAllowed)
+	f(codec.Create, volumes, provisioned("a__b"), admission.OutcomePatched)
+	f(codec.Create, volumes, provisioned("a__ "), admission.OutcomeDenied)
+	f(codec.Create, volumes, provisioned(""), admission.OutcomeDenied)
+	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax)), admission.OutcomePatched)
+	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax+1)), admission.OutcomeAllowed)
 }
 
 // TestEndpoint asks a server for the labels.
@@ -164,53 +164,53 @@ func TestEndpoint(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	config := head + "endpoint: {url: " + server.URL + "/volumes}\nvolumes: [{provider: aws, id: known, labels: {k: v}}]\n"
-	chain := handlertest.MustChain(t, Plugin(), config)
-	f := func(source, id string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), config)
+	f := func(source, id string, want admission.Outcome) {
 		t.Helper()
 		object := fmt.Sprintf(`{"spec":{%q:{"volumeID":%q,"pdName":%q}}}`, source, id, id)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, volumes, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, volumes, object))
 	}
 	const ebs = "awsElasticBlockStore"
-	f(ebs, "ok", handlers.OutcomePatched)
-	f(ebs, "known", handlers.OutcomePatched)
-	f(ebs, "none", handlers.OutcomeAllowed)
-	f(ebs, "missing", handlers.OutcomeDenied)
-	f(ebs, "ok&provider=gce", handlers.OutcomeDenied) // a name is never more than a name
-	f(ebs, "odd", handlers.OutcomeErrored)
-	f(ebs, "value", handlers.OutcomeErrored)
-	f(ebs, "broken", handlers.OutcomeErrored)
-	f(ebs, "long", handlers.OutcomeErrored)
-	f("gcePersistentDisk", "ok", handlers.OutcomeErrored)
+	f(ebs, "ok", admission.OutcomePatched)
+	f(ebs, "known", admission.OutcomePatched)
+	f(ebs, "none", admission.OutcomeAllowed)
+	f(ebs, "missing", admission.OutcomeDenied)
+	f(ebs, "ok&provider=gce", admission.OutcomeDenied) // a name is never more than a name
+	f(ebs, "odd", admission.OutcomeErrored)
+	f(ebs, "value", admission.OutcomeErrored)
+	f(ebs, "broken", admission.OutcomeErrored)
+	f(ebs, "long", admission.OutcomeErrored)
+	f("gcePersistentDisk", "ok", admission.OutcomeErrored)
 	// The zone label says which of several disks of GCE is meant.
-	zoned := func(source, labels, zone string, want handlers.Outcome) {
+	zoned := func(source, labels, zone string, want admission.Outcome) {
 		t.Helper()
 		answers["zoned"+zone] = `{"labels":{"k":"v"}}`
 		object := fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%q:{"volumeID":"zoned","pdName":"zoned"}}}`, labels, source)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, volumes, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, volumes, object))
 		delete(answers, "zoned"+zone)
 	}
 	const gcePD, zone, betaZone = "gcePersistentDisk", `"topology.kubernetes.io/zone":`, `"failure-domain.beta.kubernetes.io/zone":`
-	zoned(gcePD, zone+`"z"`, "/z", handlers.OutcomePatched)
-	zoned(gcePD, zone+`"a__b&c=d"`, "/a__b&c=d", handlers.OutcomePatched)
-	zoned(gcePD, betaZone+`"z"`, "/z", handlers.OutcomePatched)
-	zoned(gcePD, zone+`"",`+betaZone+`"z"`, "/z", handlers.OutcomePatched)
-	zoned(gcePD, zone+`"y",`+betaZone+`"z"`, "/y", handlers.OutcomePatched)
-	zoned(gcePD, "", "", handlers.OutcomePatched)
-	zoned(gcePD, zone+`null`, "", handlers.OutcomePatched)
-	zoned(gcePD, zone+`"z"`, "", handlers.OutcomeDenied)
-	zoned(ebs, zone+`"z"`, "", handlers.OutcomePatched)
+	zoned(gcePD, zone+`"z"`, "/z", admission.OutcomePatched)
+	zoned(gcePD, zone+`"a__b&c=d"`, "/a__b&c=d", admission.OutcomePatched)
+	zoned(gcePD, betaZone+`"z"`, "/z", admission.OutcomePatched)
+	zoned(gcePD, zone+`"",`+betaZone+`"z"`, "/z", admission.OutcomePatched)
+	zoned(gcePD, zone+`"y",`+betaZone+`"z"`, "/y", admission.OutcomePatched)
+	zoned(gcePD, "", "", admission.OutcomePatched)
+	zoned(gcePD, zone+`null`, "", admission.OutcomePatched)
+	zoned(gcePD, zone+`"z"`, "", admission.OutcomeDenied)
+	zoned(ebs, zone+`"z"`, "", admission.OutcomePatched)
 	long := strings.Repeat("z", idMax)
-	zoned(gcePD, zone+`"`+long+`"`, "/"+long, handlers.OutcomePatched)
-	zoned(gcePD, zone+`"`+long+`z"`, "/"+long+"z", handlers.OutcomeDenied)
+	zoned(gcePD, zone+`"`+long+`"`, "/"+long, admission.OutcomePatched)
+	zoned(gcePD, zone+`"`+long+`z"`, "/"+long+"z", admission.OutcomeDenied)
 	server.Close()
-	f(ebs, "ok", handlers.OutcomeErrored)
-	f(ebs, "known", handlers.OutcomePatched)
+	f(ebs, "ok", admission.OutcomeErrored)
+	f(ebs, "known", admission.OutcomePatched)
 }
 
 func TestConfigurationErrors(t *testing.T) {
 	f := func(config, want string) {
 		t.Helper()
-		_, err := handlertest.NewChain(Plugin(), config)
+		_, err := admissiontest.NewChain(Plugin(), config)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot error %v\nwant one with %s", config, err, want)
 		}

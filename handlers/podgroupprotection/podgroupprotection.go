@@ -10,37 +10,37 @@ package podgroupprotection
 import (
 	"context"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // finalizer: k8s.io/kubernetes pkg/apis/scheduling PodGroupProtectionFinalizer.
 const finalizer = "scheduling.k8s.io/podgroup-protection"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "PodGroupProtection",
 		Summary:     "keeps PodGroups from being deleted while pods belong to them",
-		Rules:       []handlers.Rule{handlers.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
 		Mutates:     true,
 		OnByDefault: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit}, nil
 		},
 	}
 }
 
 // admit leaves alone what is no object, as in-tree.
-func admit(_ context.Context, review *codec.Review) handlers.Result {
+func admit(_ context.Context, review *codec.Review) admission.Result {
 	if !review.Object.Root().IsSet() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	for _, f := range review.Object.Get("metadata", "finalizers").Elements() {
 		if f.EqualString(finalizer) {
-			return handlers.Allowed()
+			return admission.Allowed()
 		}
 	}
 	review.Object.AppendString(finalizer, "metadata", "finalizers")
-	return handlers.Allowed()
+	return admission.Allowed()
 }

@@ -4,20 +4,20 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const groups = "scheduling.k8s.io/v1alpha2/podgroups"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestAdmit(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, groups, object, want)
+		admissiontest.CheckAdmit(t, chain, groups, object, want)
 	}
 	// Kubernetes' own cases: without and with the finalizer.
 	const protected = `{"kind":"PodGroup","metadata":{"name":"g","finalizers":["scheduling.k8s.io/podgroup-protection"]}}`
@@ -36,27 +36,27 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(want handlers.Outcome, body []byte) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(want admission.Outcome, body []byte) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
-	f(handlers.OutcomePatched, handlertest.Body(codec.Create, groups, `{}`))
-	f(handlers.OutcomeAllowed, handlertest.Body(codec.Create, groups, `null`))
-	f(handlers.OutcomeErrored, handlertest.Body(codec.Create, groups, `{"metadata":"data"}`))
-	f(handlers.OutcomeAllowed, handlertest.UpdateBody(groups, `{}`, `{}`))
-	f(handlers.OutcomeAllowed, handlertest.Body(codec.Delete, groups, `{}`))
-	f(handlers.OutcomeAllowed, handlertest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", `{}`))
-	f(handlers.OutcomeAllowed, handlertest.Body(codec.Create, "example.com/v1alpha2/podgroups", `{}`))
-	f(handlers.OutcomeAllowed, bytes.Replace(handlertest.Body(codec.Create, groups, `{}`), []byte(`"operation"`), []byte(`"subResource":"status","operation"`), 1))
+	f(admission.OutcomePatched, admissiontest.Body(codec.Create, groups, `{}`))
+	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, groups, `null`))
+	f(admission.OutcomeErrored, admissiontest.Body(codec.Create, groups, `{"metadata":"data"}`))
+	f(admission.OutcomeAllowed, admissiontest.UpdateBody(groups, `{}`, `{}`))
+	f(admission.OutcomeAllowed, admissiontest.Body(codec.Delete, groups, `{}`))
+	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", `{}`))
+	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, "example.com/v1alpha2/podgroups", `{}`))
+	f(admission.OutcomeAllowed, bytes.Replace(admissiontest.Body(codec.Create, groups, `{}`), []byte(`"operation"`), []byte(`"subResource":"status","operation"`), 1))
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
 }

@@ -14,23 +14,23 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "PodGroupWorkloadExists",
 		Summary:     "denies PodGroups of Workloads, or of templates in them, that do not exist",
-		Rules:       []handlers.Rule{handlers.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.Workloads.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{workloads: cluster.Workloads.In(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -41,10 +41,10 @@ type plugin struct {
 
 // validate asks the API server for a Workload that is not known: it may have been
 // created just now.
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	of := review.Object.Get("spec", "podGroupTemplateRef", "workload")
 	if !of.IsSet() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	name, template := of.Get("workloadName").String(), of.Get("podGroupTemplateName").String()
 	workload, err := p.workloads.Get(ctx, review.Namespace(), name)
@@ -56,23 +56,23 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	}
 	for i := range workload.Spec.PodGroupTemplates {
 		if workload.Spec.PodGroupTemplates[i].Name == template {
-			return handlers.Allowed()
+			return admission.Allowed()
 		}
 	}
 	return deny(review, "PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name)
 }
 
 // failed says what becomes of a PodGroup whose Workload could not be had.
-func failed(review *codec.Review, name string, err error) handlers.Result {
+func failed(review *codec.Review, name string, err error) admission.Result {
 	switch {
 	case apierrors.IsNotFound(err):
 		return deny(review, "PodGroup rejected: Workload %q not found", name)
 	case cluster.IsInvalidName(err):
-		return handlers.Denied(apierrors.NewInternalError(err))
+		return admission.Denied(apierrors.NewInternalError(err))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }
 
-func deny(review *codec.Review, format string, arguments ...any) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...)))
+func deny(review *codec.Review, format string, arguments ...any) admission.Result {
+	return admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...)))
 }

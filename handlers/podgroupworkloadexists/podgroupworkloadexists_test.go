@@ -10,14 +10,14 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const groups = "scheduling.k8s.io/v1alpha2/podgroups"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func workload(name string, templates ...string) *schedulingv1alpha2.Workload {
 	w := &schedulingv1alpha2.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: name}}
@@ -29,7 +29,7 @@ func workload(name string, templates ...string) *schedulingv1alpha2.Workload {
 
 // group returns the review of a group from a template, both as JSON.
 func group(workload, template string) []byte {
-	return handlertest.Body(codec.Create, groups, `{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":`+workload+`,"podGroupTemplateName":`+template+`}}}}`)
+	return admissiontest.Body(codec.Create, groups, `{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":`+workload+`,"podGroupTemplateName":`+template+`}}}}`)
 }
 
 // TestValidate has Kubernetes' own cases and more.
@@ -38,10 +38,10 @@ func TestValidate(t *testing.T) {
 	deleted.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
 	elsewhere := workload("elsewhere", "worker")
 	elsewhere.Namespace = "other"
-	chain := handlertest.MustChain(t, Plugin(), "", workload("w", "worker", "driver"), workload("bare"), deleted, elsewhere)
+	chain := admissiontest.MustChain(t, Plugin(), "", workload("w", "worker", "driver"), workload("bare"), deleted, elsewhere)
 	f := func(body []byte, want string) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		if want != "" {
 			want = `"message":"` + want + `"`
 		}
@@ -67,15 +67,15 @@ func TestValidate(t *testing.T) {
 
 	// Without a template.
 	for _, spec := range []string{`null`, `{}`, `{"podGroupTemplateRef":null}`, `{"podGroupTemplateRef":{}}`, `{"podGroupTemplateRef":{"workload":null}}`} {
-		f(handlertest.Body(codec.Create, groups, `{"spec":`+spec+`}`), "")
+		f(admissiontest.Body(codec.Create, groups, `{"spec":`+spec+`}`), "")
 	}
 
 	// What the plugin leaves alone.
 	object := `{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":"missing"}}}}`
-	f(handlertest.UpdateBody(groups, object, object), "")
-	f(handlertest.Body(codec.Delete, groups, object), "")
-	f(handlertest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", object), "")
-	f([]byte(strings.Replace(string(handlertest.Body(codec.Create, groups, object)), `"operation"`, `"subResource":"status","operation"`, 1)), "")
+	f(admissiontest.UpdateBody(groups, object, object), "")
+	f(admissiontest.Body(codec.Delete, groups, object), "")
+	f(admissiontest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", object), "")
+	f([]byte(strings.Replace(string(admissiontest.Body(codec.Create, groups, object)), `"operation"`, `"subResource":"status","operation"`, 1)), "")
 }
 
 // TestLive asks the API server about what is not known.
@@ -83,7 +83,7 @@ func TestLive(t *testing.T) {
 	f := func(answer func(w http.ResponseWriter), isDenied, fails bool) {
 		t.Helper()
 		var asked []string
-		handler := handlertest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
+		handler := admissiontest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 			asked = append(asked, r.URL.Path)
 			answer(w)
 		})
@@ -103,16 +103,16 @@ func TestLive(t *testing.T) {
 	f(func(w http.ResponseWriter) {
 		fmt.Fprint(w, `{"kind":"Workload","apiVersion":"scheduling.k8s.io/v1alpha2","metadata":{"name":"w","namespace":"namespace"},"spec":{"podGroupTemplates":[{"name":"worker"}]}}`)
 	}, false, false)
-	f(func(w http.ResponseWriter) { handlertest.Failure(w, http.StatusNotFound, "NotFound") }, true, false)
-	f(func(w http.ResponseWriter) { handlertest.Failure(w, http.StatusInternalServerError, "InternalError") }, false, true)
+	f(func(w http.ResponseWriter) { admissiontest.Failure(w, http.StatusNotFound, "NotFound") }, true, false)
+	f(func(w http.ResponseWriter) { admissiontest.Failure(w, http.StatusInternalServerError, "InternalError") }, false, true)
 }
 
 func BenchmarkValidate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", workload("w", "worker"))
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, group(`"w"`, `"worker"`))
+	chain := admissiontest.MustChain(b, Plugin(), "", workload("w", "worker"))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, group(`"w"`, `"worker"`))
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", workload("w", "worker"))
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, group(`"w"`, `"worker"`))
+	chain := admissiontest.MustChain(t, Plugin(), "", workload("w", "worker"))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, group(`"w"`, `"worker"`))
 }

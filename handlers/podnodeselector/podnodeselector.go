@@ -20,11 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/memo"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 const (
@@ -43,11 +43,11 @@ var (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "PodNodeSelector",
 		Summary:   "adds the node selector of a namespace to its pods, and denies pods that select other nodes",
-		Rules:     []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Rules:     []admission.Rule{admission.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:   true,
 		Validates: true,
 		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
@@ -79,17 +79,17 @@ type selector struct {
 
 type label struct{ key, value string }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	p := &plugin{
 		namespaces: cluster.Namespaces.In(setup.Cluster),
 		allowed:    make(map[string]labels.Set),
 		known:      memo.New(parse),
 	}
 	var c configuration
-	if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList { return p.load(&c) }); err != nil {
-		return handlers.Handler{}, err
+	if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList { return p.load(&c) }); err != nil {
+		return admission.Handler{}, err
 	}
-	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
 // load parses the configuration. Upstream finds out with the first pod that a
@@ -118,7 +118,7 @@ func parse(text string) *selector {
 }
 
 // admit adds the labels that the pod lacks, and then denies what validate does.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	s, result, ok := p.check(ctx, review)
 	if !ok {
 		return result
@@ -132,7 +132,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	return p.checkAllowed(review)
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if _, result, ok := p.check(ctx, review); !ok {
 		return result
 	}
@@ -141,7 +141,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 
 // check returns the selector of the pod's namespace. If there is no telling, or
 // the pod contradicts it, ok is false, and the result is what to answer.
-func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, result handlers.Result, ok bool) {
+func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, result admission.Result, ok bool) {
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
 		return nil, unknown(review, err), false
@@ -149,16 +149,16 @@ func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, 
 	s = p.standard
 	if text, ok := namespace.Annotations[annotation]; ok {
 		if s = p.known.Get(text); s.err != nil {
-			return nil, handlers.Denied(s.err), false
+			return nil, admission.Denied(s.err), false
 		}
 	}
 	asked := askedOf(review, s)
 	for _, l := range s.labels {
 		if has, ok := asked.get(l.key); ok && has != l.value {
-			return nil, handlers.Denied(podspec.Forbidden(review, errConflict)), false
+			return nil, admission.Denied(podspec.Forbidden(review, errConflict)), false
 		}
 	}
-	return s, handlers.Result{}, true
+	return s, admission.Result{}, true
 }
 
 // lookedUpMax is how many labels are looked up in a pod's node selector one by one,
@@ -195,24 +195,24 @@ func (a *asked) get(key string) (value string, ok bool) {
 }
 
 // unknown says what to answer when the namespace cannot be had.
-func unknown(review *codec.Review, err error) handlers.Result {
+func unknown(review *codec.Review, err error) admission.Result {
 	if apierrors.IsNotFound(err) || cluster.IsInvalidName(err) { // as upstream, which takes that for a failure
-		return handlers.Denied(apierrors.NewInternalError(fmt.Errorf("namespace %s does not exist", review.Namespace())))
+		return admission.Denied(apierrors.NewInternalError(fmt.Errorf("namespace %s does not exist", review.Namespace())))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }
 
 // checkAllowed denies a pod that selects nodes by another label than those that
 // the configuration has for its namespace, if it has any.
-func (p *plugin) checkAllowed(review *codec.Review) handlers.Result {
+func (p *plugin) checkAllowed(review *codec.Review) admission.Result {
 	allowed, ok := p.allowed[review.Namespace()]
 	if !ok {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	for key, value := range review.Object.Get("spec", "nodeSelector").Members() {
 		if want, ok := allowed[key]; !ok || want != value.String() {
-			return handlers.Denied(podspec.Forbidden(review, errNotListed))
+			return admission.Denied(podspec.Forbidden(review, errNotListed))
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

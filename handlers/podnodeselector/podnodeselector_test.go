@@ -8,15 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const pods = "v1/pods"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // namespace returns one with that selector, without annotations if it is "none".
 func namespace(name, selector string) *corev1.Namespace {
@@ -28,18 +28,18 @@ func namespace(name, selector string) *corev1.Namespace {
 }
 
 func TestMutates(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("shop", "pool=shop,example.com/disk=ssd"), namespace("kube-system", "none"))
-	handlertest.MutatesChain(t, chain, nil, "/spec/nodeSelector", "/spec/nodeSelector/*")
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("shop", "pool=shop,example.com/disk=ssd"), namespace("kube-system", "none"))
+	admissiontest.MutatesChain(t, chain, nil, "/spec/nodeSelector", "/spec/nodeSelector/*")
 }
 
 // TestSelectors has what a pod's selector becomes in a namespace with the
 // selector a=1,b/c=2.
 func TestSelectors(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", "b.c/d=2,a=1"))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", "b.c/d=2,a=1"))
 	const both = `{"spec":{"nodeSelector":{"a":"1","b.c/d":"2"}}}`
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, pods, object, want)
+		admissiontest.CheckAdmit(t, chain, pods, object, want)
 	}
 	f(`{}`, both)
 	f(`{"spec":null}`, both)
@@ -50,78 +50,78 @@ func TestSelectors(t *testing.T) {
 	f(`{"spec":{"nodeSelector":{"\u0061":"\u0031"}}}`, `{"spec":{"nodeSelector":{"a":"1","b.c/d":"2"}}}`)
 	f(`{"spec":{"nodeSelector":{"A":"1"}}}`, `{"spec":{"nodeSelector":{"A":"1","a":"1","b.c/d":"2"}}}`)
 
-	fails := func(object string, want handlers.Outcome) {
+	fails := func(object string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, pods, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, pods, object))
 	}
-	fails(`{"spec":{"nodeSelector":{"a":""}}}`, handlers.OutcomeDenied)
-	fails(`{"spec":{"nodeSelector":{"a":null}}}`, handlers.OutcomeDenied) // as the empty text, to Go
-	fails(`{"spec":{"nodeSelector":"a=1"}}`, handlers.OutcomeErrored)
-	fails(`{"spec":[]}`, handlers.OutcomeErrored)
-	fails(`null`, handlers.OutcomeErrored)
+	fails(`{"spec":{"nodeSelector":{"a":""}}}`, admission.OutcomeDenied)
+	fails(`{"spec":{"nodeSelector":{"a":null}}}`, admission.OutcomeDenied) // as the empty text, to Go
+	fails(`{"spec":{"nodeSelector":"a=1"}}`, admission.OutcomeErrored)
+	fails(`{"spec":[]}`, admission.OutcomeErrored)
+	fails(`null`, admission.OutcomeErrored)
 }
 
 // TestHandles has the operations and resources of upstream.
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", "a=1"))
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", "a=1"))
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, `{"spec":{}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, `{"spec":{}}`))
 	}
-	f(codec.Create, pods, handlers.OutcomePatched)
-	f(codec.Update, pods, handlers.OutcomeAllowed)
-	f(codec.Delete, pods, handlers.OutcomeAllowed)
-	f(codec.Connect, pods, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/podtemplates", handlers.OutcomeAllowed)
-	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
+	f(codec.Create, pods, admission.OutcomePatched)
+	f(codec.Update, pods, admission.OutcomeAllowed)
+	f(codec.Delete, pods, admission.OutcomeAllowed)
+	f(codec.Connect, pods, admission.OutcomeAllowed)
+	f(codec.Create, "v1/podtemplates", admission.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/pods", admission.OutcomeAllowed)
 }
 
 const listed = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=general, shop: 'pool=shop,pool2=shop'}"
 
 // TestListed has namespaces that the configuration lists, one of them with nothing.
 func TestListed(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}", namespace("namespace", "a=1"), namespace("empty", "a=1"))
-	f := func(name, selector string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}", namespace("namespace", "a=1"), namespace("empty", "a=1"))
+	f := func(name, selector string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, pods, `{"spec":{"nodeSelector":`+selector+`}}`)
+		body := admissiontest.Body(codec.Create, pods, `{"spec":{"nodeSelector":`+selector+`}}`)
 		body = bytes.Replace(body, []byte(`"namespace":"namespace"`), []byte(`"namespace":"`+name+`"`), 1)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 	}
-	f("namespace", `{"a":"1","b":""}`, handlers.OutcomeAllowed)
-	f("namespace", `{"a":"1","b":"2"}`, handlers.OutcomeDenied)
-	f("namespace", `{"a":"1","c":""}`, handlers.OutcomeDenied)
-	f("empty", `{"a":"1","c":"2"}`, handlers.OutcomeAllowed)
+	f("namespace", `{"a":"1","b":""}`, admission.OutcomeAllowed)
+	f("namespace", `{"a":"1","b":"2"}`, admission.OutcomeDenied)
+	f("namespace", `{"a":"1","c":""}`, admission.OutcomeDenied)
+	f("empty", `{"a":"1","c":"2"}`, admission.OutcomeAllowed)
 }
 
 // TestLive is about a namespace that the cache does not have.
 func TestLive(t *testing.T) {
-	for code, want := range map[int32]handlers.Outcome{404: handlers.OutcomeDenied, 403: handlers.OutcomeErrored, 500: handlers.OutcomeErrored} {
-		chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored, 500: admission.OutcomeErrored} {
+		chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
 			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
 		})
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
 	}
 }
 
 func TestNoAllocations(t *testing.T) {
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f := func(chain *handlers.Chain, want handlers.Outcome) {
+	f := func(chain *admission.Chain, want admission.Outcome) {
 		t.Helper()
-		handlertest.NoAllocations(t, chain, handlers.Mutate, want, body)
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+		admissiontest.NoAllocations(t, chain, admission.Mutate, want, body)
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 	}
-	f(handlertest.MustChain(t, Plugin(), "", namespace("shop", "none")), handlers.OutcomeAllowed)
-	f(handlertest.MustChain(t, Plugin(), "", namespace("shop", "a=b")), handlers.OutcomePatched)
-	f(handlertest.MustChain(t, Plugin(), listed, namespace("shop", "pool=shop")), handlers.OutcomePatched)
+	f(admissiontest.MustChain(t, Plugin(), "", namespace("shop", "none")), admission.OutcomeAllowed)
+	f(admissiontest.MustChain(t, Plugin(), "", namespace("shop", "a=b")), admission.OutcomePatched)
+	f(admissiontest.MustChain(t, Plugin(), listed, namespace("shop", "pool=shop")), admission.OutcomePatched)
 }
 
 func BenchmarkMutate(b *testing.B) {
-	f := func(name string, want handlers.Outcome, chain *handlers.Chain) {
+	f := func(name string, want admission.Outcome, chain *admission.Chain) {
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, chain, handlers.Mutate, want, corpus.MustRead("pods-create-v1-1.json"))
+			admissiontest.Benchmark(b, chain, admission.Mutate, want, corpus.MustRead("pods-create-v1-1.json"))
 		})
 	}
-	f("none", handlers.OutcomeAllowed, handlertest.MustChain(b, Plugin(), "", namespace("shop", "none")))
-	f("patched", handlers.OutcomePatched, handlertest.MustChain(b, Plugin(), listed, namespace("shop", "pool=shop")))
+	f("none", admission.OutcomeAllowed, admissiontest.MustChain(b, Plugin(), "", namespace("shop", "none")))
+	f("patched", admission.OutcomePatched, admissiontest.MustChain(b, Plugin(), listed, namespace("shop", "pool=shop")))
 }

@@ -22,10 +22,10 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
 const (
@@ -46,11 +46,11 @@ type Config struct {
 }
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "PodPreset",
 		Summary:     "adds environment variables, volumes and mounts of PodPresets to pods",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:     true,
 		LastRelease: "1.19",
 		Needs:       []cluster.Need{PodPresets.Watched()},
@@ -65,13 +65,13 @@ type plugin struct {
 	ignored   *metrics.Counter
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	if setup.Config != nil {
 		var c Config
-		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			return handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodPresetConfiguration")
+		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodPresetConfiguration")
 		}); err != nil {
-			return handlers.Handler{}, err
+			return admission.Handler{}, err
 		}
 	}
 	p := &plugin{
@@ -82,13 +82,13 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	gvk := PodPresets.GroupVersionKind()
 	reader := documents.Reader{APIVersions: []string{gvk.GroupVersion().String()}, Kinds: []string{gvk.Kind}, Add: p.addFile}
 	if errs := reader.Read(setup.Manifests); errs != nil {
-		return handlers.Handler{}, utilerrors.NewAggregate(errs)
+		return admission.Handler{}, utilerrors.NewAggregate(errs)
 	}
-	return handlers.Handler{Admit: p.admit}, nil
+	return admission.Handler{Admit: p.admit}, nil
 }
 
 // addFile adds a preset of a file.
-func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
+func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
 		return errs
 	}
@@ -129,28 +129,28 @@ func (p *plugin) presets(namespace string) []*PodPreset {
 	return all
 }
 
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	presets := p.presets(review.Namespace())
 	if len(presets) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	annotations := review.Object.Get("metadata", "annotations")
 	if annotations.Get(corev1.MirrorPodAnnotationKey).Exists() || annotations.Get(annotationPrefix+"exclude").EqualString("true") {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	presets = p.matching(review, presets)
 	if len(presets) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if err := checkSize(review, presets); err != nil {
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	}
-	return handlers.AdmitTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+	return admission.AdmitTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
 		if conflict := apply(pod, presets); conflict != "" {
 			p.conflicts.Inc()
 			review.Response.Warn(fmt.Sprintf("conflict occurred while applying podpresets: %s: %s", namesOf(presets), conflict))
 		}
-		return handlers.Allowed()
+		return admission.Allowed()
 	})(ctx, review)
 }
 

@@ -10,16 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const pods = "v1/pods"
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // preset returns one with this spec in the namespace.
 func preset(t testing.TB, namespace, name, spec string) *PodPreset {
@@ -35,8 +35,8 @@ func preset(t testing.TB, namespace, name, spec string) *PodPreset {
 
 func TestMutates(t *testing.T) {
 	spec := `{"env":[{"name":"DB","value":"x"}],"envFrom":[{"configMapRef":{"name":"m"}}],"volumes":[{"name":"v"}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}`
-	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "shop", "a", spec))
-	handlertest.MutatesChain(t, chain, nil, "/metadata/annotations", "/metadata/annotations/*", "/spec/volumes", "/spec/volumes/*",
+	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "shop", "a", spec))
+	admissiontest.MutatesChain(t, chain, nil, "/metadata/annotations", "/metadata/annotations/*", "/spec/volumes", "/spec/volumes/*",
 		"/spec/containers/*/*", "/spec/containers/*/*/*", "/spec/initContainers/*/*", "/spec/initContainers/*/*/*")
 }
 
@@ -46,13 +46,13 @@ func TestMutates(t *testing.T) {
 func TestContainer(t *testing.T) {
 	f := func(container, spec, want string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec))
+		chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec))
 		given := `{"spec":{"containers":[` + container + `],"initContainers":[` + container + `]}}`
 		patched := given
 		if want != "" {
 			patched = `{"metadata":{"annotations":{"podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"containers":[` + want + `],"initContainers":[` + want + `]}}`
 		}
-		handlertest.CheckAdmit(t, chain, pods, given, patched)
+		admissiontest.CheckAdmit(t, chain, pods, given, patched)
 	}
 	const two = `{"env":[{"name":"abc","value":"value2"},{"name":"ABC","value":"value3"}]}`
 	f(`{}`, two, two)
@@ -93,13 +93,13 @@ func TestContainer(t *testing.T) {
 func TestVolumes(t *testing.T) {
 	f := func(volumes, spec, want string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `{"volumes":[`+spec+`]}`))
+		chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `{"volumes":[`+spec+`]}`))
 		given := `{"metadata":{"annotations":{"a":"b"}},"spec":{"volumes":[` + volumes + `]}}`
 		patched := given
 		if want != "" {
 			patched = `{"metadata":{"annotations":{"a":"b","podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"volumes":[` + want + `]}}`
 		}
-		handlertest.CheckAdmit(t, chain, pods, given, patched)
+		admissiontest.CheckAdmit(t, chain, pods, given, patched)
 	}
 	const vol, vol3 = `{"name":"vol","emptyDir":{}}`, `{"name":"vol3","emptyDir":{}}`
 	f(vol3, vol, vol3+","+vol)
@@ -130,26 +130,26 @@ func TestVolumes(t *testing.T) {
 func TestSelects(t *testing.T) {
 	const selector = `"selector":{"matchExpressions":[{"key":"security","operator":"In","values":["S2"]}]}`
 	env := func(selector string) string { return `{` + selector + `"env":[{"name":"A"}]}` }
-	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", env(selector+",")), preset(t, "elsewhere", "b", env("")))
-	f := func(body []byte, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", env(selector+",")), preset(t, "elsewhere", "b", env("")))
+	f := func(body []byte, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
 	create := func(metadata string) []byte {
-		return handlertest.Body(codec.Create, pods, `{"metadata":`+metadata+`,"spec":{"containers":[{"name":"c"}]}}`)
+		return admissiontest.Body(codec.Create, pods, `{"metadata":`+metadata+`,"spec":{"containers":[{"name":"c"}]}}`)
 	}
-	f(create(`{"labels":{"security":"S2"}}`), handlers.OutcomePatched)
-	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"True"}}`), handlers.OutcomePatched)
-	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"true"}}`), handlers.OutcomeAllowed)
-	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), handlers.OutcomeAllowed)
-	f(create(`{"labels":{"security":"S3"}}`), handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`), handlers.OutcomeAllowed) // is not decoded
-	f(create(`{"labels":null}`), handlers.OutcomeAllowed)
-	f(create(`null`), handlers.OutcomeAllowed)
-	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), handlers.OutcomeAllowed)
-	f([]byte(strings.Replace(string(create(`{"labels":{"security":"S2"}}`)), `"namespace":"namespace"`, `"namespace":""`, 1)), handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Create, pods, `null`), handlers.OutcomeAllowed)
-	f(handlertest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`), handlers.OutcomeDenied) // no Pod
+	f(create(`{"labels":{"security":"S2"}}`), admission.OutcomePatched)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"True"}}`), admission.OutcomePatched)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"true"}}`), admission.OutcomeAllowed)
+	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), admission.OutcomeAllowed)
+	f(create(`{"labels":{"security":"S3"}}`), admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`), admission.OutcomeAllowed) // is not decoded
+	f(create(`{"labels":null}`), admission.OutcomeAllowed)
+	f(create(`null`), admission.OutcomeAllowed)
+	f(admissiontest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), admission.OutcomeAllowed)
+	f([]byte(strings.Replace(string(create(`{"labels":{"security":"S2"}}`)), `"namespace":"namespace"`, `"namespace":""`, 1)), admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, pods, `null`), admission.OutcomeAllowed)
+	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`), admission.OutcomeDenied) // no Pod
 }
 
 // TestInvalid has presets that no CustomResourceDefinition refuses: they do nothing,
@@ -158,8 +158,8 @@ func TestInvalid(t *testing.T) {
 	const good = `{"env":[{"name":"A"}]}`
 	f := func(spec string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec), preset(t, "namespace", "b", good))
-		answer := string(handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
+		chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec), preset(t, "namespace", "b", good))
+		answer := string(admissiontest.Answer(t, chain, admission.Mutate, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
 		if !strings.Contains(answer, "PodPreset a is ignored: ") || !strings.Contains(answer, "podpreset-b") || strings.Contains(answer, "podpreset-a") {
 			t.Errorf("%s: got %s", spec, answer)
 		}
@@ -174,8 +174,8 @@ func TestInvalid(t *testing.T) {
 	if err := new(PodPreset).UnmarshalJSON([]byte(`{"metadata":[]}`)); err == nil {
 		t.Error("got no error, want one of the metadata")
 	}
-	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomePatched, handlertest.Body(codec.Create, pods, `{}`))
+	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{}`))
 }
 
 // TestFields has presets in files with one of the fields of which one must be there.
@@ -201,22 +201,22 @@ func TestCopy(t *testing.T) {
 // TestAddedMax has presets that add just as much as they may, and more.
 func TestAddedMax(t *testing.T) {
 	const containers = 4
-	f := func(more int, want handlers.Outcome) {
+	f := func(more int, want admission.Outcome) {
 		t.Helper()
 		p := preset(t, "namespace", "a", `{"env":[{"name":"A","value":"x"}]}`)
 		value := strings.Repeat("x", addedMax/containers-p.bytes+1+more)
 		p = preset(t, "namespace", "a", `{"env":[{"name":"A","value":"`+value+`"}]}`)
-		chain := handlertest.MustChain(t, Plugin(), "", p)
-		body := handlertest.Body(codec.Create, pods, `{"spec":{"initContainers":[{}],"containers":[{},{},{}]}}`)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		chain := admissiontest.MustChain(t, Plugin(), "", p)
+		body := admissiontest.Body(codec.Create, pods, `{"spec":{"initContainers":[{}],"containers":[{},{},{}]}}`)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
-	f(-1, handlers.OutcomePatched)
-	f(0, handlers.OutcomePatched)
-	f(1, handlers.OutcomeDenied)
+	f(-1, admission.OutcomePatched)
+	f(0, admission.OutcomePatched)
+	f(1, admission.OutcomeDenied)
 	size := func(containers, bytes int, want string) {
 		t.Helper()
 		review := new(codec.Review)
-		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{}`+strings.Repeat(`,{}`, containers-1)+`]}}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{}`+strings.Repeat(`,{}`, containers-1)+`]}}`)); err != nil {
 			t.Fatal(err)
 		}
 		if err := checkSize(review, []*PodPreset{{bytes: bytes}}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -240,12 +240,12 @@ func TestUnapplied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler, err := newHandler(handlers.Setup{Cluster: state.View(needs...)})
+		handler, err := newHandler(admission.Setup{Cluster: state.View(needs...)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		review := new(codec.Review)
-		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"spec":{"containers":[`+container+`]}}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+container+`]}}`)); err != nil {
 			t.Fatal(err)
 		}
 		if result := handler.Admit(t.Context(), review); result.Err != nil || result.Denial != nil {
@@ -300,10 +300,10 @@ func TestKeeps(t *testing.T) {
 
 // TestWithoutTheKind has an API server that does not have presets.
 func TestWithoutTheKind(t *testing.T) {
-	chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+	chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 		return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	})
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, handlertest.Body(codec.Create, pods, `{"spec":{}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, admissiontest.Body(codec.Create, pods, `{"spec":{}}`))
 }
 
 // TestNamesShown has a conflict of more presets than a warning can name.
@@ -325,11 +325,11 @@ func TestNamesShown(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", preset(t, "elsewhere", "a", `{"env":[{"name":"A"}]}`))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "elsewhere", "a", `{"env":[{"name":"A"}]}`))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", preset(b, "shop", "a", `{"env":[{"name":"A"}]}`))
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", preset(b, "shop", "a", `{"env":[{"name":"A"}]}`))
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
 }

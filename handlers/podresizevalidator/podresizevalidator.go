@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Causes of denials, in the details of the status.
@@ -29,17 +29,17 @@ const (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "PodResizeValidator",
 		Summary:     "denies the resize of pods to more than their node has",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods/resize", codec.Update)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "pods/resize", codec.Update)},
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.Nodes.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -48,37 +48,37 @@ type plugin struct {
 	nodes *cluster.Objects[*corev1.Node]
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	pod, old := &review.Object, &review.OldObject
 	name := pod.Get("spec", "nodeName").String()
 	if name == "" {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if !old.Root().IsSet() {
-		return handlers.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
+		return admission.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
 	}
 	generation, _ := pod.Get("metadata", "generation").Int64()
 	if was, _ := old.Get("metadata", "generation").Int64(); generation == was {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	node, ok := p.nodes.Cached("", name)
 	if !ok {
-		return handlers.Denied(handlers.Forbidden(review, fmt.Errorf("node %q not found", name)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("node %q not found", name)))
 	}
 	if system, ok := node.Labels[corev1.LabelOSStable]; ok && system != "linux" {
 		return deny(review, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, system), reasonUnsupportedPlatform)
 	}
-	return handlers.ValidateTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+	return admission.ValidateTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
 		if lacks := lacking(pod, node.Status.Allocatable); len(lacks) > 0 {
 			return deny(review, errors.New("node didn't have enough allocatable resources: "+strings.Join(lacks, "; ")), reasonNodeCapacity)
 		}
-		return handlers.Allowed()
+		return admission.Allowed()
 	})(ctx, review)
 }
 
 // deny denies with the reason as a cause.
-func deny(review *codec.Review, err error, reason metav1.CauseType) handlers.Result {
-	result := handlers.Denied(handlers.Forbidden(review, err))
+func deny(review *codec.Review, err error, reason metav1.CauseType) admission.Result {
+	result := admission.Denied(admission.Forbidden(review, err))
 	result.Denial.Details.Causes = append(result.Denial.Details.Causes, codec.Cause{Type: string(reason)})
 	return result
 }

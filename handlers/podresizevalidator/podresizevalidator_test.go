@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // pod returns a Pod with these members of its spec.
 func pod(generation int, spec string) string {
@@ -36,7 +36,7 @@ func of(body []byte, subResource string) []byte {
 }
 
 func resize(spec string) []byte {
-	return of(handlertest.UpdateBody("v1/pods", pod(2, spec), pod(1, `"nodeName":"n"`)), "resize")
+	return of(admissiontest.UpdateBody("v1/pods", pod(2, spec), pod(1, `"nodeName":"n"`)), "resize")
 }
 
 func node(name, system string, allocatable corev1.ResourceList) *corev1.Node {
@@ -47,9 +47,9 @@ func node(name, system string, allocatable corev1.ResourceList) *corev1.Node {
 	return n
 }
 
-func chain(t testing.TB) *handlers.Chain {
+func chain(t testing.TB) *admission.Chain {
 	allocatable := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("0")}
-	return handlertest.MustChain(t, Plugin(), "", node("linux", "linux", allocatable), node("unlabelled", "", allocatable),
+	return admissiontest.MustChain(t, Plugin(), "", node("linux", "linux", allocatable), node("unlabelled", "", allocatable),
 		node("windows", "windows", allocatable), node("empty", "linux", nil))
 }
 
@@ -58,7 +58,7 @@ func TestValidate(t *testing.T) {
 	chain := chain(t)
 	f := func(body []byte, want, wantCause string) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		if want == "" {
 			want = `"allowed":true`
 		} else {
@@ -103,12 +103,12 @@ func TestValidate(t *testing.T) {
 
 	// What the plugin leaves alone.
 	much := pod(2, on("linux", `"cpu":"10"`))
-	f(handlertest.UpdateBody("v1/pods", much, pod(1, "")), "", "")
-	f(of(handlertest.UpdateBody("v1/pods", much, pod(1, "")), "status"), "", "")
-	f(of(handlertest.UpdateBody("v1/pods", much, pod(2, "")), "resize"), "", "")
-	f(of(handlertest.UpdateBody("v1/pods", strings.Replace(much, "linux", "", 1), pod(1, "")), "resize"), "", "")
-	f(of(handlertest.Body(codec.Create, "v1/pods", much), "resize"), "", "")
-	f(of(handlertest.UpdateBody("apps/v1/pods", much, pod(1, "")), "resize"), "", "")
+	f(admissiontest.UpdateBody("v1/pods", much, pod(1, "")), "", "")
+	f(of(admissiontest.UpdateBody("v1/pods", much, pod(1, "")), "status"), "", "")
+	f(of(admissiontest.UpdateBody("v1/pods", much, pod(2, "")), "resize"), "", "")
+	f(of(admissiontest.UpdateBody("v1/pods", strings.Replace(much, "linux", "", 1), pod(1, "")), "resize"), "", "")
+	f(of(admissiontest.Body(codec.Create, "v1/pods", much), "resize"), "", "")
+	f(of(admissiontest.UpdateBody("apps/v1/pods", much, pod(1, "")), "resize"), "", "")
 }
 
 // TestNoPod is about what no API server sends.
@@ -116,16 +116,16 @@ func TestNoPod(t *testing.T) {
 	chain := chain(t)
 	f := func(body []byte, want string) {
 		t.Helper()
-		if got := string(handlertest.Answer(t, chain, handlers.Validate, of(body, "resize"))); !strings.Contains(got, want) {
+		if got := string(admissiontest.Answer(t, chain, admission.Validate, of(body, "resize"))); !strings.Contains(got, want) {
 			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
 		}
 	}
-	f(handlertest.UpdateBody("v1/pods", pod(2, on("linux")), "null"), `"code":400`)
-	f(handlertest.UpdateBody("v1/pods", pod(2, on("linux")), "null"), "expected an old pod but got a \\u003cnil\\u003e")
-	f(handlertest.UpdateBody("v1/pods", "null", pod(1, on("linux"))), `"allowed":true`)
-	f(handlertest.UpdateBody("v1/pods", pod(2, on("linux", `"cpu":"much"`)), pod(1, "")), `"code":400`)
+	f(admissiontest.UpdateBody("v1/pods", pod(2, on("linux")), "null"), `"code":400`)
+	f(admissiontest.UpdateBody("v1/pods", pod(2, on("linux")), "null"), "expected an old pod but got a \\u003cnil\\u003e")
+	f(admissiontest.UpdateBody("v1/pods", "null", pod(1, on("linux"))), `"allowed":true`)
+	f(admissiontest.UpdateBody("v1/pods", pod(2, on("linux", `"cpu":"much"`)), pod(1, "")), `"code":400`)
 }
 
 func BenchmarkValidate(b *testing.B) {
-	handlertest.Benchmark(b, chain(b), handlers.Validate, handlers.OutcomeAllowed, resize(on("linux", `"cpu":"2","memory":"1Gi"`)))
+	admissiontest.Benchmark(b, chain(b), admission.Validate, admission.OutcomeAllowed, resize(on("linux", `"cpu":"2","memory":"1Gi"`)))
 }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 const (
@@ -62,7 +62,7 @@ func labelsOf(namespace *codec.Object) map[string]string {
 
 // validateNamespace does as upstream's ValidateNamespace: labels must be right,
 // and where more is enforced than before, the user learns which pods violate it.
-func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) admission.Result {
 	labels := labelsOf(&review.Object)
 	wanted, faults := api.PolicyToEvaluate(labels, p.defaults)
 	create := review.Operation() == codec.Create
@@ -73,7 +73,7 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ha
 	}
 	if len(faults) > 0 && !reflect.DeepEqual(faults, known) {
 		kind := review.Kind()
-		return handlers.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(), faults))
+		return admission.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(), faults))
 	}
 	name := review.Object.Get("metadata", "name").String()
 	switch {
@@ -85,7 +85,7 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ha
 			review.Response.Warn(warning)
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // enforcesMore reports whether pods may violate wanted that did not violate was.

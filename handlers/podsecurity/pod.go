@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/json"
 
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // templateOf returns the template of the pods that a controller makes.

@@ -29,23 +29,23 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	writes := func(group string, resources ...string) handlers.Rule {
-		return handlers.Rule{
+func Plugin() admission.Plugin {
+	writes := func(group string, resources ...string) admission.Rule {
+		return admission.Rule{
 			Operations: []codec.Operation{codec.Create, codec.Update},
 			Groups:     []string{group}, Versions: []string{"v1"}, Resources: resources,
 		}
 	}
-	return handlers.Plugin{
+	return admission.Plugin{
 		Name:    "PodSecurity",
 		Summary: "enforces the Pod Security Standards that the labels of a namespace select",
-		Rules: []handlers.Rule{
+		Rules: []admission.Rule{
 			writes("", "namespaces", "pods", "pods/ephemeralcontainers", "pods/resize", "podtemplates", "replicationcontrollers"),
 			writes("apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
 			writes("batch", "cronjobs", "jobs"),
@@ -68,13 +68,13 @@ type plugin struct {
 	pods       *cluster.Objects[*corev1.Pod]
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	p, err := newPlugin(setup.Config)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p.namespaces, p.pods = cluster.Namespaces.In(setup.Cluster), cluster.Pods.In(setup.Cluster)
-	return handlers.Handler{Validate: p.validate}, nil
+	return admission.Handler{Validate: p.validate}, nil
 }
 
 func newPlugin(config []byte) (*plugin, error) {
@@ -93,7 +93,7 @@ func newPlugin(config []byte) (*plugin, error) {
 	return p, err
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	switch review.Resource().Resource {
 	case "namespaces":
 		return p.validateNamespace(ctx, review)
@@ -104,9 +104,9 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 }
 
 // validatePod does as upstream's ValidatePod.
-func (p *plugin) validatePod(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
@@ -116,11 +116,11 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) handlers
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
 	if len(faults) == 0 && wanted.FullyPrivileged() {
 		annotate(review, api.EnforcedPolicyAnnotationKey, privilegedLatest)
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	object := review.Object.Root()
 	if review.Operation() == codec.Update && !changesImages(object.Get("spec"), review.OldObject.Get("spec")) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	spec, err := specOf(object)
 	if err != nil {
@@ -131,28 +131,28 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) handlers
 
 // validateController does as upstream's ValidatePodController: nothing of it is
 // denied, for the pods that come of it are.
-func (p *plugin) validateController(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validateController(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
 		annotate(review, errorAnnotationKey, fmt.Sprintf("failed to lookup namespace %q: %v", review.Namespace(), err))
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
 	if len(faults) == 0 && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	resource := review.Resource().Resource
 	template := templateOf(resource, &review.Object)
 	if resource == "replicationcontrollers" && !template.IsSet() {
-		return handlers.Allowed() // of those alone the template is optional
+		return admission.Allowed() // of those alone the template is optional
 	}
 	spec, err := specOf(template)
 	if err != nil {
 		annotate(review, errorAnnotationKey, fmt.Sprintf("failed to decode object: %v", err))
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(template), spec, false)
 }
@@ -160,10 +160,10 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) h
 // evaluate does as upstream's EvaluatePod.
 func (p *plugin) evaluate(
 	review *codec.Review, wanted api.Policy, fault error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
-) handlers.Result {
+) admission.Result {
 	if p.exemptsRuntimeClass(spec) {
 		annotate(review, api.ExemptionReasonAnnotationKey, "runtimeClass")
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if fault != nil {
 		annotate(review, errorAnnotationKey, fmt.Sprintf("Failed to parse policy: %v", fault))
@@ -189,12 +189,12 @@ func (p *plugin) evaluate(
 		annotate(review, api.AuditViolationsAnnotationKey, would(wanted.Audit, found))
 	}
 	if denial != nil {
-		return handlers.Denied(denial)
+		return admission.Denied(denial)
 	}
 	if found := check(wanted.Warn); !found.Allowed {
 		review.Response.Warn(would(wanted.Warn, found))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 func would(standard api.LevelVersion, found policy.AggregateCheckResult) string {
@@ -228,13 +228,13 @@ func (p *plugin) exemptsRuntimeClass(spec *corev1.PodSpec) bool {
 var privilegedLatest = api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}.String()
 
 // refused denies a request that cannot be decided on, as upstream does.
-func refused(review *codec.Review, status *apierrors.StatusError, err error) handlers.Result {
+func refused(review *codec.Review, status *apierrors.StatusError, err error) admission.Result {
 	annotate(review, errorAnnotationKey, fmt.Sprintf("%v: %v", status, err))
 	// Details that the status has not are those of any denial of upstream's.
-	if other, ok := errors.AsType[*apierrors.StatusError](handlers.Forbidden(review, err)); ok && status.ErrStatus.Details == nil {
+	if other, ok := errors.AsType[*apierrors.StatusError](admission.Forbidden(review, err)); ok && status.ErrStatus.Details == nil {
 		status.ErrStatus.Details = other.ErrStatus.Details
 	}
-	return handlers.Denied(status)
+	return admission.Denied(status)
 }
 
 // annotate adds an audit annotation. The keys are constants that are accepted.

@@ -22,14 +22,14 @@ import (
 	admissionapi "k8s.io/pod-security-admission/admission/api"
 	"k8s.io/pod-security-admission/api"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // namespaceWith returns a namespace with labels of this plugin: "enforce",
 // "baseline".
@@ -43,14 +43,14 @@ func namespaceWith(name string, labels ...string) *corev1.Namespace {
 
 // TestOddPods has what no API server sends. What cannot be read is not allowed.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
 	f := func(body []byte, want string) {
 		t.Helper()
-		if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); !strings.Contains(got, want) {
+		if got := string(admissiontest.Answer(t, chain, admission.Validate, body)); !strings.Contains(got, want) {
 			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
 		}
 	}
-	pod := func(object string) []byte { return handlertest.Body(codec.Create, "v1/pods", object) }
+	pod := func(object string) []byte { return admissiontest.Body(codec.Create, "v1/pods", object) }
 	const allowed = `"allowed":true`
 	f(pod(`{}`), allowed)
 	f(pod(`{"metadata":null,"spec":null}`), allowed)
@@ -63,11 +63,11 @@ func TestOddPods(t *testing.T) {
 	f(pod(`{"spec":{"containers":"all"}}`), undecoded)
 	f(pod(`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined","other":"x"}},"spec":{"containers":[{"name":"c"}]}}`),
 		`AppArmor`)
-	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), allowed)
-	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), undecoded)
-	f(handlertest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":null}}`), allowed)
-	f(handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":1}}}`), `"code":422`)
-	f(handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":null}}`), allowed)
+	f(admissiontest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), allowed)
+	f(admissiontest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), undecoded)
+	f(admissiontest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":null}}`), allowed)
+	f(admissiontest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":1}}}`), `"code":422`)
+	f(admissiontest.Body(codec.Create, "v1/namespaces", `{"metadata":{"labels":null}}`), allowed)
 }
 
 func TestChangesImages(t *testing.T) {
@@ -199,15 +199,15 @@ func TestEnforcesMore(t *testing.T) {
 // TestExemptNamespaces writes namespaces that are exempt: what their labels ask for
 // is not done, of which the user is warned.
 func TestExemptNamespaces(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), `apiVersion: pod-security.admission.config.k8s.io/v1
+	chain := admissiontest.MustChain(t, Plugin(), `apiVersion: pod-security.admission.config.k8s.io/v1
 kind: PodSecurityConfiguration
 defaults: {enforce: baseline, audit: baseline, warn: baseline}
 exemptions: {namespaces: [namespace]}
 `)
 	f := func(labels, want string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, "v1/namespaces", `{"metadata":{"name":"namespace","labels":{`+labels+`}}}`)
-		got := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		body := admissiontest.Body(codec.Create, "v1/namespaces", `{"metadata":{"name":"namespace","labels":{`+labels+`}}}`)
+		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		if warned := strings.Contains(got, `"warnings":["`+want); !strings.Contains(got, `"allowed":true`) || warned != (want != "") || want == "" && strings.Contains(got, "warnings") {
 			t.Errorf("%s: got %s, want %s", labels, got, want)
 		}
@@ -224,10 +224,10 @@ exemptions: {namespaces: [namespace]}
 // TestTemplates has controllers without a template of pods, in a namespace whose
 // labels are wrong: of ReplicationControllers alone the template is optional.
 func TestTemplates(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("namespace", "warn", "restricted", "enforce", "bogus"))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("namespace", "warn", "restricted", "enforce", "bogus"))
 	f := func(resource, template string, want bool) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"spec":{"template":`+template+`}}`)))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"spec":{"template":`+template+`}}`)))
 		if strings.Contains(got, "Failed to parse policy") != want || !strings.Contains(got, `"allowed":true`) {
 			t.Errorf("%s %s: got %s, want it evaluated: %v", resource, template, got, want)
 		}
@@ -287,31 +287,31 @@ func TestHalfOfTheTime(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
 	for _, labels := range [][]string{nil, {"enforce", "privileged"}, {"enforce", "privileged", "audit", "privileged", "warn", "privileged"}} {
-		chain := handlertest.MustChain(t, Plugin(), "", namespaceWith("shop", labels...))
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, create)
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, update)
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+		chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("shop", labels...))
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, create)
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, update)
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
 	}
 }
 
-func benchmark(b *testing.B, want handlers.Outcome, body []byte, labels ...string) {
-	handlertest.Benchmark(b, handlertest.MustChain(b, Plugin(), "", namespaceWith("shop", labels...)), handlers.Validate, want, body)
+func benchmark(b *testing.B, want admission.Outcome, body []byte, labels ...string) {
+	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), "", namespaceWith("shop", labels...)), admission.Validate, want, body)
 }
 
 func BenchmarkPrivileged(b *testing.B) {
-	benchmark(b, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	benchmark(b, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 func BenchmarkBaseline(b *testing.B) {
-	benchmark(b, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"), "enforce", "baseline")
+	benchmark(b, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"), "enforce", "baseline")
 }
 
 func BenchmarkRestricted(b *testing.B) {
-	benchmark(b, handlers.OutcomeAllowed, restricted(b), "enforce", "restricted")
+	benchmark(b, admission.OutcomeAllowed, restricted(b), "enforce", "restricted")
 }
 
 func BenchmarkDenied(b *testing.B) {
-	benchmark(b, handlers.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"), "enforce", "restricted")
+	benchmark(b, admission.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"), "enforce", "restricted")
 }
 
 // restricted returns the recorded Pod as one that keeps to the standard.

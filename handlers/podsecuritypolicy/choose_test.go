@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // viewOf returns a cluster with policies, of which everybody may use those whose name may lists.
@@ -44,17 +44,17 @@ func TestFiles(t *testing.T) {
 	const readOnly = `{"readOnlyRootFilesystem":true,` + anys + `}`
 	f := func(used, want string, cluster ...runtime.Object) {
 		t.Helper()
-		file := func(apiVersion, name, spec string) handlers.File {
-			return handlers.File{Name: name, Content: []byte(`{"apiVersion":"` + apiVersion + `","kind":"PodSecurityPolicy","metadata":{"name":"` + name + `"},"spec":` + spec + `}`)}
+		file := func(apiVersion, name, spec string) admission.File {
+			return admission.File{Name: name, Content: []byte(`{"apiVersion":"` + apiVersion + `","kind":"PodSecurityPolicy","metadata":{"name":"` + name + `"},"spec":` + spec + `}`)}
 		}
-		handler, err := newHandler(handlers.Setup{
-			Cluster: viewOf(t, []string{"a", "b", "c"}, cluster...), Manifests: []handlers.File{file("policies.fastadmit.io/v1beta1", "a", all), file("extensions/v1beta1", "c", readOnly)},
+		handler, err := newHandler(admission.Setup{
+			Cluster: viewOf(t, []string{"a", "b", "c"}, cluster...), Manifests: []admission.File{file("policies.fastadmit.io/v1beta1", "a", all), file("extensions/v1beta1", "c", readOnly)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		review := new(codec.Review)
-		if err := review.Decode(handlertest.Body(codec.Create, pods, `{"metadata":{"annotations":{"kubernetes.io/psp":"`+used+`"}},"spec":{"containers":[{}]}}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"metadata":{"annotations":{"kubernetes.io/psp":"`+used+`"}},"spec":{"containers":[{}]}}`)); err != nil {
 			t.Fatal(err)
 		}
 		if result := handler.Validate(t.Context(), review); result.Err != nil || result.Denial != nil {
@@ -74,14 +74,14 @@ func TestFiles(t *testing.T) {
 // not know.
 func TestMayNot(t *testing.T) {
 	denied := func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed, r.Status.Denied = true, true }
-	body := handlertest.Body(codec.Create, pods, `{"spec":{}}`)
-	handlertest.CheckOutcome(t, handlertest.AccessChain(t, Plugin(), denied, policy(t, "p", all, "")), handlers.Validate, handlers.OutcomeDenied, body)
+	body := admissiontest.Body(codec.Create, pods, `{"spec":{}}`)
+	admissiontest.CheckOutcome(t, admissiontest.AccessChain(t, Plugin(), denied, policy(t, "p", all, "")), admission.Validate, admission.OutcomeDenied, body)
 	var users []string
 	authorize := func(s *authorizationv1.SubjectAccessReviewSpec) bool {
 		users = append(users, s.User+" "+s.ResourceAttributes.Group)
 		return false
 	}
-	handlertest.CheckOutcome(t, chainOf(t, authorize, policy(t, "p", all, "")), handlers.Validate, handlers.OutcomeDenied, body)
+	admissiontest.CheckOutcome(t, chainOf(t, authorize, policy(t, "p", all, "")), admission.Validate, admission.OutcomeDenied, body)
 	if want := []string{" policy", " extensions"}; !slices.Equal(users, want) { // a pod without a service account
 		t.Errorf("asked about %q, want %q", users, want)
 	}
@@ -94,7 +94,7 @@ func TestEnds(t *testing.T) {
 	view := viewOf(t, []string{"p"}, policy(t, "p", `{"readOnlyRootFilesystem":true,`+anys+`}`, ""))
 	p := &plugin{known: PodSecurityPolicies.In(view), access: cluster.AccessIn(view)}
 	review := new(codec.Review)
-	if err := review.Decode(handlertest.Body(codec.Create, pods, `{}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, pods, `{}`)); err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
@@ -116,23 +116,23 @@ func TestEnds(t *testing.T) {
 
 // TestMessages has how much is said of what is wrong, and by which policies.
 func TestMessages(t *testing.T) {
-	if f := (&faultsOf{bytes: handlers.MessagesBytesMax + 1}); !f.full() {
+	if f := (&faultsOf{bytes: admission.MessagesBytesMax + 1}); !f.full() {
 		t.Errorf("got room after %d bytes, want none", f.bytes)
 	}
-	f := &faultsOf{bytes: handlers.MessagesBytesMax}
+	f := &faultsOf{bytes: admission.MessagesBytesMax}
 	path := field.NewPath("spec")
 	for range 2 {
 		f.add(field.Forbidden(path, "no"))
 		checkGroups(f, path, &IDOptions{Rule: mayRunAs}, []int64{1, 2})
 	}
 	const message = "spec: Forbidden: no"
-	if len(f.messages) != 1 || f.messages[0] != message || f.bytes != handlers.MessagesBytesMax+len(message) {
+	if len(f.messages) != 1 || f.messages[0] != message || f.bytes != admission.MessagesBytesMax+len(message) {
 		t.Errorf("got %q and %d bytes, want one message and its length more", f.messages, f.bytes)
 	}
 	a := &asker{ctx: t.Context(), access: cluster.AccessIn(viewOf(t, []string{"a", "c", "d"})), users: []*authorizationv1.SubjectAccessReviewSpec{{}}}
 	var policies []*PodSecurityPolicy
 	faults := make(map[string]*faultsOf)
-	for name, bytes := range map[string]int{"a": handlers.MessagesBytesMax, "b": 1, "c": 1, "d": 1} {
+	for name, bytes := range map[string]int{"a": admission.MessagesBytesMax, "b": 1, "c": 1, "d": 1} {
 		policies = append(policies, &PodSecurityPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		faults[name] = &faultsOf{messages: []string{name}, bytes: bytes}
 	}
@@ -185,8 +185,8 @@ func TestKeeps(t *testing.T) {
 
 // TestWithoutTheKind has an API server that does not have policies.
 func TestWithoutTheKind(t *testing.T) {
-	chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+	chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 		return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	})
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, handlertest.Body(codec.Create, pods, `{"spec":{}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, admissiontest.Body(codec.Create, pods, `{"spec":{}}`))
 }

@@ -4,18 +4,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // checkDenies asks about a pod under one policy: want is what is wrong with it, empty if nothing
 // is.
-func checkDenies(t *testing.T, phase handlers.Phase, spec, annotations, pod, want string) {
+func checkDenies(t *testing.T, phase admission.Phase, spec, annotations, pod, want string) {
 	t.Helper()
 	chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
-	answer := string(handlertest.Answer(t, chain, phase, handlertest.Body(codec.Create, pods, `{"spec":`+pod+`}`)))
-	message := "unable to " + map[handlers.Phase]string{handlers.Mutate: "admit", handlers.Validate: "validate"}[phase] + " pod: [" + want + "]"
+	answer := string(admissiontest.Answer(t, chain, phase, admissiontest.Body(codec.Create, pods, `{"spec":`+pod+`}`)))
+	message := "unable to " + map[admission.Phase]string{admission.Mutate: "admit", admission.Validate: "validate"}[phase] + " pod: [" + want + "]"
 	if want == "" && !strings.Contains(answer, `"allowed":true`) || want != "" && !strings.Contains(strings.ReplaceAll(answer, `\"`, `"`), message) {
 		t.Errorf("%s of %s\ngot %s\nwant %s", spec, pod, answer, want)
 	}
@@ -31,7 +31,7 @@ func instead(field, value string) string {
 func TestDeniesPods(t *testing.T) {
 	f := func(spec, pod, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, spec, "", pod, want)
+		checkDenies(t, admission.Validate, spec, "", pod, want)
 	}
 	context := func(sc string) string { return `{"securityContext":` + sc + `}` }
 	const at = "spec.securityContext."
@@ -93,7 +93,7 @@ func TestEqualLevels(t *testing.T) {
 func TestDeniesProfiles(t *testing.T) {
 	f := func(annotations, pod, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, all, annotations, pod, want)
+		checkDenies(t, admission.Validate, all, annotations, pod, want)
 	}
 	const at = `pod.metadata.annotations[`
 	profile := func(field, kind string) string {
@@ -138,7 +138,7 @@ func TestDeniesContainers(t *testing.T) {
 		if want != "" {
 			want = "spec.containers[0].securityContext." + want
 		}
-		checkDenies(t, handlers.Validate, spec, "", `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
+		checkDenies(t, admission.Validate, spec, "", `{"containers":[{"name":"c","securityContext":`+context+`}]}`, want)
 	}
 	f(all, `{"privileged":true}`, `privileged: Invalid value: true: Privileged containers are not allowed`)
 	f(with(`"privileged":true`), `{"privileged":true}`, "")
@@ -153,7 +153,7 @@ func TestDeniesContainers(t *testing.T) {
 	options := func(user, role, kind, level string) string {
 		return `{"seLinuxOptions":{"user":"` + user + `","role":"` + role + `","type":"` + kind + `","level":"` + level + `"}}`
 	}
-	checkDenies(t, handlers.Validate, instead("seLinux", selinux), "", `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
+	checkDenies(t, admission.Validate, instead("seLinux", selinux), "", `{"securityContext":`+options("u", "r", "t", "s0:c2,c1")+`,"containers":[{"name":"c"}]}`, "")
 	f(instead("seLinux", selinux), options("x", "r", "t", "s0:c1,c2"), `seLinuxOptions.user: Invalid value: "x": must be u`)
 	f(instead("seLinux", selinux), options("u", "x", "t", "s0:c1,c2"), `seLinuxOptions.role: Invalid value: "x": must be r`)
 	f(instead("seLinux", selinux), options("u", "r", "x", "s0:c1,c2"), `seLinuxOptions.type: Invalid value: "x": must be t`)
@@ -172,7 +172,7 @@ func TestDeniesContainers(t *testing.T) {
 	const groups = `"runAsGroup":{"rule":"MayRunAs","ranges":[{"min":7,"max":8}]}`
 	f(with(groups), `{}`, "")
 	f(with(groups), `{"runAsGroup":7}`, "")
-	checkDenies(t, handlers.Validate, with(groups), "", `{"containers":[{"name":"c","securityContext":{"runAsGroup":9}}]}`,
+	checkDenies(t, admission.Validate, with(groups), "", `{"containers":[{"name":"c","securityContext":{"runAsGroup":9}}]}`,
 		`spec.containers[0].securityContext: Invalid value: []int64{9}: group 9 must be in the ranges: [{7 8}]`)
 	mount := func(kind string) string {
 		return `procMount: Invalid value: "` + kind + `": ProcMountType is not allowed`
@@ -187,7 +187,7 @@ func TestDeniesContainers(t *testing.T) {
 func TestDeniesPorts(t *testing.T) {
 	f := func(port, want string) {
 		t.Helper()
-		checkDenies(t, handlers.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`), "",
+		checkDenies(t, admission.Validate, with(`"hostPorts":[{"min":80,"max":80},{"min":90,"max":91}]`), "",
 			`{"containers":[{"name":"c","ports":[{"containerPort":1},{"containerPort":1,"hostPort":`+port+`}]}]}`, want)
 	}
 	for _, port := range []string{"0", "80", "90", "91"} {
@@ -204,9 +204,9 @@ func TestMutatesOnlyWhatIsMissing(t *testing.T) {
 	pod := func(context string) string {
 		return `{"metadata":{"annotations":{"kubernetes.io/psp":"p"}},"spec":{"containers":[{"name":"c","securityContext":` + context + `}]}}`
 	}
-	handlertest.CheckAdmit(t, chain, pods, pod(`{}`), pod(`{"runAsNonRoot":true,"allowPrivilegeEscalation":false}`))
-	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsUser":1}`), pod(`{"runAsUser":1,"allowPrivilegeEscalation":false}`))
-	handlertest.CheckAdmit(t, chain, pods, pod(`{"runAsNonRoot":true,"privileged":false}`), pod(`{"runAsNonRoot":true,"privileged":false,"allowPrivilegeEscalation":false}`))
-	checkDenies(t, handlers.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
+	admissiontest.CheckAdmit(t, chain, pods, pod(`{}`), pod(`{"runAsNonRoot":true,"allowPrivilegeEscalation":false}`))
+	admissiontest.CheckAdmit(t, chain, pods, pod(`{"runAsUser":1}`), pod(`{"runAsUser":1,"allowPrivilegeEscalation":false}`))
+	admissiontest.CheckAdmit(t, chain, pods, pod(`{"runAsNonRoot":true,"privileged":false}`), pod(`{"runAsNonRoot":true,"privileged":false,"allowPrivilegeEscalation":false}`))
+	checkDenies(t, admission.Mutate, instead("runAsUser", `{"rule":"MustRunAsNonRoot"}`), "", `{"containers":[{"name":"c","securityContext":{"runAsNonRoot":false}}]}`,
 		`spec.containers[0].securityContext.runAsNonRoot: Invalid value: false: must be true`)
 }

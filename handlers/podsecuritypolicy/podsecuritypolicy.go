@@ -23,11 +23,11 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
-	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
 // usedAnnotation names the policy that a pod was created with.
@@ -42,13 +42,13 @@ type Config struct {
 }
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "PodSecurityPolicy",
 		Summary: "allows and completes pods by PodSecurityPolicies that their creator or service account may use",
-		Rules: []handlers.Rule{
-			handlers.CreateUpdate("pods"),
-			handlers.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
+		Rules: []admission.Rule{
+			admission.CreateUpdate("pods"),
+			admission.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
 		},
 		Mutates:     true,
 		Validates:   true,
@@ -64,13 +64,13 @@ type plugin struct {
 	access *cluster.Access
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	if setup.Config != nil {
 		var c Config
-		if err := handlers.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			return handlers.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodSecurityPolicyConfiguration")
+		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
+			return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodSecurityPolicyConfiguration")
 		}); err != nil {
-			return handlers.Handler{}, err
+			return admission.Handler{}, err
 		}
 	}
 	p := &plugin{
@@ -78,13 +78,13 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 	}
 	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{"PodSecurityPolicy"}, Add: p.addFile}
 	if errs := reader.Read(setup.Manifests); errs != nil {
-		return handlers.Handler{}, utilerrors.NewAggregate(errs)
+		return admission.Handler{}, utilerrors.NewAggregate(errs)
 	}
-	return handlers.Handler{Admit: p.admit, Validate: handlers.ValidateTyped(p.validate)}, nil
+	return admission.Handler{Admit: p.admit, Validate: admission.ValidateTyped(p.validate)}, nil
 }
 
 // addFile adds a policy of a file.
-func (p *plugin) addFile(_ *handlers.File, _ string, content []byte) []error {
+func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
 		return errs
 	}
@@ -130,11 +130,11 @@ func (p *plugin) policies(first string) []*PodSecurityPolicy {
 }
 
 // admit completes new pods. Updates are only validated.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() != codec.Create {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	return handlers.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) handlers.Result {
+	return admission.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
 		if pod == nil {
 			return noPod(review)
 		}
@@ -148,24 +148,24 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	})(ctx, review)
 }
 
-func noPod(review *codec.Review) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, errors.New("unexpected type <nil>")))
+func noPod(review *codec.Review) admission.Result {
+	return admission.Denied(admission.Forbidden(review, errors.New("unexpected type <nil>")))
 }
 
-func annotated(review *codec.Review, key, policy string) handlers.Result {
+func annotated(review *codec.Review, key, policy string) admission.Result {
 	if err := review.Response.Annotate(key, policy); err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // validate sees the pod as it will be stored.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) admission.Result {
 	if pod == nil {
 		return noPod(review)
 	}
 	if review.Operation() == codec.Update && old != nil && isCollecting(pod, old) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	policy, _, refused := p.choose(ctx, review, pod, "validate", pod.Annotations[usedAnnotation])
 	if refused != nil {
@@ -186,9 +186,9 @@ func isCollecting(pod, old *corev1.Pod) bool {
 
 // choose returns the first policy that the pod may have as it is, or else, where pods
 // are admitted, the first one that it may have and what it makes of the pod.
-func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy, *candidate, *handlers.Result) {
-	deny := func(format string, arguments ...any) *handlers.Result {
-		return new(handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...))))
+func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy, *candidate, *admission.Result) {
+	deny := func(format string, arguments ...any) *admission.Result {
+		return new(admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...))))
 	}
 	policies := p.policies(first)
 	if len(policies) == 0 {
@@ -196,7 +196,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	}
 	a, err := newAsker(ctx, p.access, review, pod.Spec.ServiceAccountName)
 	if err != nil {
-		return nil, nil, new(handlers.Errored(err))
+		return nil, nil, new(admission.Errored(err))
 	}
 	mutates := verb == "admit"
 	s := newSubject(pod, mutates)
@@ -205,7 +205,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	faults := make(map[string]*faultsOf)
 	for _, policy := range policies {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, new(handlers.Errored(err))
+			return nil, nil, new(admission.Errored(err))
 		}
 		c, f := s.mutate(policy), new(faultsOf)
 		if c.validate(policy, f); len(f.messages) > 0 {
@@ -216,7 +216,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 			continue
 		}
 		if may, err := a.may(policy.Name); err != nil {
-			return nil, nil, new(handlers.Errored(err))
+			return nil, nil, new(admission.Errored(err))
 		} else if !may {
 			continue
 		}
@@ -229,7 +229,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	}
 	messages, err := a.messages(policies, faults)
 	if err != nil {
-		return nil, nil, new(handlers.Errored(err))
+		return nil, nil, new(admission.Errored(err))
 	}
 	return nil, nil, deny("PodSecurityPolicy: unable to %s pod: [%s]", verb, strings.Join(messages, " "))
 }
@@ -293,7 +293,7 @@ func (a *asker) messages(policies []*PodSecurityPolicy, faults map[string]*fault
 	bytes := 0
 	for _, policy := range policies {
 		f := faults[policy.Name]
-		if f == nil || bytes > handlers.MessagesBytesMax {
+		if f == nil || bytes > admission.MessagesBytesMax {
 			continue
 		}
 		may, err := a.may(policy.Name)

@@ -8,9 +8,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	all  = `{"volumes":["*"],` + anys + `}`
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // policy returns one with this spec and annotations.
 func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
@@ -34,9 +34,9 @@ func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
 
 // chainOf returns a chain in a cluster with policies, of which authorize says who may
 // use them.
-func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSpec) bool, policies ...runtime.Object) *handlers.Chain {
+func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSpec) bool, policies ...runtime.Object) *admission.Chain {
 	t.Helper()
-	return handlertest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = authorize(&r.Spec) }, policies...)
+	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = authorize(&r.Spec) }, policies...)
 }
 
 func everybody(*authorizationv1.SubjectAccessReviewSpec) bool { return true }
@@ -50,7 +50,7 @@ func TestAdmits(t *testing.T) {
 		if !strings.HasPrefix(want, `{"metadata"`) {
 			want = `{"metadata":{"annotations":{"kubernetes.io/psp":"p"}},"spec":` + want + `}`
 		}
-		handlertest.CheckAdmit(t, chain, pods, given, want)
+		admissiontest.CheckAdmit(t, chain, pods, given, want)
 	}
 	const one = `{"containers":[{"name":"c"}]}`
 	context := func(sc string) string { return `{"containers":[{"name":"c","securityContext":` + sc + `}]}` }
@@ -79,7 +79,7 @@ func TestAdmits(t *testing.T) {
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`, one, `{"metadata":{"annotations":{"kubernetes.io/psp":"p",
 		"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":{"containers":[{"name":"c"}]}}`)
 	chain := chainOf(t, everybody, policy(t, "p", all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`))
-	handlertest.CheckAdmit(t, chain, pods, `{"spec":`+one+`}`,
+	admissiontest.CheckAdmit(t, chain, pods, `{"spec":`+one+`}`,
 		`{"metadata":{"annotations":{"kubernetes.io/psp":"p","container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":`+one+`}`)
 	const field = `{"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"},{"name":"d","securityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a"}}}]}`
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"unconfined","apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`, field, field)
@@ -91,7 +91,7 @@ func TestAdmitsWhatIsGiven(t *testing.T) {
 		t.Helper()
 		chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
 		pod = `{"metadata":{"annotations":{"kubernetes.io/psp":"p","container.apparmor.security.beta.kubernetes.io/c":"localhost/a"}},"spec":` + pod + `}`
-		handlertest.CheckAdmit(t, chain, pods, pod, pod)
+		admissiontest.CheckAdmit(t, chain, pods, pod, pod)
 	}
 	container := func(sc string) string { return `{"containers":[{"name":"c","securityContext":` + sc + `}]}` }
 	inherited := func(sc string) string {
@@ -121,7 +121,7 @@ func TestPoliciesSeeThePod(t *testing.T) {
 		strings.Replace(instead("fsGroup", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), `{`, `{"readOnlyRootFilesystem":true,`, 1),
 		`"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`))
 	const pod = `{"metadata":{"annotations":{"kubernetes.io/psp":"z"}},"spec":{"securityContext":{"runAsUser":1},"containers":[{"name":"c","securityContext":{"privileged":false}}]}}`
-	handlertest.CheckAdmit(t, chain, pods, pod, pod)
+	admissiontest.CheckAdmit(t, chain, pods, pod, pod)
 }
 
 // TestValidatesWhatIsComplete has fields that a policy would complete.
@@ -129,7 +129,7 @@ func TestValidatesWhatIsComplete(t *testing.T) {
 	f := func(spec, annotations string) {
 		t.Helper()
 		chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
-		got := string(handlertest.Answer(t, chain, handlers.Validate, handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
+		got := string(admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
 		if want := `unable to validate pod: []`; !strings.Contains(got, want) {
 			t.Errorf("%s %s: got %s, want %s", spec, annotations, got, want)
 		}
@@ -153,28 +153,28 @@ func TestAnnotationsOfSeccomp(t *testing.T) {
 		return `{"metadata":{"annotations":{"kubernetes.io/psp":"p",` + annotations + `}},"spec":` + spec + `}`
 	}
 	const both = `"seccomp.security.alpha.kubernetes.io/pod":"docker/default","container.seccomp.security.alpha.kubernetes.io/c":"localhost/a"`
-	handlertest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c"},{"name":"d"}]}`), annotated(both,
+	admissiontest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c"},{"name":"d"}]}`), annotated(both,
 		`{"containers":[{"name":"c","securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"a"}}},{"name":"d"}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`))
 	// What runs is what the fields say.
-	unconfined := handlertest.Body(codec.Create, pods, annotated(both, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeDenied, unconfined)
-	only := handlertest.Body(codec.Create, pods, annotated(both, `{"containers":[{"name":"c"}]}`))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, only)
-	other := handlertest.Body(codec.Create, pods, annotated(`"container.seccomp.security.alpha.kubernetes.io/c":"unconfined"`,
+	unconfined := admissiontest.Body(codec.Create, pods, annotated(both, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeDenied, unconfined)
+	only := admissiontest.Body(codec.Create, pods, annotated(both, `{"containers":[{"name":"c"}]}`))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, only)
+	other := admissiontest.Body(codec.Create, pods, annotated(`"container.seccomp.security.alpha.kubernetes.io/c":"unconfined"`,
 		`{"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"}]}`))
-	handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeDenied, other)
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, other)
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeDenied, other)
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, other)
 	const allowed, standard = `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"*"`, `,"seccomp.security.alpha.kubernetes.io/defaultProfileName":"runtime/default"`
 	chain = chainOf(t, everybody, policy(t, "p", all, allowed+standard))
-	handlertest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c","securityContext":{}}]}`), annotated(both,
+	admissiontest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c","securityContext":{}}]}`), annotated(both,
 		`{"containers":[{"name":"c","securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"a"}}}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`))
 	const unconfinedPod = `"seccomp.security.alpha.kubernetes.io/pod":"unconfined"`
-	handlertest.CheckAdmit(t, chain, pods, annotated(unconfinedPod, `{}`), annotated(unconfinedPod, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
+	admissiontest.CheckAdmit(t, chain, pods, annotated(unconfinedPod, `{}`), annotated(unconfinedPod, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
 	chain = chainOf(t, everybody, policy(t, "p", all, allowed))
 	const unknown = `"seccomp.security.alpha.kubernetes.io/pod":"x","container.seccomp.security.alpha.kubernetes.io/c":"y"`
-	handlertest.CheckAdmit(t, chain, pods, annotated(unknown, `{"containers":[{"name":"c"}]}`), annotated(unknown, `{"containers":[{"name":"c"}]}`))
+	admissiontest.CheckAdmit(t, chain, pods, annotated(unknown, `{"containers":[{"name":"c"}]}`), annotated(unknown, `{"containers":[{"name":"c"}]}`))
 	chain = chainOf(t, everybody, policy(t, "p", all, `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"localhost/a"`))
-	got := string(handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, pods, annotated(`"seccomp.security.alpha.kubernetes.io/pod":"docker/default"`, `{"containers":[{"name":"c"}]}`))))
+	got := string(admissiontest.Answer(t, chain, admission.Mutate, admissiontest.Body(codec.Create, pods, annotated(`"seccomp.security.alpha.kubernetes.io/pod":"docker/default"`, `{"containers":[{"name":"c"}]}`))))
 	for _, want := range []string{"kubernetes.io/pod]: Forbidden: docker/default is not", "kubernetes.io/c]: Forbidden: runtime/default is not"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
@@ -187,8 +187,8 @@ func TestVolumes(t *testing.T) {
 	f := func(volumes, volume, want string) {
 		t.Helper()
 		chain := chainOf(t, everybody, policy(t, "p", `{`+volumes+`,`+anys+`}`, ""))
-		body := handlertest.Body(codec.Create, pods, `{"spec":{"volumes":[{"name":"v",`+volume+`}],"containers":[{"volumeMounts":[{"name":"v","readOnly":true},{"name":"v"}]}]}}`)
-		answer := string(handlertest.Answer(t, chain, handlers.Validate, body))
+		body := admissiontest.Body(codec.Create, pods, `{"spec":{"volumes":[{"name":"v",`+volume+`}],"containers":[{"volumeMounts":[{"name":"v","readOnly":true},{"name":"v"}]}]}}`)
+		answer := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		if want == "" && !strings.Contains(answer, `"allowed":true`) || !strings.Contains(answer, want) {
 			t.Errorf("%s: got %s, want %s", volume, answer, want)
 		}
@@ -231,9 +231,9 @@ func TestVolumes(t *testing.T) {
 // TestMessagesQuote has what a message shows of a value with control characters.
 func TestMessagesQuote(t *testing.T) {
 	chain := chainOf(t, everybody, policy(t, "p", all, ""))
-	body := handlertest.Body(codec.Create, pods, `{"spec":{"containers":[{"securityContext":{"procMount":"\u0000"}}]}}`)
+	body := admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"securityContext":{"procMount":"\u0000"}}]}}`)
 	const want = `spec.containers[0].securityContext.procMount: Invalid value: \"\\x00\": ProcMountType is not allowed`
-	if got := string(handlertest.Answer(t, chain, handlers.Validate, body)); !strings.Contains(got, want) {
+	if got := string(admissiontest.Answer(t, chain, admission.Validate, body)); !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -250,9 +250,9 @@ func TestWhoMayUse(t *testing.T) {
 		return false
 	}
 	chain := chainOf(t, authorize, policy(t, "b", all, ""), policy(t, "a", `{"volumes":["*"]}`, ""), policy(t, "c", `{"readOnlyRootFilesystem":true,`+anys+`}`, ""))
-	body := strings.Replace(string(handlertest.Body(codec.Create, pods, `{"spec":{"serviceAccountName":"x","containers":[{}]}}`)),
+	body := strings.Replace(string(admissiontest.Body(codec.Create, pods, `{"spec":{"serviceAccountName":"x","containers":[{}]}}`)),
 		`"namespace":"namespace"`, `"namespace":"shop","userInfo":{"username":"jane","groups":["g"]}`, 1)
-	got := string(handlertest.Answer(t, chain, handlers.Mutate, []byte(body)))
+	got := string(admissiontest.Answer(t, chain, admission.Mutate, []byte(body)))
 	if !strings.Contains(got, "PodSecurityPolicy: unable to admit pod: []") {
 		t.Errorf("got %s", got)
 	}
@@ -272,46 +272,46 @@ func TestWhoMayUse(t *testing.T) {
 // TestOrder has the policies that are tried first.
 func TestOrder(t *testing.T) {
 	const readOnly = `{"readOnlyRootFilesystem":true,` + anys + `}`
-	f := func(phase handlers.Phase, object, want string, policies ...runtime.Object) {
+	f := func(phase admission.Phase, object, want string, policies ...runtime.Object) {
 		t.Helper()
-		got := string(handlertest.Answer(t, chainOf(t, everybody, policies...), phase, handlertest.Body(codec.Create, pods, object)))
+		got := string(admissiontest.Answer(t, chainOf(t, everybody, policies...), phase, admissiontest.Body(codec.Create, pods, object)))
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	a, b, c := policy(t, "a", readOnly, ""), policy(t, "b", readOnly, ""), policy(t, "c", all, "")
-	f(handlers.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"c"`, a, b, c)
-	f(handlers.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"a"`, b, a)
-	f(handlers.Validate, `{"spec":{"containers":[{}]}}`, `unable to validate pod: []`, a, b)
-	f(handlers.Validate, `{"spec":{}}`, `"validate-policy":"a"`, c, b, a)
-	f(handlers.Validate, `{"metadata":{"annotations":{"kubernetes.io/psp":"b"}},"spec":{}}`, `"validate-policy":"b"`, c, b, a)
-	f(handlers.Mutate, `{}`, "no providers available to validate pod request")
-	f(handlers.Mutate, `null`, "unexpected type")
-	f(handlers.Validate, `null`, "unexpected type")
+	f(admission.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"c"`, a, b, c)
+	f(admission.Mutate, `{"spec":{"containers":[{}]}}`, `"admit-policy":"a"`, b, a)
+	f(admission.Validate, `{"spec":{"containers":[{}]}}`, `unable to validate pod: []`, a, b)
+	f(admission.Validate, `{"spec":{}}`, `"validate-policy":"a"`, c, b, a)
+	f(admission.Validate, `{"metadata":{"annotations":{"kubernetes.io/psp":"b"}},"spec":{}}`, `"validate-policy":"b"`, c, b, a)
+	f(admission.Mutate, `{}`, "no providers available to validate pod request")
+	f(admission.Mutate, `null`, "unexpected type")
+	f(admission.Validate, `null`, "unexpected type")
 }
 
 // TestUpdates has what is looked at of an update.
 func TestUpdates(t *testing.T) {
 	chain := chainOf(t, everybody, policy(t, "a", `{"volumes":["*"],"requiredDropCapabilities":["ALL"],`+anys+`}`, ""))
-	f := func(body []byte, want handlers.Outcome) {
+	f := func(body []byte, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, body)
 	}
 	const pod = `{"metadata":{"finalizers":["a/b"]},"spec":{"containers":[{"name":"c"}]}}`
-	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeAllowed)
-	f(handlertest.UpdateBody(pods, pod, `null`), handlers.OutcomeDenied)
-	f(handlertest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), handlers.OutcomeDenied)
-	f(handlertest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{"selfLink":"/a"},"spec":{"containers":[{"name":"c"}]}}`), handlers.OutcomeAllowed)
-	update := string(handlertest.UpdateBody(pods, pod, pod))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, []byte(update))
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, []byte(strings.Replace(update, `"UPDATE"`, `"CREATE"`, 1))) // of which nothing was checked before
+	f(admissiontest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, pod), admission.OutcomeAllowed)
+	f(admissiontest.UpdateBody(pods, pod, `null`), admission.OutcomeDenied)
+	f(admissiontest.UpdateBody(pods, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}`, pod), admission.OutcomeDenied)
+	f(admissiontest.UpdateBody(pods, `{"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{"selfLink":"/a"},"spec":{"containers":[{"name":"c"}]}}`), admission.OutcomeAllowed)
+	update := string(admissiontest.UpdateBody(pods, pod, pod))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, []byte(update))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, []byte(strings.Replace(update, `"UPDATE"`, `"CREATE"`, 1))) // of which nothing was checked before
 	debug := func(context string) []byte {
-		body := handlertest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
+		body := admissiontest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
 		return []byte(strings.Replace(string(body), `"name":"name"`, `"name":"name","subResource":"ephemeralcontainers"`, 1))
 	}
-	f(debug(`{"capabilities":{"drop":["ALL"]}}`), handlers.OutcomeAllowed)
-	f(debug(`{"privileged":true,"capabilities":{"drop":["ALL"]}}`), handlers.OutcomeDenied)
-	f(debug(`null`), handlers.OutcomeDenied) // what the policy adds would be missing
-	f([]byte(strings.Replace(string(debug(`null`)), "ephemeralcontainers", "resize", 1)), handlers.OutcomeAllowed)
+	f(debug(`{"capabilities":{"drop":["ALL"]}}`), admission.OutcomeAllowed)
+	f(debug(`{"privileged":true,"capabilities":{"drop":["ALL"]}}`), admission.OutcomeDenied)
+	f(debug(`null`), admission.OutcomeDenied) // what the policy adds would be missing
+	f([]byte(strings.Replace(string(debug(`null`)), "ephemeralcontainers", "resize", 1)), admission.OutcomeAllowed)
 }

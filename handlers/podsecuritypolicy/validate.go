@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // faultsOf gathers what is wrong with a pod, as messages, until these are longer than
@@ -30,7 +30,7 @@ func (f *faultsOf) say(message string) {
 	f.bytes += len(message)
 }
 
-func (f *faultsOf) full() bool { return f.bytes > handlers.MessagesBytesMax }
+func (f *faultsOf) full() bool { return f.bytes > admission.MessagesBytesMax }
 
 // validate says what a policy has against the candidate.
 func (c *candidate) validate(p *PodSecurityPolicy, f *faultsOf) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 const (
@@ -34,8 +34,8 @@ func loadConfiguration(content []byte) (*configuration, error) {
 	if content == nil {
 		return c, nil
 	}
-	return c, handlers.DecodeConfig(content, c, func() field.ErrorList {
-		errs := handlers.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
+	return c, admission.DecodeConfig(content, c, func() field.ErrorList {
+		errs := admission.ValidateConfigType(c.APIVersion, configAPIVersion, c.Kind, configKind)
 		errs = append(errs, validateTolerations(c.Default, field.NewPath("default"))...)
 		return append(errs, validateTolerations(c.Whitelist, field.NewPath("whitelist"))...)
 	})

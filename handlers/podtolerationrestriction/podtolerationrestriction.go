@@ -18,12 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/memo"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // Annotations of namespaces: lists of tolerations, as JSON.
@@ -38,11 +38,11 @@ var pressure = newTolerations([]corev1.Toleration{{
 }})
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "PodTolerationRestriction",
 		Summary:   "adds the tolerations of a namespace to its pods, and denies pods with other tolerations than it allows",
-		Rules:     []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:     []admission.Rule{admission.CreateUpdate("pods")},
 		Mutates:   true,
 		Validates: true,
 		Needs:     []cluster.Need{cluster.Namespaces.Watched()},
@@ -57,10 +57,10 @@ type plugin struct {
 	known               *memo.Memo[*known]
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	c, err := loadConfiguration(setup.Config)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p := &plugin{
 		namespaces: cluster.Namespaces.In(setup.Cluster),
@@ -68,12 +68,12 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 		whitelist:  newTolerations(c.Whitelist),
 		known:      memo.New(parse),
 	}
-	return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
 // admit merges the tolerations that the pod gets into those that it has, and
 // then denies what validate does.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	var given [2]*tolerations.Given
 	n := 0
 	if review.Operation() == codec.Create {
@@ -92,31 +92,31 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	}
 	if n > 0 {
 		if err := tolerations.Merge(ctx, &review.Object, given[:n]...); err != nil {
-			return handlers.Errored(err)
+			return admission.Errored(err)
 		}
 	}
 	return p.validate(ctx, review)
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	all := review.Object.Get("spec", "tolerations")
 	if !all.Get(codec.Index(0)).Exists() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	whitelist, scope, err := p.of(ctx, review, annotationWhitelist, p.whitelist)
 	if err != nil {
 		return failed(err)
 	}
 	if whitelist.Len() == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	for _, has := range all.Elements() {
 		if t := tolerations.Read(has); !whitelist.set.Covers(&t) {
-			return handlers.Denied(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) "+
+			return admission.Denied(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) "+
 				"conflict with its %s whitelist", scope))
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // of returns the tolerations in an annotation of the pod's namespace, or the
@@ -141,14 +141,14 @@ func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string
 type annotationError struct{ error }
 
 // failed says what to answer when tolerations of a namespace cannot be had.
-func failed(err error) handlers.Result {
+func failed(err error) admission.Result {
 	if _, wrong := errors.AsType[*annotationError](err); wrong || apierrors.IsNotFound(err) {
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	}
 	if cluster.IsInvalidName(err) {
-		return handlers.Denied(apierrors.NewInternalError(err))
+		return admission.Denied(apierrors.NewInternalError(err))
 	}
-	return handlers.Errored(err)
+	return admission.Errored(err)
 }
 
 // isBestEffort reports whether a pod is of that class of service: the one that

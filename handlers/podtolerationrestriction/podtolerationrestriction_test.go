@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	container = `{"name":"a","resources":{"requests":{"cpu":"1"}}}`
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // namespace returns one with these annotations, in turns name and text.
 func namespace(name string, annotations ...string) *corev1.Namespace {
@@ -37,8 +37,8 @@ func namespace(name string, annotations ...string) *corev1.Namespace {
 func TestMutates(t *testing.T) {
 	f := func(standard string, places ...string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", namespace("shop", annotationDefault, standard), namespace("kube-system"))
-		handlertest.MutatesChain(t, chain, nil, places...)
+		chain := admissiontest.MustChain(t, Plugin(), "", namespace("shop", annotationDefault, standard), namespace("kube-system"))
+		admissiontest.MutatesChain(t, chain, nil, places...)
 	}
 	f(`[`+gpu+`]`, "/spec/tolerations/*")
 	f(`[{"key":"dedicated","operator":"Exists"},`+gpu+`]`, "/spec/tolerations", "/spec/tolerations/*", "/spec/tolerations/*/*")
@@ -47,10 +47,10 @@ func TestMutates(t *testing.T) {
 
 // TestOddPods has what no API server sends, in a namespace with tolerations.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+gpu+`]`))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+gpu+`]`))
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, pods, object, want)
+		admissiontest.CheckAdmit(t, chain, pods, object, want)
 	}
 	f(`{}`, `{"spec":{"tolerations":[`+gpu+`]}}`)
 	f(`{"spec":null}`, `{"spec":{"tolerations":[`+gpu+`]}}`)
@@ -62,7 +62,7 @@ func TestOddPods(t *testing.T) {
 
 	fails := func(object string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, pods, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, admissiontest.Body(codec.Create, pods, object))
 	}
 	fails(`{"spec":{"tolerations":"all"}}`)
 	fails(`{"spec":[]}`)
@@ -71,14 +71,14 @@ func TestOddPods(t *testing.T) {
 
 // TestPressure is about which pods tolerate that memory is short.
 func TestPressure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace"))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace"))
 	f := func(want bool, pod string) {
 		t.Helper()
-		outcome := handlers.OutcomeAllowed
+		outcome := admission.OutcomeAllowed
 		if want {
-			outcome = handlers.OutcomePatched
+			outcome = admission.OutcomePatched
 		}
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, outcome, handlertest.Body(codec.Create, pods, pod))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, outcome, admissiontest.Body(codec.Create, pods, pod))
 	}
 	f(true, `{"spec":{"containers":[`+container+`]}}`)
 	f(true, `{"spec":{"containers":[{"resources":{"requests":{"cpu":1}}}]}}`) // as Quantity.UnmarshalJSON takes it
@@ -107,82 +107,82 @@ func TestMany(t *testing.T) {
 		}
 		return `{"spec":{"tolerations":[` + b.String() + more + `]}}`
 	}
-	f := func(phase handlers.Phase, n int, more string, want handlers.Outcome, annotations ...string) {
+	f := func(phase admission.Phase, n int, more string, want admission.Outcome, annotations ...string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotations...))
-		handlertest.CheckOutcome(t, chain, phase, want, handlertest.Body(codec.Create, pods, pod(n, more)))
+		chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotations...))
+		admissiontest.CheckOutcome(t, chain, phase, want, admissiontest.Body(codec.Create, pods, pod(n, more)))
 	}
 	for _, n := range []int{comparedMax - 3, comparedMax - 2, comparedMax - 1, comparedMax, 20 * comparedMax} {
-		f(handlers.Validate, n, gpu, handlers.OutcomeAllowed, annotationWhitelist, `[`+anything+`]`)
-		f(handlers.Validate, n, gpu, handlers.OutcomeDenied, annotationWhitelist, `[`+gpu+`]`)
-		f(handlers.Mutate, n, gpu, handlers.OutcomePatched, annotationDefault, `[`+memory+`]`)
-		f(handlers.Mutate, n, gpu, handlers.OutcomeAllowed, annotationDefault, `[`+gpu+`]`)
+		f(admission.Validate, n, gpu, admission.OutcomeAllowed, annotationWhitelist, `[`+anything+`]`)
+		f(admission.Validate, n, gpu, admission.OutcomeDenied, annotationWhitelist, `[`+gpu+`]`)
+		f(admission.Mutate, n, gpu, admission.OutcomePatched, annotationDefault, `[`+memory+`]`)
+		f(admission.Mutate, n, gpu, admission.OutcomeAllowed, annotationDefault, `[`+gpu+`]`)
 	}
 	const few = 3
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+strings.Repeat(gpu+`,`, 5*comparedMax)+gpu+`]`))
-	handlertest.CheckAdmit(t, chain, pods, pod(few, gpu), pod(few, gpu))
-	handlertest.CheckAdmit(t, chain, pods, pod(few, memory), pod(few, memory+","+gpu))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+strings.Repeat(gpu+`,`, 5*comparedMax)+gpu+`]`))
+	admissiontest.CheckAdmit(t, chain, pods, pod(few, gpu), pod(few, gpu))
+	admissiontest.CheckAdmit(t, chain, pods, pod(few, memory), pod(few, memory+","+gpu))
 }
 
 // TestOneToleration has a pod with nothing but what its namespace does not list.
 func TestOneToleration(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace", annotationWhitelist, `[`+gpu+`]`))
-	for toleration, want := range map[string]handlers.Outcome{gpu: handlers.OutcomeAllowed, memory: handlers.OutcomeDenied} {
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, pods, `{"spec":{"tolerations":[`+toleration+`]}}`))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationWhitelist, `[`+gpu+`]`))
+	for toleration, want := range map[string]admission.Outcome{gpu: admission.OutcomeAllowed, memory: admission.OutcomeDenied} {
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, pods, `{"spec":{"tolerations":[`+toleration+`]}}`))
 	}
 }
 
 // TestLive is about a namespace that the cache does not have.
 func TestLive(t *testing.T) {
-	for code, want := range map[int32]handlers.Outcome{404: handlers.OutcomeDenied, 403: handlers.OutcomeErrored, 500: handlers.OutcomeErrored} {
-		chain := handlertest.LiveChain(t, Plugin(), func(*http.Request) any {
+	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored, 500: admission.OutcomeErrored} {
+		chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
 			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}
 		})
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, corpus.MustRead("pods-create-v1-1.json"))
 	}
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("namespace"))
-	handlertest.CheckPodsCreateUpdate(t, chain, `{"spec":{"containers":[`+container+`]}}`)
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace"))
+	admissiontest.CheckPodsCreateUpdate(t, chain, `{"spec":{"containers":[`+container+`]}}`)
 }
 
 func TestNoAllocations(t *testing.T) {
 	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
-	chain := handlertest.MustChain(t, Plugin(), "", namespace("shop"))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, create)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, update)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, create)
-	handlertest.NoAllocations(t, restricting(t), handlers.Mutate, handlers.OutcomePatched, create)
-	handlertest.NoAllocations(t, restricting(t), handlers.Validate, handlers.OutcomeAllowed, create)
-	covered := handlertest.MustChain(t, Plugin(), "", namespace("shop", annotationDefault, `[`+anything+`]`))
-	handlertest.NoAllocations(t, covered, handlers.Mutate, handlers.OutcomePatched, create)
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("shop"))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, create)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, update)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, create)
+	admissiontest.NoAllocations(t, restricting(t), admission.Mutate, admission.OutcomePatched, create)
+	admissiontest.NoAllocations(t, restricting(t), admission.Validate, admission.OutcomeAllowed, create)
+	covered := admissiontest.MustChain(t, Plugin(), "", namespace("shop", annotationDefault, `[`+anything+`]`))
+	admissiontest.NoAllocations(t, covered, admission.Mutate, admission.OutcomePatched, create)
 }
 
 // restricting returns a chain that adds a toleration, and has a list.
-func restricting(t testing.TB) *handlers.Chain {
-	return handlertest.MustChain(t, Plugin(), "", namespace("shop",
+func restricting(t testing.TB) *admission.Chain {
+	return admissiontest.MustChain(t, Plugin(), "", namespace("shop",
 		annotationDefault, `[`+gpu+`]`,
 		annotationWhitelist, `[{"key":"dedicated","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"},`+gpu+`,`+memory+`]`))
 }
 
 func BenchmarkMutate(b *testing.B) {
-	f := func(name string, chain *handlers.Chain) {
+	f := func(name string, chain *admission.Chain) {
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
+			admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead("pods-create-v1-1.json"))
 		})
 	}
-	f("pressure", handlertest.MustChain(b, Plugin(), "", namespace("shop")))
+	f("pressure", admissiontest.MustChain(b, Plugin(), "", namespace("shop")))
 	f("all", restricting(b))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	f := func(name string, chain *handlers.Chain) {
+	f := func(name string, chain *admission.Chain) {
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+			admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 		})
 	}
-	f("none", handlertest.MustChain(b, Plugin(), "", namespace("shop")))
+	f("none", admissiontest.MustChain(b, Plugin(), "", namespace("shop")))
 	f("whitelist", restricting(b))
 }

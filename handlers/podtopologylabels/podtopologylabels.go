@@ -13,17 +13,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "PodTopologyLabels",
 		Summary: "labels pods with the zone and region of their node",
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create},
 			Groups:     []string{""},
 			Versions:   []string{"v1"},
@@ -32,9 +32,9 @@ func Plugin() handlers.Plugin {
 		Mutates:     true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.Nodes.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit}, nil
+			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
@@ -48,7 +48,7 @@ var copied = [...]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // admit labels a pod that comes with a node, or the binding of one, from which
 // kube-apiserver takes the labels over to the pod.
-func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	object := &review.Object
 	var name codec.Value
 	if review.SubResource() == "" {
@@ -58,12 +58,12 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result 
 	}
 	node, known := p.nodes.Cached("", name.String())
 	if !known {
-		return handlers.Allowed() // a node that there is not is no reason to deny
+		return admission.Allowed() // a node that there is not is no reason to deny
 	}
 	for _, label := range copied {
 		if value, ok := node.Labels[label]; ok {
 			object.SetString(value, "metadata", "labels", label)
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

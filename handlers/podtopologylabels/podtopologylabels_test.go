@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 const (
 	zone   = "topology.kubernetes.io/zone"
@@ -37,7 +37,7 @@ func nodes() []runtime.Object {
 }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", nodes()...), bound, "/metadata/labels", "/metadata/labels/topology.kubernetes.io~1*")
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", nodes()...), bound, "/metadata/labels", "/metadata/labels/topology.kubernetes.io~1*")
 }
 
 // bound binds recorded pods.
@@ -46,10 +46,10 @@ func bound(body []byte) []byte {
 }
 
 func TestPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", nodes()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", nodes()...)
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, "v1/pods", object, want)
+		admissiontest.CheckAdmit(t, chain, "v1/pods", object, want)
 	}
 	same := func(object string) { t.Helper(); f(object, object) }
 	f(`{"spec":{"nodeName":"n1"}}`, `{"metadata":{"labels":{"`+zone+`":"z2","`+region+`":"r"}},"spec":{"nodeName":"n1"}}`)
@@ -65,45 +65,47 @@ func TestPods(t *testing.T) {
 }
 
 func TestBindings(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", nodes()...)
-	f := func(operation codec.Operation, subresource, target string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", nodes()...)
+	f := func(operation codec.Operation, subresource, target string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.Body(operation, "v1/pods", `{"metadata":{"name":"p"},"target":`+target+`,"spec":{"nodeName":"bare"}}`)
+		body := admissiontest.Body(operation, "v1/pods", `{"metadata":{"name":"p"},"target":`+target+`,"spec":{"nodeName":"bare"}}`)
 		body = bytes.Replace(body, []byte(`"name":"name"`), []byte(`"subResource":"`+subresource+`","name":"name"`), 1)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
 	const n1 = `{"kind":"Node","name":"n1"}`
-	f(codec.Create, "binding", n1, handlers.OutcomePatched)
-	f(codec.Create, "binding", `{"kind":"Node","name":"n1","apiVersion":"example.com/v1","namespace":"x"}`, handlers.OutcomePatched)
-	f(codec.Create, "binding", `{"kind":"Node","name":"bare"}`, handlers.OutcomeAllowed)
-	f(codec.Create, "binding", `{"kind":"Machine","name":"n1"}`, handlers.OutcomeAllowed)
-	f(codec.Create, "binding", `{"name":"n1"}`, handlers.OutcomeAllowed)
-	f(codec.Create, "binding", `null`, handlers.OutcomeAllowed)
-	f(codec.Create, "eviction", n1, handlers.OutcomeAllowed)
-	f(codec.Update, "binding", n1, handlers.OutcomeAllowed)
-	f(codec.Update, "", `null`, handlers.OutcomeAllowed)
+	f(codec.Create, "binding", n1, admission.OutcomePatched)
+	f(codec.Create, "binding", `{"kind":"Node","name":"n1","apiVersion":"example.com/v1","namespace":"x"}`, admission.OutcomePatched)
+	f(codec.Create, "binding", `{"kind":"Node","name":"bare"}`, admission.OutcomeAllowed)
+	f(codec.Create, "binding", `{"kind":"Machine","name":"n1"}`, admission.OutcomeAllowed)
+	f(codec.Create, "binding", `{"name":"n1"}`, admission.OutcomeAllowed)
+	f(codec.Create, "binding", `null`, admission.OutcomeAllowed)
+	f(codec.Create, "eviction", n1, admission.OutcomeAllowed)
+	f(codec.Update, "binding", n1, admission.OutcomeAllowed)
+	f(codec.Update, "", `null`, admission.OutcomeAllowed)
 }
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", nodes()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", nodes()...)
 	for _, metadata := range []string{`1`, `{"labels":[]}`, `{"labels":"a"}`} {
-		body := handlertest.Body(codec.Create, "v1/pods", `{"metadata":`+metadata+`,"spec":{"nodeName":"n1"}}`)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":`+metadata+`,"spec":{"nodeName":"n1"}}`)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", nodes()...)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead("pods-binding-create-v1-1.json"))
+	chain := admissiontest.MustChain(t, Plugin(), "", nodes()...)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead("pods-binding-create-v1-1.json"))
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", nodes()...)
-	f := func(name string, want handlers.Outcome, recording string) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, corpus.MustRead(recording)) })
+	chain := admissiontest.MustChain(b, Plugin(), "", nodes()...)
+	f := func(name string, want admission.Outcome, recording string) {
+		b.Run(name, func(b *testing.B) {
+			admissiontest.Benchmark(b, chain, admission.Mutate, want, corpus.MustRead(recording))
+		})
 	}
-	f("pod", handlers.OutcomeAllowed, "pods-create-v1-1.json")
-	f("binding", handlers.OutcomePatched, "pods-binding-create-v1-1.json")
+	f("pod", admission.OutcomeAllowed, "pods-create-v1-1.json")
+	f("binding", admission.OutcomePatched, "pods-binding-create-v1-1.json")
 }

@@ -16,18 +16,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "Priority",
 		Summary: "sets the priority of pods from their priority class, and allows only one default class",
-		Rules: []handlers.Rule{
-			handlers.CreateUpdate("pods"),
+		Rules: []admission.Rule{
+			admission.CreateUpdate("pods"),
 			{
 				Operations: []codec.Operation{codec.Create, codec.Update},
 				Groups:     []string{schedulingv1.GroupName},
@@ -39,9 +39,9 @@ func Plugin() handlers.Plugin {
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.PriorityClasses.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{classes: cluster.PriorityClasses.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+			return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 		},
 	}
 }
@@ -54,23 +54,23 @@ type plugin struct {
 // (k8s.io/kubernetes pkg/apis/scheduling DefaultPriorityWhenNoDefaultClassExists).
 var noClass = &schedulingv1.PriorityClass{PreemptionPolicy: new(corev1.PreemptLowerPriority)}
 
-func (p *plugin) admit(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	switch {
 	case review.Resource().Resource != "pods":
-		return handlers.Allowed()
+		return admission.Allowed()
 	case review.Operation() == codec.Update:
 		keep(review, "priority")
 		keep(review, "preemptionPolicy")
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	class, err := p.resolve(review)
 	if err == nil {
 		err = apply(class, review)
 	}
 	if err != nil {
-		return handlers.Denied(handlers.Forbidden(review, err))
+		return admission.Denied(admission.Forbidden(review, err))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // keep gives an updated pod the field that it had, if it has none: clients that
@@ -134,14 +134,14 @@ func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass) {
 }
 
 // validate keeps a second class from becoming the default.
-func (p *plugin) validate(_ context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Result {
 	if review.Resource().Resource != "priorityclasses" || !review.Object.Get("globalDefault").Bool() {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	now := p.byDefault()
 	if now == nil || review.Operation() == codec.Update && review.Object.Get("metadata", "name").EqualString(now.Name) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	return handlers.Denied(handlers.Forbidden(review,
+	return admission.Denied(admission.Forbidden(review,
 		fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", now.Name)))
 }

@@ -10,16 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
 }
 
 // recorded is the class of what was recorded.
@@ -41,7 +41,7 @@ func class(name string, value int32, byDefault bool, policy corev1.PreemptionPol
 func TestNewPod(t *testing.T) {
 	f := func(spec, want string, classes ...runtime.Object) {
 		t.Helper()
-		handlertest.CheckAdmit(t, handlertest.MustChain(t, Plugin(), "", classes...), "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
+		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(), "", classes...), "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
 	}
 	high := class("high", 1000, false, corev1.PreemptNever)
 	const zero = `{"priority":0,"preemptionPolicy":"PreemptLowerPriority"}`
@@ -65,7 +65,7 @@ func TestNoPolicy(t *testing.T) {
 		t.Helper()
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)); err != nil {
 			t.Fatal(err)
 		}
 		err := apply(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Value: 2147483647}, review)
@@ -78,11 +78,11 @@ func TestNoPolicy(t *testing.T) {
 }
 
 func TestDeniedPod(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", class("high", 1000, false, corev1.PreemptNever))
+	chain := admissiontest.MustChain(t, Plugin(), "", class("high", 1000, false, corev1.PreemptNever))
 	f := func(spec, want string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)
-		got := handlertest.Answer(t, chain, handlers.Mutate, body)
+		body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`)
+		got := admissiontest.Answer(t, chain, admission.Mutate, body)
 		if want := `"message":"pods \"name\" is forbidden: ` + want + `"`; !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%s: got %s, want %s", spec, got, want)
 		}
@@ -102,69 +102,69 @@ func TestDeniedPod(t *testing.T) {
 }
 
 func TestUpdatedPod(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(spec, old string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(spec, old string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.UpdateBody("v1/pods", `{"spec":`+spec+`}`, `{"spec":`+old+`}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.UpdateBody("v1/pods", `{"spec":`+spec+`}`, `{"spec":`+old+`}`))
 	}
-	f(`{}`, `{"priority":5}`, handlers.OutcomePatched)
-	f(`{}`, `{"preemptionPolicy":"Never"}`, handlers.OutcomePatched)
-	f(`null`, `{"preemptionPolicy":"Never"}`, handlers.OutcomePatched)
-	f(`{"priority":null}`, `{"priority":5}`, handlers.OutcomePatched)
-	f(`{"priority":6}`, `{"priority":5}`, handlers.OutcomeAllowed)
-	f(`{"priority":6}`, `{}`, handlers.OutcomeAllowed)
-	f(`{}`, `{"priority":null}`, handlers.OutcomeAllowed)
-	f(`{"priorityClassName":"none"}`, `null`, handlers.OutcomeAllowed)
-	f(`"spec"`, `{"priority":5}`, handlers.OutcomeErrored)
+	f(`{}`, `{"priority":5}`, admission.OutcomePatched)
+	f(`{}`, `{"preemptionPolicy":"Never"}`, admission.OutcomePatched)
+	f(`null`, `{"preemptionPolicy":"Never"}`, admission.OutcomePatched)
+	f(`{"priority":null}`, `{"priority":5}`, admission.OutcomePatched)
+	f(`{"priority":6}`, `{"priority":5}`, admission.OutcomeAllowed)
+	f(`{"priority":6}`, `{}`, admission.OutcomeAllowed)
+	f(`{}`, `{"priority":null}`, admission.OutcomeAllowed)
+	f(`{"priorityClassName":"none"}`, `null`, admission.OutcomeAllowed)
+	f(`"spec"`, `{"priority":5}`, admission.OutcomeErrored)
 }
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, pod := range []string{`{"spec":"pod"}`, `{"spec":[]}`, `null`} {
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", pod))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", pod))
 	}
 }
 
 func TestSecondDefault(t *testing.T) {
 	const classes = "scheduling.k8s.io/v1/priorityclasses"
-	chain := handlertest.MustChain(t, Plugin(), "", class("first", 10, true, corev1.PreemptNever), class("other", 5, false, corev1.PreemptNever))
-	empty := handlertest.MustChain(t, Plugin(), "", class("other", 5, false, corev1.PreemptNever))
-	f := func(chain *handlers.Chain, operation codec.Operation, resource, object string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", class("first", 10, true, corev1.PreemptNever), class("other", 5, false, corev1.PreemptNever))
+	empty := admissiontest.MustChain(t, Plugin(), "", class("other", 5, false, corev1.PreemptNever))
+	f := func(chain *admission.Chain, operation codec.Operation, resource, object string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, object))
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeAllowed, handlertest.Body(operation, classes, object))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(operation, resource, object))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, admissiontest.Body(operation, classes, object))
 	}
 	const second, first = `{"metadata":{"name":"second"},"globalDefault":true}`, `{"metadata":{"name":"first"},"globalDefault":true}`
-	f(chain, codec.Create, classes, second, handlers.OutcomeDenied)
-	f(chain, codec.Update, classes, second, handlers.OutcomeDenied)
-	f(chain, codec.Create, classes, first, handlers.OutcomeDenied)
-	f(chain, codec.Update, classes, first, handlers.OutcomeAllowed)
-	f(chain, codec.Delete, classes, second, handlers.OutcomeAllowed)
-	f(chain, codec.Create, "v1/pods", second, handlers.OutcomeAllowed)
-	f(chain, codec.Create, "v1/priorityclasses", second, handlers.OutcomeAllowed)
-	f(empty, codec.Create, classes, second, handlers.OutcomeAllowed)
-	f(empty, codec.Update, classes, second, handlers.OutcomeAllowed)
+	f(chain, codec.Create, classes, second, admission.OutcomeDenied)
+	f(chain, codec.Update, classes, second, admission.OutcomeDenied)
+	f(chain, codec.Create, classes, first, admission.OutcomeDenied)
+	f(chain, codec.Update, classes, first, admission.OutcomeAllowed)
+	f(chain, codec.Delete, classes, second, admission.OutcomeAllowed)
+	f(chain, codec.Create, "v1/pods", second, admission.OutcomeAllowed)
+	f(chain, codec.Create, "v1/priorityclasses", second, admission.OutcomeAllowed)
+	f(empty, codec.Create, classes, second, admission.OutcomeAllowed)
+	f(empty, codec.Update, classes, second, admission.OutcomeAllowed)
 	for _, object := range []string{`{}`, `{"globalDefault":false}`, `{"globalDefault":null}`, `{"globalDefault":"true"}`, `null`} {
-		f(chain, codec.Create, classes, object, handlers.OutcomeAllowed)
+		f(chain, codec.Create, classes, object, admission.OutcomeAllowed)
 	}
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", recorded)
+	chain := admissiontest.MustChain(t, Plugin(), "", recorded)
 	body := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutPriority(body))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, withoutPriority(body))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", recorded)
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "", recorded)
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, withoutPriority(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, withoutPriority(body))
 }

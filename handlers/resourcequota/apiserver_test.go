@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 // An apiServer has quotas, and takes their status from whoever has seen the
@@ -201,19 +201,19 @@ func (a *apiServer) state() *cluster.State {
 }
 
 // replica returns a chain of its own that knows the cluster from the server.
-func (a *apiServer) replica() *handlers.Chain {
+func (a *apiServer) replica() *admission.Chain {
 	a.t.Helper()
 	return chainIn(a.t, a.state())
 }
 
 // chainIn returns a chain with a plugin of its own.
-func chainIn(t testing.TB, state *cluster.State) *handlers.Chain {
+func chainIn(t testing.TB, state *cluster.State) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // scoped is an item in one scope, or one that cannot tell.
@@ -169,7 +169,7 @@ func TestChargeKeeps(t *testing.T) {
 func TestOldObject(t *testing.T) {
 	f := func(old string, wantOld, wantMissing, wantErr bool) {
 		t.Helper()
-		d, err := newDemand(t.Context(), decoded(t, handlertest.UpdateBody("v1/pods", `{}`, old)), pods{}, nil)
+		d, err := newDemand(t.Context(), decoded(t, admissiontest.UpdateBody("v1/pods", `{}`, old)), pods{}, nil)
 		if (err != nil) != wantErr {
 			t.Fatalf("%s: got %v", old, err)
 		}
@@ -188,9 +188,9 @@ func TestOldObject(t *testing.T) {
 func TestReadInPart(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "9"), resources("pods", "0")))
 	many := strings.Repeat("{},", codec.MemoryMax>>10)
-	body := handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+many+`{}]}}`)
-	response, outcome := handlertest.Respond(t, a.replica(), handlers.Validate, body, nil)
-	if outcome != handlers.OutcomeDenied || !strings.Contains(string(response), `"code":413`) || a.used("q", "pods") != 0 {
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+many+`{}]}}`)
+	response, outcome := admissiontest.Respond(t, a.replica(), admission.Validate, body, nil)
+	if outcome != admission.OutcomeDenied || !strings.Contains(string(response), `"code":413`) || a.used("q", "pods") != 0 {
 		t.Errorf("got %s, %s, %d used", outcome, response, a.used("q", "pods"))
 	}
 }
@@ -254,12 +254,12 @@ func TestNoAnswer(t *testing.T) {
 		return apierrors.NewInternalError(errors.New("no leader"))
 	}
 	a.reads = apierrors.NewForbidden(corev1.Resource("resourcequotas"), "r", errors.New("no RBAC for reads"))
-	outcome, err := chain.Review(t.Context(), decoded(t, handlertest.Body(codec.Create, "v1/pods", podBody)), handlers.Validate)
-	if outcome != handlers.OutcomeErrored || err == nil || !strings.Contains(err.Error(), "no RBAC for reads") {
+	outcome, err := chain.Review(t.Context(), decoded(t, admissiontest.Body(codec.Create, "v1/pods", podBody)), admission.Validate)
+	if outcome != admission.OutcomeErrored || err == nil || !strings.Contains(err.Error(), "no RBAC for reads") {
 		t.Errorf("got %s, %v", outcome, err)
 	}
 	a.before, a.reads = nil, nil
-	for _, want := range []handlers.Outcome{handlers.OutcomeAllowed, handlers.OutcomeDenied} {
+	for _, want := range []admission.Outcome{admission.OutcomeAllowed, admission.OutcomeDenied} {
 		if outcome, response := create(t, chain); outcome != want {
 			t.Errorf("got %s, %s, want %s", outcome, response, want)
 		}

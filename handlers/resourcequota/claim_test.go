@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestClaimUsage has the devices that a claim can get, and the extended resources
@@ -57,19 +57,19 @@ func TestClaimUsage(t *testing.T) {
 func TestClaimUnknown(t *testing.T) {
 	for _, broken := range []string{"pods", "resourceclaims", ""} {
 		var asked []string
-		handler := handlertest.LiveHandler(t, limiting(), func(w http.ResponseWriter, r *http.Request) {
+		handler := admissiontest.LiveHandler(t, limiting(), func(w http.ResponseWriter, r *http.Request) {
 			parts := strings.Split(r.URL.Path, "/") // .../namespaces/N/RESOURCE/...
 			resource := parts[slices.Index(parts, home)+1]
 			switch asked = append(asked, resource); resource {
 			case broken:
-				handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+				admissiontest.Failure(w, http.StatusForbidden, "Forbidden")
 			case "pods":
 				fmt.Fprint(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"namespace","uid":"7"}}`)
 			default:
 				fmt.Fprint(w, `{"kind":"ResourceClaimList","apiVersion":"resource.k8s.io/v1","items":[]}`)
 			}
 		})
-		review := decoded(t, handlertest.Body(codec.Create, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"name":"m",`+
+		review := decoded(t, admissiontest.Body(codec.Create, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"name":"m",`+
 			`"annotations":{"resource.kubernetes.io/extended-resource-claim":"true"},`+
 			`"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"web","uid":"7","controller":true}]}}`))
 		if result := handler.Validate(t.Context(), review); (result.Err != nil) != (broken != "") || result.Denial != nil {
@@ -79,9 +79,9 @@ func TestClaimUnknown(t *testing.T) {
 }
 
 // limiting is the plugin with a limit, so that it looks also where no quota is.
-func limiting() handlers.Plugin {
+func limiting() admission.Plugin {
 	p := Plugin()
-	p.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	p.New = func(setup admission.Setup) (admission.Handler, error) {
 		setup.Config = []byte(head + "limitedResources: [{resource: secrets, matchContains: [secrets]}]")
 		return newHandler(setup)
 	}
@@ -145,7 +145,7 @@ func TestClaimOfPod(t *testing.T) {
 	ownerless.OwnerReferences = nil
 	f("of nobody", "true", created, owner, false, pod(""), ownerless)
 
-	odd := decoded(t, handlertest.Body(codec.Create, "v1/any", `{"metadata":{"creationTimestamp":"soon"}}`))
+	odd := decoded(t, admissiontest.Body(codec.Create, "v1/any", `{"metadata":{"creationTimestamp":"soon"}}`))
 	if i, err := devicesOf(t).measure(t.Context(), odd, odd.Object.Root()); err == nil {
 		t.Errorf("a time that is none: got %v", i)
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 const (
@@ -123,7 +123,7 @@ func (l *ledger) work(namespace string) {
 func (l *ledger) round(namespace string, pending []*charge) (still []*charge) {
 	defer func() {
 		if v := recover(); v != nil {
-			settle(pending, &failure{&handlers.PanicError{Value: v, Stack: debug.Stack()}})
+			settle(pending, &failure{&admission.PanicError{Value: v, Stack: debug.Stack()}})
 		}
 	}()
 	before := l.current(namespace)

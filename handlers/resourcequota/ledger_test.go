@@ -15,21 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // create asks for a Pod that requests half a processor.
-func create(t testing.TB, chain *handlers.Chain) (handlers.Outcome, string) {
-	response, outcome := handlertest.Respond(t, chain, handlers.Validate, handlertest.Body(codec.Create, "v1/pods", podBody), nil)
+func create(t testing.TB, chain *admission.Chain) (admission.Outcome, string) {
+	response, outcome := admissiontest.Respond(t, chain, admission.Validate, admissiontest.Body(codec.Create, "v1/pods", podBody), nil)
 	return outcome, string(response)
 }
 
 // createMany asks each of the chains for that many Pods, all at once, and
 // returns how many are allowed. Others must be denied for the quota.
-func createMany(t *testing.T, pods int, chains ...*handlers.Chain) int64 {
+func createMany(t *testing.T, pods int, chains ...*admission.Chain) int64 {
 	t.Helper()
 	var allowed atomic.Int64
 	var all sync.WaitGroup
@@ -37,7 +37,7 @@ func createMany(t *testing.T, pods int, chains ...*handlers.Chain) int64 {
 		for range pods {
 			all.Go(func() {
 				switch outcome, response := create(t, chain); {
-				case outcome == handlers.OutcomeAllowed:
+				case outcome == admission.OutcomeAllowed:
 					allowed.Add(1)
 				case !strings.Contains(response, "exceeded quota: "):
 					t.Errorf("got %s, %s", outcome, response)
@@ -60,7 +60,7 @@ func TestReplicasInFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chains := []*handlers.Chain{chainIn(t, state), chainIn(t, state), chainIn(t, state)}
+	chains := []*admission.Chain{chainIn(t, state), chainIn(t, state), chainIn(t, state)}
 	quotas := cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update")))
 	ctx, cancel := context.WithCancel(t.Context())
 	var other sync.WaitGroup
@@ -96,7 +96,7 @@ func TestReplicasInFiles(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "100", "requests.cpu", "1k"), resources("pods", "0", "requests.cpu", "0")))
 	const replicas, pods = 3, 80
-	var chains []*handlers.Chain
+	var chains []*admission.Chain
 	for range replicas {
 		chains = append(chains, a.replica())
 	}
@@ -131,7 +131,7 @@ func TestTogether(t *testing.T) {
 		ready.Add(1)
 		all.Go(func() {
 			ready.Done()
-			if outcome, _ := create(t, chain); outcome == handlers.OutcomeAllowed {
+			if outcome, _ := create(t, chain); outcome == admission.OutcomeAllowed {
 				allowed.Add(1)
 			}
 		})
@@ -148,24 +148,24 @@ func TestTogether(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "1"), resources("pods", "0")))
 	chain := a.replica()
-	body := []byte(strings.Replace(string(handlertest.Body(codec.Create, "v1/pods", podBody)), `"uid"`, `"dryRun":true,"uid"`, 1))
+	body := []byte(strings.Replace(string(admissiontest.Body(codec.Create, "v1/pods", podBody)), `"uid"`, `"dryRun":true,"uid"`, 1))
 	for range 3 {
-		handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 	}
 	if a.puts != 0 {
 		t.Errorf("got %d writes", a.puts)
 	}
-	if outcome, _ := create(t, chain); outcome != handlers.OutcomeAllowed {
+	if outcome, _ := create(t, chain); outcome != admission.OutcomeAllowed {
 		t.Error(outcome)
 	}
-	handlertest.CheckOutcome(t, chain, handlers.Validate, handlers.OutcomeDenied, body)
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 }
 
 // TestFailures has writes of one or two quotas fail.
 func TestFailures(t *testing.T) {
 	resource := schema.GroupResource{Resource: "resourcequotas"}
 	type faults map[string]func(n int) *apierrors.StatusError // of a quota, the n-th time
-	f := func(name string, broken faults, want handlers.Outcome, message string, usedA, usedB int64) {
+	f := func(name string, broken faults, want admission.Outcome, message string, usedA, usedB int64) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "9"), resources("pods", "0")))
@@ -195,12 +195,12 @@ func TestFailures(t *testing.T) {
 			return fault
 		}
 	}
-	f("conflicts", faults{"b": upTo(5, conflict)}, handlers.OutcomeAllowed, "", 1, 1)
-	f("conflicts of both", faults{"a": upTo(2, conflict), "b": upTo(4, conflict)}, handlers.OutcomeAllowed, "", 1, 1)
-	f("nothing but conflicts", faults{"b": upTo(1000, conflict)}, handlers.OutcomeDenied, `"code":409`, 1, 0)
-	f("failures", faults{"b": upTo(failuresMax, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeAllowed, "", 1, 1)
-	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))}, handlers.OutcomeErrored, "", 1, 0)
-	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, handlers.OutcomeErrored, "", 0, 1)
+	f("conflicts", faults{"b": upTo(5, conflict)}, admission.OutcomeAllowed, "", 1, 1)
+	f("conflicts of both", faults{"a": upTo(2, conflict), "b": upTo(4, conflict)}, admission.OutcomeAllowed, "", 1, 1)
+	f("nothing but conflicts", faults{"b": upTo(1000, conflict)}, admission.OutcomeDenied, `"code":409`, 1, 0)
+	f("failures", faults{"b": upTo(failuresMax, apierrors.NewInternalError(errors.New("no leader")))}, admission.OutcomeAllowed, "", 1, 1)
+	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))}, admission.OutcomeErrored, "", 1, 0)
+	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, admission.OutcomeErrored, "", 0, 1)
 }
 
 // TestLostAnswer has writes that the API server makes and whose answers do not arrive. Nobody
@@ -217,11 +217,11 @@ func TestLostAnswer(t *testing.T) {
 			var allowed, errored int64
 			for range creations {
 				switch outcome, response := create(t, chain); outcome {
-				case handlers.OutcomeAllowed:
+				case admission.OutcomeAllowed:
 					allowed++
-				case handlers.OutcomeErrored:
+				case admission.OutcomeErrored:
 					errored++
-				case handlers.OutcomeDenied:
+				case admission.OutcomeDenied:
 					if !strings.Contains(response, "exceeded quota: q") {
 						t.Errorf("got %s, want nothing denied but for the quota", response)
 					}
@@ -269,7 +269,7 @@ func TestGone(t *testing.T) {
 	delete(a.quotas, "b")
 	a.mu.Unlock()
 	for range 3 {
-		if outcome, response := create(t, chain); outcome != handlers.OutcomeAllowed {
+		if outcome, response := create(t, chain); outcome != admission.OutcomeAllowed {
 			t.Errorf("got %s, %s", outcome, response)
 		}
 	}
@@ -292,7 +292,7 @@ func TestDeniedByOthers(t *testing.T) {
 		return nil
 	}
 	outcome, response := create(t, chain)
-	if outcome != handlers.OutcomeDenied || !strings.Contains(response, "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
+	if outcome != admission.OutcomeDenied || !strings.Contains(response, "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
 		t.Errorf("got %s, %s", outcome, response)
 	}
 	if a.over != nil {
@@ -377,16 +377,16 @@ func TestTooLate(t *testing.T) {
 	cancel()
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", podBody)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", podBody)); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := chain.Review(ctx, review, handlers.Validate)
-	if outcome != handlers.OutcomeErrored || !errors.Is(err, context.Canceled) {
+	outcome, err := chain.Review(ctx, review, admission.Validate)
+	if outcome != admission.OutcomeErrored || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %s, %v", outcome, err)
 	}
 	close(others)
 	all.Wait()
-	if outcome, _ := create(t, chain); outcome != handlers.OutcomeAllowed || a.used("q", "pods") != 2 {
+	if outcome, _ := create(t, chain); outcome != admission.OutcomeAllowed || a.used("q", "pods") != 2 {
 		t.Errorf("got %s and %d used, want 2", outcome, a.used("q", "pods"))
 	}
 }
@@ -409,7 +409,7 @@ func TestPanic(t *testing.T) {
 	l := newLedger(cluster.ResourceQuotas.In(state.View(needs...)))
 	for range 2 {
 		err := l.charge(t.Context(), home, &demand{evaluator: panics{}, object: new(pod)})
-		if panicked, ok := errors.AsType[*handlers.PanicError](err); !ok || panicked.Value != "as it is meant to" {
+		if panicked, ok := errors.AsType[*admission.PanicError](err); !ok || panicked.Value != "as it is meant to" {
 			t.Errorf("got %v", err)
 		}
 	}

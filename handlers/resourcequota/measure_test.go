@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // decoded returns the review of a request.
@@ -33,7 +33,7 @@ func decoded(t *testing.T, body []byte) *codec.Review {
 // measured returns what an evaluator measures.
 func measured(t *testing.T, e evaluator, object string) item {
 	t.Helper()
-	review := decoded(t, handlertest.Body(codec.Create, "v1/any", object))
+	review := decoded(t, admissiontest.Body(codec.Create, "v1/any", object))
 	i, err := e.measure(t.Context(), review, review.Object.Root())
 	if err != nil || review.Err() != nil {
 		t.Fatalf("%s: %v, %v", object, err, review.Err())
@@ -349,9 +349,9 @@ func TestLists(t *testing.T) {
 func TestHandlesWhat(t *testing.T) {
 	f := func(e evaluator, operation codec.Operation, subResource, old string, want bool) {
 		t.Helper()
-		body := handlertest.Body(operation, "v1/any", `{}`)
+		body := admissiontest.Body(operation, "v1/any", `{}`)
 		if old != "" {
-			body = handlertest.UpdateBody("v1/any", `{}`, old)
+			body = admissiontest.UpdateBody("v1/any", `{}`, old)
 		}
 		text := strings.Replace(string(body), `"operation"`, `"subResource":"`+subResource+`","operation"`, 1)
 		if got := e.handles(decoded(t, []byte(text))); got != want {
@@ -377,7 +377,7 @@ func TestHandlesWhat(t *testing.T) {
 	// Of a Pod, whether it ends by itself decides under which quotas it is.
 	ends := func(before, after string, want bool) {
 		t.Helper()
-		if got := (pods{}).handles(decoded(t, handlertest.UpdateBody("v1/pods", after, before))); got != want {
+		if got := (pods{}).handles(decoded(t, admissiontest.UpdateBody("v1/pods", after, before))); got != want {
 			t.Errorf("from %s to %s: got %v", before, after, got)
 		}
 	}

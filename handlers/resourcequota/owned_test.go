@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestDemandsOwnTheirMemory is about what another goroutine charges to quotas,
@@ -25,7 +25,7 @@ func TestDemandsOwnTheirMemory(t *testing.T) {
 	p := &plugin{devices: &devices{classes: cluster.DeviceClasses.In(view), claims: cluster.ResourceClaims.In(view), pods: cluster.Pods.In(view)}}
 	f := func(resource, object string) {
 		t.Helper()
-		handlertest.CheckOwned(t, handlertest.UpdateBody(resource, object, object), func(review *codec.Review) any {
+		admissiontest.CheckOwned(t, admissiontest.UpdateBody(resource, object, object), func(review *codec.Review) any {
 			e := p.evaluator(review.Resource())
 			if _, ok := e.(objects); ok {
 				e = objectsOf(review.Resource())
@@ -72,7 +72,7 @@ func TestWorkOutlivesItsCall(t *testing.T) {
 	state := a.state()
 	chainIn(t, state) // which follows what the plugin needs
 	l := newLedger(cluster.ResourceQuotas.In(state.View(Plugin().Needs...)))
-	handlertest.CheckOwned(t, handlertest.Body(codec.Create, "v1/pods", podBody), func(review *codec.Review) any {
+	admissiontest.CheckOwned(t, admissiontest.Body(codec.Create, "v1/pods", podBody), func(review *codec.Review) any {
 		d, err := newDemand(t.Context(), review, pods{}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -23,14 +23,14 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:      "ResourceQuota",
 		Summary:   "keeps what a namespace uses within its ResourceQuotas",
 		Rules:     rules(),
@@ -48,14 +48,14 @@ func Plugin() handlers.Plugin {
 
 // rules select what an evaluator handles. Of most resources, only objects are
 // counted, so that updates change nothing.
-func rules() []handlers.Rule {
-	update := func(group, version string, resources ...string) handlers.Rule {
-		return handlers.Rule{
+func rules() []admission.Rule {
+	update := func(group, version string, resources ...string) admission.Rule {
+		return admission.Rule{
 			Operations: []codec.Operation{codec.Update}, Groups: []string{group}, Versions: []string{version}, Resources: resources,
 			Scope: admissionregistrationv1.NamespacedScope,
 		}
 	}
-	return []handlers.Rule{
+	return []admission.Rule{
 		{
 			Operations: []codec.Operation{codec.Create}, Groups: []string{"*"}, Versions: []string{"*"}, Resources: []string{"*"},
 			Scope: admissionregistrationv1.NamespacedScope,
@@ -71,10 +71,10 @@ type plugin struct {
 	devices *devices
 }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	c, err := loadConfiguration(setup.Config)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	p := &plugin{
 		limited: c.LimitedResources,
@@ -85,21 +85,21 @@ func newHandler(setup handlers.Setup) (handlers.Handler, error) {
 			pods:    cluster.Pods.In(setup.Cluster),
 		},
 	}
-	return handlers.Handler{Validate: p.validate}, nil
+	return admission.Handler{Validate: p.validate}, nil
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	resource := review.Resource()
 	if isIgnored(resource) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	quotas := p.ledger.current(review.Namespace())
 	if len(quotas) == 0 && len(p.limited) == 0 {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	evaluator := p.evaluator(resource)
 	if !evaluator.handles(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if _, ok := evaluator.(objects); ok {
 		evaluator = objectsOf(resource)
@@ -109,7 +109,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 		err = review.Err() // what was not read to its end must not be charged
 	}
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	after, err := d.check(quotas, nil)
 	if err == nil && !review.DryRun() && len(changed(quotas, after)) > 0 {
@@ -119,20 +119,20 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 }
 
 // answer makes the result of how the charge went.
-func answer(review *codec.Review, err error) handlers.Result {
+func answer(review *codec.Review, err error) admission.Result {
 	if err == nil {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if refused, ok := errors.AsType[refusal](err); ok {
-		return handlers.Denied(handlers.Forbidden(review, refused))
+		return admission.Denied(admission.Forbidden(review, refused))
 	}
 	if failed, ok := errors.AsType[*failure](err); ok {
 		if apierrors.IsConflict(failed) {
-			return handlers.Denied(failed.error) // which in-tree returns, too
+			return admission.Denied(failed.error) // which in-tree returns, too
 		}
-		return handlers.Errored(failed.error)
+		return admission.Errored(failed.error)
 	}
-	return handlers.Denied(err)
+	return admission.Denied(err)
 }
 
 // isIgnored reports whether quotas are not about a resource: what is not stored,

@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// home is the namespace of handlertest.Body.
+// home is the namespace of admissiontest.Body.
 const home = "namespace"
 
 // resources makes a list of "name", "quantity", and so on.
@@ -44,16 +44,16 @@ const podBody = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","res
 
 // TestWrongTypes has objects that no API server sends.
 func TestWrongTypes(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", quota(home, "q",
+	chain := admissiontest.MustChain(t, Plugin(), "", quota(home, "q",
 		resources("pods", "10", "services", "10", "persistentvolumeclaims", "10", "requests.storage", "10Gi", "count/resourceclaims.resource.k8s.io", "10"),
 		resources("pods", "0", "services", "0", "persistentvolumeclaims", "0", "requests.storage", "0", "count/resourceclaims.resource.k8s.io", "0")))
-	f := func(want handlers.Outcome, resource, object string) {
+	f := func(want admission.Outcome, resource, object string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(codec.Create, resource, object))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, resource, object))
 	}
 	for _, resource := range []string{"v1/pods", "v1/services", "v1/persistentvolumeclaims", "resource.k8s.io/v1/resourceclaims"} {
 		for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":[]}`, `{"spec":{"containers":{},"ports":1,"devices":[]},"metadata":1,"status":true}`} {
-			f(handlers.OutcomeAllowed, resource, object)
+			f(admission.OutcomeAllowed, resource, object)
 		}
 	}
 	for _, object := range []string{
@@ -66,43 +66,43 @@ func TestWrongTypes(t *testing.T) {
 		`{"status":{"containerStatuses":[{"resources":{"requests":{"cpu":"1x"}}}]}}`,
 		`{"status":{"initContainerStatuses":[{"allocatedResources":{"cpu":"1x"}}]}}`,
 	} {
-		f(handlers.OutcomeErrored, "v1/pods", object)
+		f(admission.OutcomeErrored, "v1/pods", object)
 	}
-	f(handlers.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":{}}}}}`)
-	f(handlers.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":"1"}}},"status":{"allocatedResources":{"storage":"?"}}}`)
-	f(handlers.OutcomeErrored, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"creationTimestamp":"now"}}`)
+	f(admission.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":{}}}}}`)
+	f(admission.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":"1"}}},"status":{"allocatedResources":{"storage":"?"}}}`)
+	f(admission.OutcomeErrored, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"creationTimestamp":"now"}}`)
 }
 
 // TestRules has requests that the plugin does not get, in a namespace where it
 // would deny them.
 func TestRules(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", quota(home, "q",
+	chain := admissiontest.MustChain(t, Plugin(), "", quota(home, "q",
 		resources("count/pods", "0", "count/services", "0", "count/leases.coordination.k8s.io", "0", "count/namespaces", "0"),
 		resources("count/pods", "0", "count/services", "0", "count/leases.coordination.k8s.io", "0", "count/namespaces", "0")))
-	f := func(want handlers.Outcome, operation codec.Operation, resource string) {
+	f := func(want admission.Outcome, operation codec.Operation, resource string) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, `{}`))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(operation, resource, `{}`))
 	}
-	f(handlers.OutcomeDenied, codec.Create, "v1/pods")
-	f(handlers.OutcomeDenied, codec.Create, "coordination.k8s.io/v1/leases")
-	f(handlers.OutcomeDenied, codec.Update, "v1/services") // without an old object
-	f(handlers.OutcomeAllowed, codec.Update, "v1/pods")
-	f(handlers.OutcomeAllowed, codec.Update, "coordination.k8s.io/v1/leases")
-	f(handlers.OutcomeAllowed, codec.Create, "v1/namespaces")
-	f(handlers.OutcomeAllowed, codec.Delete, "v1/pods")
-	f(handlers.OutcomeAllowed, codec.Connect, "v1/pods")
+	f(admission.OutcomeDenied, codec.Create, "v1/pods")
+	f(admission.OutcomeDenied, codec.Create, "coordination.k8s.io/v1/leases")
+	f(admission.OutcomeDenied, codec.Update, "v1/services") // without an old object
+	f(admission.OutcomeAllowed, codec.Update, "v1/pods")
+	f(admission.OutcomeAllowed, codec.Update, "coordination.k8s.io/v1/leases")
+	f(admission.OutcomeAllowed, codec.Create, "v1/namespaces")
+	f(admission.OutcomeAllowed, codec.Delete, "v1/pods")
+	f(admission.OutcomeAllowed, codec.Connect, "v1/pods")
 }
 
 func TestNoAllocations(t *testing.T) {
 	body := corpus.MustRead("pods-create-v1-1.json")
-	for name, chain := range map[string]*handlers.Chain{
-		"no quota":              handlertest.MustChain(t, Plugin(), ""),
-		"in another namespace":  handlertest.MustChain(t, Plugin(), "", quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1"))),
-		"empty configuration":   handlertest.MustChain(t, Plugin(), head),
-		"configured, no limits": handlertest.MustChain(t, Plugin(), head+"limitedResources: []\n"),
+	for name, chain := range map[string]*admission.Chain{
+		"no quota":              admissiontest.MustChain(t, Plugin(), ""),
+		"in another namespace":  admissiontest.MustChain(t, Plugin(), "", quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1"))),
+		"empty configuration":   admissiontest.MustChain(t, Plugin(), head),
+		"configured, no limits": admissiontest.MustChain(t, Plugin(), head+"limitedResources: []\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+			admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 		})
 	}
 }
@@ -140,8 +140,8 @@ func TestConfiguration(t *testing.T) {
 }
 
 func BenchmarkNoQuota(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1")))
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1")))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 // benchmarked is the namespace of the recorded Pod.
@@ -155,14 +155,14 @@ func benchmarked(b *testing.B) string {
 }
 
 func BenchmarkDenied(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", quota(benchmarked(b), "q", resources("pods", "1"), resources("pods", "1")))
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", quota(benchmarked(b), "q", resources("pods", "1"), resources("pods", "1")))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 // BenchmarkCharged has no API server to wait for.
 func BenchmarkCharged(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", quota(benchmarked(b), "q", resources("pods", "1T"), resources("pods", "1")))
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", quota(benchmarked(b), "q", resources("pods", "1T"), resources("pods", "1")))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 // BenchmarkCache says how many bytes of the heap a quota takes of 10,000, each
@@ -177,9 +177,9 @@ func BenchmarkCache(b *testing.B) {
 		a.put(q)
 	}
 	for b.Loop() {
-		before := handlertest.LiveHeap()
+		before := admissiontest.LiveHeap()
 		chain := a.replica()
-		b.ReportMetric(float64(handlertest.LiveHeap()-before)/quotas, "B/quota")
+		b.ReportMetric(float64(admissiontest.LiveHeap()-before)/quotas, "B/quota")
 		runtime.KeepAlive(chain)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // The functions on resource lists do as those of k8s.io/apiserver

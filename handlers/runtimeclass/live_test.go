@@ -6,27 +6,27 @@ import (
 	"path"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestLive asks about classes that the cache lacks.
 func TestLive(t *testing.T) {
-	handler := handlertest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
+	handler := admissiontest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 		switch path.Base(r.URL.Path) {
 		case "new":
 			fmt.Fprint(w, `{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"new"},"handler":"h","overhead":{"podFixed":{"cpu":"1"}}}`)
 		case "none":
-			handlertest.Failure(w, http.StatusNotFound, "NotFound")
+			admissiontest.Failure(w, http.StatusNotFound, "NotFound")
 		default:
-			handlertest.Failure(w, http.StatusForbidden, "Forbidden")
+			admissiontest.Failure(w, http.StatusForbidden, "Forbidden")
 		}
 	})
 	f := func(class string, denied, failed bool, overhead string) {
 		t.Helper()
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"spec":{"runtimeClassName":%q}}`, class))); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"spec":{"runtimeClassName":%q}}`, class))); err != nil {
 			t.Fatal(err)
 		}
 		result := handler.Admit(t.Context(), review)

@@ -18,26 +18,26 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/quantity"
 	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
+	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "RuntimeClass",
 		Summary:     "sets the overhead, node selector and tolerations of a pod's runtime class",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "pods", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:     true,
 		Validates:   true,
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.RuntimeClasses.Watched()},
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{classes: cluster.RuntimeClasses.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil
+			return admission.Handler{Admit: p.with(admit), Validate: p.with(validate)}, nil
 		},
 	}
 }
@@ -49,8 +49,8 @@ type plugin struct {
 // with has a function look at a pod with its class, which is nil if the pod
 // names none. A class that is not known may have been created just now, so the
 // API server is asked, as in-tree.
-func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) handlers.Result) func(context.Context, *codec.Review) handlers.Result {
-	return func(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) admission.Result) func(context.Context, *codec.Review) admission.Result {
+	return func(ctx context.Context, review *codec.Review) admission.Result {
 		name := review.Object.Get("spec", "runtimeClassName")
 		if !name.IsSet() {
 			return do(ctx, nil, review)
@@ -60,26 +60,26 @@ func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Revi
 		case apierrors.IsNotFound(err):
 			return deny(review, "pod rejected: RuntimeClass %q not found", name.String())
 		case cluster.IsInvalidName(err):
-			return handlers.Denied(err)
+			return admission.Denied(err)
 		case err != nil:
-			return handlers.Errored(err)
+			return admission.Errored(err)
 		}
 		return do(ctx, class, review)
 	}
 }
 
-func deny(review *codec.Review, format string, arguments ...any) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, fmt.Errorf(format, arguments...)))
+func deny(review *codec.Review, format string, arguments ...any) admission.Result {
+	return admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...)))
 }
 
 // otherOverhead denies a pod with another overhead than its class.
-func otherOverhead(review *codec.Review) handlers.Result {
+func otherOverhead(review *codec.Review) admission.Result {
 	return deny(review, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 }
 
-func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review) handlers.Result {
+func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review) admission.Result {
 	if class == nil {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	pod := &review.Object
 	if class.Overhead != nil {
@@ -92,7 +92,7 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 		}
 	}
 	if class.Scheduling == nil {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	// Sorted, so that of several conflicts it is the same one that is shown.
 	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
@@ -105,13 +105,13 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 	}
 	given, err := tolerations.NewGiven(class.Scheduling.Tolerations)
 	if err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
 	// Also without tolerations of the class: a merge takes away those of the pod's own that others cover.
 	if err := tolerations.Merge(ctx, pod, given); err != nil {
-		return handlers.Errored(err)
+		return admission.Errored(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // equals reports whether the amounts are the same, however they are written.
@@ -129,7 +129,7 @@ func equals(given codec.Value, want corev1.ResourceList) bool {
 }
 
 // validate sees the pod as it will be stored, whatever other webhooks did.
-func validate(_ context.Context, class *nodev1.RuntimeClass, review *codec.Review) handlers.Result {
+func validate(_ context.Context, class *nodev1.RuntimeClass, review *codec.Review) admission.Result {
 	overhead := review.Object.Get("spec", "overhead")
 	switch {
 	case class != nil && class.Overhead != nil:
@@ -139,5 +139,5 @@ func validate(_ context.Context, class *nodev1.RuntimeClass, review *codec.Revie
 	case overhead.IsSet():
 		return deny(review, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }

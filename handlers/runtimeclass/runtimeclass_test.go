@@ -13,16 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", classes()...), sandboxed,
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", classes()...), sandboxed,
 		"/spec/overhead", "/spec/nodeSelector", "/spec/nodeSelector/runtime", "/spec/tolerations/*")
 }
 
@@ -54,10 +54,10 @@ func classes() []runtime.Object {
 }
 
 func TestAdmit(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 	f := func(spec, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
+		admissiontest.CheckAdmit(t, chain, "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
 	}
 	same := func(spec string) { t.Helper(); f(spec, spec) }
 	same(`{}`)
@@ -81,10 +81,10 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestDenied(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
-	f := func(phase handlers.Phase, spec, want string) {
+	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
+	f := func(phase admission.Phase, spec, want string) {
 		t.Helper()
-		got := handlertest.Answer(t, chain, phase, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		got := admissiontest.Answer(t, chain, phase, admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
 		message := `"message":"pods \"name\" is forbidden: ` + want + `"`
 		if is := bytes.Contains(got, []byte(message)); is != (want != "") || !is && !bytes.Contains(got, []byte(`"allowed":true`)) {
 			t.Errorf("%s %s: got %s, want %q", phase, spec, got, want)
@@ -97,8 +97,8 @@ func TestDenied(t *testing.T) {
 	)
 	both := func(spec, want string) {
 		t.Helper()
-		f(handlers.Mutate, spec, want)
-		f(handlers.Validate, spec, want)
+		f(admission.Mutate, spec, want)
+		f(admission.Validate, spec, want)
 	}
 	both(`{"runtimeClassName":"none"}`, unknown)
 	both(`{"runtimeClassName":"heavy","overhead":{"cpu":"250m","memory":"129Mi"}}`, other)
@@ -111,17 +111,17 @@ func TestDenied(t *testing.T) {
 	both(`{"runtimeClassName":"empty"}`, "")
 	both(`{}`, "")
 
-	f(handlers.Validate, `{"runtimeClassName":"heavy"}`, other)
-	f(handlers.Validate, `{"overhead":{"cpu":"1"}}`, without)
-	f(handlers.Validate, `{"overhead":{}}`, without)
-	f(handlers.Validate, `{"overhead":null}`, "")
-	f(handlers.Validate, `{"runtimeClassName":"plain","overhead":{"cpu":"1"}}`, without)
-	f(handlers.Validate, `{"runtimeClassName":"two","nodeSelector":{"a":"9"}}`, "")
+	f(admission.Validate, `{"runtimeClassName":"heavy"}`, other)
+	f(admission.Validate, `{"overhead":{"cpu":"1"}}`, without)
+	f(admission.Validate, `{"overhead":{}}`, without)
+	f(admission.Validate, `{"overhead":null}`, "")
+	f(admission.Validate, `{"runtimeClassName":"plain","overhead":{"cpu":"1"}}`, without)
+	f(admission.Validate, `{"runtimeClassName":"two","nodeSelector":{"a":"9"}}`, "")
 
 	const conflict = `conflict: runtimeClass.scheduling.nodeSelector[b] = 2; pod.spec.nodeSelector[b] = `
-	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":"9"}}`, conflict+"9")
-	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"c":"9","b":"9"}}`, conflict+"9")
-	f(handlers.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":null}}`, conflict)
+	f(admission.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":"9"}}`, conflict+"9")
+	f(admission.Mutate, `{"runtimeClassName":"two","nodeSelector":{"c":"9","b":"9"}}`, conflict+"9")
+	f(admission.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":null}}`, conflict)
 }
 
 // TestOddOverhead has a quantity that is none, where the class has zero.
@@ -136,26 +136,26 @@ func TestOddOverhead(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Validate, want, handlertest.Body(operation, resource, `{"spec":{"overhead":{"cpu":"1"}}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(operation, resource, `{"spec":{"overhead":{"cpu":"1"}}}`))
 	}
-	f(codec.Create, "v1/pods", handlers.OutcomeDenied)
-	f(codec.Update, "v1/pods", handlers.OutcomeAllowed)
-	f(codec.Delete, "v1/pods", handlers.OutcomeAllowed)
-	f(codec.Create, "v1/podtemplates", handlers.OutcomeAllowed)
-	f(codec.Create, "example.com/v1/pods", handlers.OutcomeAllowed)
+	f(codec.Create, "v1/pods", admission.OutcomeDenied)
+	f(codec.Update, "v1/pods", admission.OutcomeAllowed)
+	f(codec.Delete, "v1/pods", admission.OutcomeAllowed)
+	f(codec.Create, "v1/podtemplates", admission.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/pods", admission.OutcomeAllowed)
 }
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 	for _, spec := range []string{
 		`{"runtimeClassName":"sandbox","overhead":"1"}`,
 		`{"runtimeClassName":"sandbox","nodeSelector":[]}`,
 	} {
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, handlertest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
 	}
 }
 
@@ -164,7 +164,7 @@ func TestEndsWithContext(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
 	many := strings.Repeat(`{"key":"a","operator":"Exists"},`, 5000)
-	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":{"tolerations":[`+many+`{}]}}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"tolerations":[`+many+`{}]}}`)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,8 +177,8 @@ func TestEndsWithContext(t *testing.T) {
 func TestMerge(t *testing.T) {
 	f := func(tolerations, want string) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), "", classes()...)
-		handlertest.CheckAdmit(t, chain, "v1/pods",
+		chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
+		admissiontest.CheckAdmit(t, chain, "v1/pods",
 			`{"spec":{"runtimeClassName":"empty","tolerations":[`+tolerations+`]}}`, `{"spec":{"runtimeClassName":"empty","tolerations":[`+want+`]}}`)
 	}
 	f(``, ``)
@@ -214,18 +214,18 @@ func TestMerge(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", classes()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 	body := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, body)
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", classes()...)
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "", classes()...)
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, sandboxed(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, sandboxed(body))
 }

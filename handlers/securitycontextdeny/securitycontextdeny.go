@@ -13,21 +13,21 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "SecurityContextDeny",
 		Summary:     "denies pods that set their own user, SELinux options or groups",
-		Rules:       []handlers.Rule{handlers.CreateUpdate("pods")},
+		Rules:       []admission.Rule{admission.CreateUpdate("pods")},
 		Validates:   true,
 		LastRelease: "1.29",
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Validate: validate}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: validate}, nil
 		},
 	}
 }
@@ -54,7 +54,7 @@ var (
 // at them.
 var containerLists = [...]string{"initContainers", "containers"}
 
-func validate(_ context.Context, review *codec.Review) handlers.Result {
+func validate(_ context.Context, review *codec.Review) admission.Result {
 	spec := review.Object.Get("spec")
 	if shown, ok := find(spec, inPods[:]); ok {
 		return deny(review, shown)
@@ -66,7 +66,7 @@ func validate(_ context.Context, review *codec.Review) handlers.Result {
 			}
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // find returns how messages name the first of the fields that is set in the
@@ -82,6 +82,6 @@ func find(in codec.Value, fields []forbidden) (shown string, ok bool) {
 	return "", false
 }
 
-func deny(review *codec.Review, shown string) handlers.Result {
-	return handlers.Denied(podspec.Forbidden(review, errors.New(shown+" is forbidden")))
+func deny(review *codec.Review, shown string) admission.Result {
+	return admission.Denied(podspec.Forbidden(review, errors.New(shown+" is forbidden")))
 }

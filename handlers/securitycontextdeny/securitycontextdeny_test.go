@@ -4,24 +4,24 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 // check checks the message that a new Pod with that spec is denied with, "" if
 // it is allowed.
-func check(t *testing.T, chain *handlers.Chain, spec, want string) {
+func check(t *testing.T, chain *admission.Chain, spec, want string) {
 	t.Helper()
-	body := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`)
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`)
 	var got struct {
 		Allowed bool
 		Status  struct{ Message string }
 	}
-	if err := json.Unmarshal(handlertest.Answer(t, chain, handlers.Validate, body), &got); err != nil {
+	if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Validate, body), &got); err != nil {
 		t.Fatal(err)
 	}
 	if want != "" {
@@ -33,7 +33,7 @@ func check(t *testing.T, chain *handlers.Chain, spec, want string) {
 }
 
 func TestSecurityContexts(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	pod := func(securityContext, want string) {
 		t.Helper()
 		check(t, chain, `{"containers":[{}],"securityContext":`+securityContext+`}`, want)
@@ -87,5 +87,5 @@ func TestNoAllocations(t *testing.T) {
 	// This one has security contexts in the pod, its containers and an init
 	// container.
 	body := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, handlertest.MustChain(t, Plugin(), ""), handlers.Validate, handlers.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, body)
 }

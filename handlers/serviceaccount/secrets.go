@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/podspec"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
 // isMirror reports whether the Pod is what a kubelet shows of one that it runs
@@ -21,7 +21,7 @@ func isMirror(review *codec.Review) bool {
 }
 
 // validateMirror denies mirror pods what only pods of the API server may have.
-func validateMirror(review *codec.Review) handlers.Result {
+func validateMirror(review *codec.Review) admission.Result {
 	if accountName(review) != "" {
 		return denied(review, errors.New("a mirror pod may not reference service accounts"))
 	}
@@ -36,7 +36,7 @@ func validateMirror(review *codec.Review) handlers.Result {
 			}
 		}
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
@@ -53,26 +53,26 @@ func isLimited(account *corev1.ServiceAccount) bool {
 }
 
 // limit denies a Pod that uses other secrets than its account allows.
-func limit(review *codec.Review, account *corev1.ServiceAccount) handlers.Result {
+func limit(review *codec.Review, account *corev1.ServiceAccount) admission.Result {
 	if !isLimited(account) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if err := limitSecrets(review.Object.Get("spec"), account); err != nil {
 		return denied(review, err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // limitEphemeral is limit for ephemeral containers. Such a denial is no
 // Forbidden in-tree.
-func limitEphemeral(review *codec.Review, account *corev1.ServiceAccount) handlers.Result {
+func limitEphemeral(review *codec.Review, account *corev1.ServiceAccount) admission.Result {
 	if !isLimited(account) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	if err := limitContainers(review.Object.Get("spec", "ephemeralContainers"), "ephemeral container", account); err != nil {
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {

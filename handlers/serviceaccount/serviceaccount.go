@@ -18,9 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 const (
@@ -36,21 +36,21 @@ const (
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:    "ServiceAccount",
 		Summary: "gives pods a service account, its token and its imagePullSecrets",
-		Rules: []handlers.Rule{
-			handlers.NewRule("", "v1", "pods", codec.Create),
-			handlers.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
+		Rules: []admission.Rule{
+			admission.NewRule("", "v1", "pods", codec.Create),
+			admission.NewRule("", "v1", "pods/ephemeralcontainers", codec.Update),
 		},
 		Mutates:     true,
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.ServiceAccounts.Watched()},
 		OnByDefault: true,
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{accounts: cluster.ServiceAccounts.In(setup.Cluster)}
-			return handlers.Handler{Admit: p.admit, Validate: p.validate}, nil
+			return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 		},
 	}
 }
@@ -61,9 +61,9 @@ type plugin struct {
 
 // admit changes pods that are created, and checks then what validate does: so
 // the user hears of it before other plugins are asked.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() != codec.Create {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	// The kubelet deletes a mirror pod that is not as it made it.
 	if isMirror(review) {
@@ -91,7 +91,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) handlers.Resul
 	return limit(review, account)
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() == codec.Create && isMirror(review) {
 		return validateMirror(review)
 	}
@@ -110,8 +110,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Re
 	return limit(review, account)
 }
 
-func denied(review *codec.Review, err error) handlers.Result {
-	return handlers.Denied(handlers.Forbidden(review, err))
+func denied(review *codec.Review, err error) admission.Result {
+	return admission.Denied(admission.Forbidden(review, err))
 }
 
 // accountName reads the name as the conversion of a Pod to Kubernetes' internal
@@ -150,18 +150,18 @@ func references(pod *codec.Object, to []corev1.LocalObjectReference) string {
 }
 
 // find returns the account, or else what becomes of the request.
-func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*corev1.ServiceAccount, handlers.Result) {
+func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*corev1.ServiceAccount, admission.Result) {
 	namespace := review.Namespace()
 	if account, ok := p.accounts.Cached(namespace, name); ok {
-		return account, handlers.Result{}
+		return account, admission.Result{}
 	}
 	account, err := p.ask(ctx, namespace, name)
 	if err == nil {
-		return account, handlers.Result{}
+		return account, admission.Result{}
 	}
 	err = fmt.Errorf("error looking up service account %s/%s: %w", namespace, name, err)
 	if !apierrors.IsNotFound(err) && !cluster.IsInvalidName(err) {
-		return nil, handlers.Errored(err)
+		return nil, admission.Errored(err)
 	}
 	return nil, denied(review, err)
 }

@@ -17,15 +17,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/admission/podspec"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
-	"github.com/fastadmit/fastadmit/handlers/podspec"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -56,7 +56,7 @@ func TestMutates(t *testing.T) {
 	if !json.Valid(sent) || strings.Contains(string(sent), "kube-api-access") || strings.Contains(string(sent), `"serviceAccount`) {
 		t.Fatalf("got %s", sent)
 	}
-	handlertest.MutatesChain(t, handlertest.MustChain(t, Plugin(), "", recorded()...), asSent,
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", recorded()...), asSent,
 		"/spec/serviceAccountName", "/spec/serviceAccount", "/spec/volumes", "/spec/volumes/*",
 		"/spec/containers/*/volumeMounts", "/spec/containers/*/volumeMounts/*",
 		"/spec/initContainers/*/volumeMounts", "/spec/initContainers/*/volumeMounts/*")
@@ -66,9 +66,9 @@ var suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5
 
 // admitted returns the operations of the patch for a new Pod with that spec,
 // with the same name for its volume each time.
-func admitted(t *testing.T, chain *handlers.Chain, spec string) string {
+func admitted(t *testing.T, chain *admission.Chain, spec string) string {
 	t.Helper()
-	answer := handlertest.Answer(t, chain, handlers.Mutate, handlertest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`))
+	answer := admissiontest.Answer(t, chain, admission.Mutate, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`))
 	var response struct {
 		Allowed bool
 		Patch   []struct {
@@ -97,7 +97,7 @@ func TestAdmit(t *testing.T) {
 	silent, pulling := account("namespace", "silent"), account("namespace", "pulling")
 	silent.AutomountServiceAccountToken = new(false)
 	pulling.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {}, {Name: `"`}}
-	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"), silent, pulling, account("other", "here"))
+	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"), silent, pulling, account("other", "here"))
 	f := func(spec string, want ...string) {
 		t.Helper()
 		if got := admitted(t, chain, spec); got != strings.Join(want, "\n") {
@@ -143,29 +143,29 @@ func TestAdmit(t *testing.T) {
 // TestOddPods has what no API server sends: it is read as missing, and where it
 // would have to be changed the plugin fails.
 func TestOddPods(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"))
-	f := func(pod string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"))
+	f := func(pod string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(codec.Create, "v1/pods", pod))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, "v1/pods", pod))
 	}
-	f(`{}`, handlers.OutcomePatched)
-	f(`{"metadata":[],"spec":{"serviceAccountName":1,"automountServiceAccountToken":"false","containers":{},"initContainers":"a"}}`, handlers.OutcomePatched)
-	f(`{"metadata":{"annotations":"a"},"spec":{"containers":[null,1,"a",[]],"imagePullSecrets":{}}}`, handlers.OutcomePatched)
-	f(`{"spec":{"serviceAccountName":"default","containers":[{"volumeMounts":null}],"volumes":null}}`, handlers.OutcomePatched)
-	f(`{"spec":{"serviceAccountName":"default","volumes":[null,1,{"name":null}],"containers":[]}}`, handlers.OutcomeAllowed)
-	f(`null`, handlers.OutcomeErrored)
-	f(`{"spec":[]}`, handlers.OutcomeErrored)
-	f(`{"spec":{"containers":[{"volumeMounts":{}}]}}`, handlers.OutcomeErrored)
-	f(`{"spec":{"containers":[{}],"volumes":"a"}}`, handlers.OutcomeErrored)
+	f(`{}`, admission.OutcomePatched)
+	f(`{"metadata":[],"spec":{"serviceAccountName":1,"automountServiceAccountToken":"false","containers":{},"initContainers":"a"}}`, admission.OutcomePatched)
+	f(`{"metadata":{"annotations":"a"},"spec":{"containers":[null,1,"a",[]],"imagePullSecrets":{}}}`, admission.OutcomePatched)
+	f(`{"spec":{"serviceAccountName":"default","containers":[{"volumeMounts":null}],"volumes":null}}`, admission.OutcomePatched)
+	f(`{"spec":{"serviceAccountName":"default","volumes":[null,1,{"name":null}],"containers":[]}}`, admission.OutcomeAllowed)
+	f(`null`, admission.OutcomeErrored)
+	f(`{"spec":[]}`, admission.OutcomeErrored)
+	f(`{"spec":{"containers":[{"volumeMounts":{}}]}}`, admission.OutcomeErrored)
+	f(`{"spec":{"containers":[{}],"volumes":"a"}}`, admission.OutcomeErrored)
 }
 
 // TestNames shows that volumes get different names.
 func TestNames(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"))
+	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"))
 	names := make(map[string]bool)
 	for range 100 {
-		names[suffix.FindString(string(handlertest.Answer(t, chain, handlers.Mutate,
-			handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}]}}`))))] = true
+		names[suffix.FindString(string(admissiontest.Answer(t, chain, admission.Mutate,
+			admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}]}}`))))] = true
 	}
 	if len(names) < 90 || names[""] {
 		t.Errorf("got %d names of 100", len(names))
@@ -174,13 +174,13 @@ func TestNames(t *testing.T) {
 
 // denial returns the message and code that a Pod with these annotations and
 // this spec is denied with, both empty if it is allowed.
-func denial(t *testing.T, chain *handlers.Chain, phase handlers.Phase, annotations, spec string) string {
+func denial(t *testing.T, chain *admission.Chain, phase admission.Phase, annotations, spec string) string {
 	t.Helper()
-	body := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"pod","annotations":`+annotations+`},"spec":`+spec+`}`)
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"pod","annotations":`+annotations+`},"spec":`+spec+`}`)
 	return denialOf(t, chain, phase, body)
 }
 
-func denialOf(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) string {
+func denialOf(t *testing.T, chain *admission.Chain, phase admission.Phase, body []byte) string {
 	t.Helper()
 	var got struct {
 		Status struct {
@@ -188,7 +188,7 @@ func denialOf(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []
 			Message string
 		}
 	}
-	if err := json.Unmarshal(handlertest.Answer(t, chain, phase, body), &got); err != nil {
+	if err := json.Unmarshal(admissiontest.Answer(t, chain, phase, body), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Status.Code == 0 {
@@ -198,10 +198,10 @@ func denialOf(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []
 }
 
 func TestMirror(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", account("namespace", "default"))
+	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"))
 	f := func(spec, want string) {
 		t.Helper()
-		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 			if got := denial(t, chain, phase, `{"kubernetes.io/config.mirror":""}`, spec); got != want {
 				t.Errorf("%s %s: got %q, want %q", phase, spec, got, want)
 			}
@@ -246,10 +246,10 @@ func TestLimits(t *testing.T) {
 	free.Annotations = map[string]string{cluster.EnforceMountableSecretsAnnotation: "yes"}
 	off := account("namespace", "off")
 	off.Annotations = map[string]string{cluster.EnforceMountableSecretsAnnotation: "false"}
-	chain := handlertest.MustChain(t, Plugin(), "", limited, free, off)
+	chain := admissiontest.MustChain(t, Plugin(), "", limited, free, off)
 	f := func(spec, want string) {
 		t.Helper()
-		for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+		for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 			if got := denial(t, chain, phase, "null", `{"serviceAccountName":"limited",`+spec+`}`); got != want {
 				t.Errorf("%s %s: got %q, want %q", phase, spec, got, want)
 			}
@@ -289,15 +289,15 @@ func TestEphemeralContainers(t *testing.T) {
 	limited := account("namespace", "limited")
 	limited.Annotations = map[string]string{cluster.EnforceMountableSecretsAnnotation: "true"}
 	limited.Secrets = []corev1.ObjectReference{{Name: "mine"}}
-	chain := handlertest.MustChain(t, Plugin(), "", limited, account("namespace", "free"))
+	chain := admissiontest.MustChain(t, Plugin(), "", limited, account("namespace", "free"))
 	f := func(spec, want string) {
 		t.Helper()
-		body := handlertest.UpdateBody("v1/pods", `{"metadata":{"name":"pod","annotations":{"kubernetes.io/config.mirror":""}},"spec":`+spec+`}`, `{}`)
+		body := admissiontest.UpdateBody("v1/pods", `{"metadata":{"name":"pod","annotations":{"kubernetes.io/config.mirror":""}},"spec":`+spec+`}`, `{}`)
 		body = []byte(strings.Replace(string(body), `"name":"name"`, `"subResource":"ephemeralcontainers","name":"name"`, 1))
-		if got := denialOf(t, chain, handlers.Validate, body); got != want {
+		if got := denialOf(t, chain, admission.Validate, body); got != want {
 			t.Errorf("%s: got %q, want %q", spec, got, want)
 		}
-		if got := denialOf(t, chain, handlers.Mutate, body); got != "" {
+		if got := denialOf(t, chain, admission.Mutate, body); got != "" {
 			t.Errorf("mutate %s: got %q", spec, got)
 		}
 	}
@@ -320,7 +320,7 @@ func TestWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := Plugin().New(handlers.Setup{Cluster: state.View(Plugin().Needs...)})
+	handler, err := Plugin().New(admission.Setup{Cluster: state.View(Plugin().Needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,16 +345,16 @@ func TestWaits(t *testing.T) {
 }
 
 // admitPod admits a new Pod of that account.
-func admitPod(t *testing.T, ctx context.Context, handler handlers.Handler, account string) handlers.Result {
+func admitPod(t *testing.T, ctx context.Context, handler admission.Handler, account string) admission.Result {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode(handlertest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}],"serviceAccountName":"`+account+`"}}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}],"serviceAccountName":"`+account+`"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	result := handler.Admit(ctx, review)
 	got := string(review.Object.Root().AppendJSON(nil))
-	if allowed := result == (handlers.Result{}); allowed != strings.Contains(got, tokenPath) {
+	if allowed := result == (admission.Result{}); allowed != strings.Contains(got, tokenPath) {
 		t.Errorf("allowed: %v, with %s", allowed, got)
 	}
 	return result
@@ -366,12 +366,12 @@ func TestLive(t *testing.T) {
 	f := func(name, want string, failures ...int) {
 		t.Helper()
 		var asked atomic.Int64
-		handler := handlertest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
+		handler := admissiontest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/api/v1/namespaces/namespace/serviceaccounts/"+name {
 				t.Errorf("asked for %s", r.URL)
 			}
 			if n := int(asked.Add(1)); n <= len(failures) {
-				handlertest.Failure(w, failures[n-1], map[int]string{missing: "NotFound", broken: "InternalError"}[failures[n-1]])
+				admissiontest.Failure(w, failures[n-1], map[int]string{missing: "NotFound", broken: "InternalError"}[failures[n-1]])
 				return
 			}
 			fmt.Fprintf(w, `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"namespace":"namespace","name":%q}}`, name)
@@ -399,27 +399,27 @@ func TestLive(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "", recorded()...)
+	chain := admissiontest.MustChain(t, Plugin(), "", recorded()...)
 	create := corpus.MustRead("pods-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, asSent(create))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, asSent(corpus.MustRead("pods-create-v1-2.json")))
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, create)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, create)
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-ephemeralcontainers-update-v1-1.json"))
-	handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, asSent(create))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, asSent(corpus.MustRead("pods-create-v1-2.json")))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, create)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, create)
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-ephemeralcontainers-update-v1-1.json"))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkMutate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", recorded()...)
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, asSent(corpus.MustRead("pods-create-v1-1.json")))
+	chain := admissiontest.MustChain(b, Plugin(), "", recorded()...)
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, asSent(corpus.MustRead("pods-create-v1-1.json")))
 }
 
 func BenchmarkMutateAgain(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", recorded()...)
-	handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", recorded()...)
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
 func BenchmarkValidate(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "", recorded()...)
-	handlertest.Benchmark(b, chain, handlers.Validate, handlers.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
+	chain := admissiontest.MustChain(b, Plugin(), "", recorded()...)
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }

@@ -13,27 +13,27 @@ package storageobjectinuseprotection
 import (
 	"context"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "StorageObjectInUseProtection",
 		Summary:     "keeps volumes, claims and volume attributes classes that are in use from being deleted",
 		Rules:       rules(),
 		Mutates:     true,
 		OnByDefault: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit}, nil
 		},
 	}
 }
 
-func rules() []handlers.Rule {
+func rules() []admission.Rule {
 	create := []codec.Operation{codec.Create}
-	return []handlers.Rule{
+	return []admission.Rule{
 		{
 			Operations: create,
 			Groups:     []string{""},
@@ -52,7 +52,7 @@ func rules() []handlers.Rule {
 	}
 }
 
-func admit(_ context.Context, review *codec.Review) handlers.Result {
+func admit(_ context.Context, review *codec.Review) admission.Result {
 	// The finalizers: k8s.io/kubernetes pkg/volume/util/finalizer.go.
 	switch review.Resource().Resource {
 	case "persistentvolumes":
@@ -62,7 +62,7 @@ func admit(_ context.Context, review *codec.Review) handlers.Result {
 	case "volumeattributesclasses":
 		protect(&review.Object, "kubernetes.io/vac-protection")
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // protect appends the finalizer unless the object has it. What is no object

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -16,17 +16,17 @@ const (
 	classes = "storage.k8s.io/v1/volumeattributesclasses"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(), "", unprotect, "/metadata/finalizers")
+	admissiontest.Mutates(t, Plugin(), "", unprotect, "/metadata/finalizers")
 }
 
 func TestAdmit(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(resource, object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, resource, object, want)
+		admissiontest.CheckAdmit(t, chain, resource, object, want)
 	}
 
 	// Upstream's own cases: without and with the finalizer.
@@ -60,11 +60,11 @@ func TestAdmit(t *testing.T) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, claims, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, claims, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 
 	f(`{"metadata":"data"}`)
@@ -73,41 +73,41 @@ func TestAdmitFailure(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		body := handlertest.Body(operation, resource, `{"metadata":{}}`)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, body)
+		body := admissiontest.Body(operation, resource, `{"metadata":{}}`)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, body)
 	}
 
 	for _, resource := range [...]string{volumes, claims, classes} {
-		f(codec.Create, resource, handlers.OutcomePatched)
-		f(codec.Update, resource, handlers.OutcomeAllowed)
-		f(codec.Delete, resource, handlers.OutcomeAllowed)
-		f(codec.Connect, resource, handlers.OutcomeAllowed)
+		f(codec.Create, resource, admission.OutcomePatched)
+		f(codec.Update, resource, admission.OutcomeAllowed)
+		f(codec.Delete, resource, admission.OutcomeAllowed)
+		f(codec.Connect, resource, admission.OutcomeAllowed)
 	}
-	f(codec.Create, "v1/pods", handlers.OutcomeAllowed)
-	f(codec.Create, "example.com/v1/persistentvolumeclaims", handlers.OutcomeAllowed)
-	f(codec.Create, "storage.k8s.io/v1/persistentvolumes", handlers.OutcomeAllowed)
-	f(codec.Create, "v1/volumeattributesclasses", handlers.OutcomeAllowed)
-	f(codec.Create, "storage.k8s.io/v1beta1/volumeattributesclasses", handlers.OutcomeAllowed)
+	f(codec.Create, "v1/pods", admission.OutcomeAllowed)
+	f(codec.Create, "example.com/v1/persistentvolumeclaims", admission.OutcomeAllowed)
+	f(codec.Create, "storage.k8s.io/v1/persistentvolumes", admission.OutcomeAllowed)
+	f(codec.Create, "v1/volumeattributesclasses", admission.OutcomeAllowed)
+	f(codec.Create, "storage.k8s.io/v1beta1/volumeattributesclasses", admission.OutcomeAllowed)
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	protected := corpus.MustRead("persistentvolumeclaims-create-v1-1.json")
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, protected)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, unprotect(protected))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, protected)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, unprotect(protected))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	protected := corpus.MustRead("persistentvolumeclaims-create-v1-1.json")
-	f("allowed", handlers.OutcomeAllowed, protected)
-	f("patched", handlers.OutcomePatched, unprotect(protected))
+	f("allowed", admission.OutcomeAllowed, protected)
+	f("patched", admission.OutcomePatched, unprotect(protected))
 }
 
 // unprotect takes the finalizers away that in-tree gave what was recorded.

@@ -13,36 +13,36 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // taint is the taint to add, as JSON.
 var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "TaintNodesByCondition",
 		Summary:     "taints new nodes as not ready, so that no pods are scheduled there before they are ready",
-		Rules:       []handlers.Rule{handlers.NewRule("", "v1", "nodes", codec.Create)},
+		Rules:       []admission.Rule{admission.NewRule("", "v1", "nodes", codec.Create)},
 		Mutates:     true,
 		OnByDefault: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: admit}, nil
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: admit}, nil
 		},
 	}
 }
 
 // admit adds the taint unless there is one of the same key and effect, with
 // whatever value.
-func admit(_ context.Context, review *codec.Review) handlers.Result {
+func admit(_ context.Context, review *codec.Review) admission.Result {
 	for _, has := range review.Object.Get("spec", "taints").Elements() {
 		if has.Get("key").EqualString(corev1.TaintNodeNotReady) &&
 			has.Get("effect").EqualString(string(corev1.TaintEffectNoSchedule)) {
-			return handlers.Allowed()
+			return admission.Allowed()
 		}
 	}
 	review.Object.Append(taint, "spec", "taints")
-	return handlers.Allowed()
+	return admission.Allowed()
 }

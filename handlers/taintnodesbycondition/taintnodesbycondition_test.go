@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const (
@@ -16,17 +16,17 @@ const (
 	recording = "nodes-create-v1-1.json"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	handlertest.Mutates(t, Plugin(), "", withoutTaints, "/spec/taints", "/spec/taints/*")
+	admissiontest.Mutates(t, Plugin(), "", withoutTaints, "/spec/taints", "/spec/taints/*")
 }
 
 func TestTaints(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object, want string) {
 		t.Helper()
-		handlertest.CheckAdmit(t, chain, nodes, object, want)
+		admissiontest.CheckAdmit(t, chain, nodes, object, want)
 	}
 	added := func(taints string) {
 		t.Helper()
@@ -64,11 +64,11 @@ func TestTaints(t *testing.T) {
 
 // What cannot be changed is the plugin's failure: no panic, no patch.
 func TestAdmitFailure(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
 		t.Helper()
-		body := handlertest.Body(codec.Create, nodes, object)
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, handlers.OutcomeErrored, body)
+		body := admissiontest.Body(codec.Create, nodes, object)
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, body)
 	}
 	f(`{"spec":"node"}`)
 	f(`{"spec":[]}`)
@@ -78,34 +78,34 @@ func TestAdmitFailure(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
-	f := func(operation codec.Operation, resource string, want handlers.Outcome) {
+	chain := admissiontest.MustChain(t, Plugin(), "")
+	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		handlertest.CheckOutcome(t, chain, handlers.Mutate, want, handlertest.Body(operation, resource, `{"spec":{}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(operation, resource, `{"spec":{}}`))
 	}
-	f(codec.Create, nodes, handlers.OutcomePatched)
-	f(codec.Update, nodes, handlers.OutcomeAllowed)
-	f(codec.Delete, nodes, handlers.OutcomeAllowed)
-	f(codec.Connect, nodes, handlers.OutcomeAllowed)
-	f(codec.Create, "v1/pods", handlers.OutcomeAllowed)
-	f(codec.Create, "metrics.k8s.io/v1/nodes", handlers.OutcomeAllowed)
+	f(codec.Create, nodes, admission.OutcomePatched)
+	f(codec.Update, nodes, admission.OutcomeAllowed)
+	f(codec.Delete, nodes, admission.OutcomeAllowed)
+	f(codec.Connect, nodes, admission.OutcomeAllowed)
+	f(codec.Create, "v1/pods", admission.OutcomeAllowed)
+	f(codec.Create, "metrics.k8s.io/v1/nodes", admission.OutcomeAllowed)
 }
 
 func TestNoAllocations(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), "")
+	chain := admissiontest.MustChain(t, Plugin(), "")
 	body := corpus.MustRead(recording)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomeAllowed, body)
-	handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, withoutTaints(body))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, withoutTaints(body))
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	chain := handlertest.MustChain(b, Plugin(), "")
-	f := func(name string, want handlers.Outcome, body []byte) {
-		b.Run(name, func(b *testing.B) { handlertest.Benchmark(b, chain, handlers.Mutate, want, body) })
+	chain := admissiontest.MustChain(b, Plugin(), "")
+	f := func(name string, want admission.Outcome, body []byte) {
+		b.Run(name, func(b *testing.B) { admissiontest.Benchmark(b, chain, admission.Mutate, want, body) })
 	}
 	body := corpus.MustRead(recording)
-	f("allowed", handlers.OutcomeAllowed, body)
-	f("patched", handlers.OutcomePatched, withoutTaints(body))
+	f("allowed", admission.OutcomeAllowed, body)
+	f("patched", admission.OutcomePatched, withoutTaints(body))
 }
 
 // withoutTaints takes the taint away that in-tree gave what was recorded.

@@ -7,16 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // BenchmarkValidate has the recorded Pod validated by ten policies, from the body of
 // the review to the result.
 func BenchmarkValidate(b *testing.B) {
-	var manifests []handlers.File
+	var manifests []admission.File
 	for i, expression := range [...]string{
 		"object.spec.?hostNetwork.orValue(false) == false",
 		"has(object.metadata.labels) && 'app' in object.metadata.labels",
@@ -29,7 +29,7 @@ func BenchmarkValidate(b *testing.B) {
 		"request.operation == 'CREATE' || object.metadata.name == oldObject.metadata.name",
 		"object.spec.containers.all(c, has(c.resources))",
 	} {
-		manifests = append(manifests, handlers.File{Name: fmt.Sprintf("%d.yaml", i), Content: fmt.Appendf(nil, `
+		manifests = append(manifests, admission.File{Name: fmt.Sprintf("%d.yaml", i), Content: fmt.Appendf(nil, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: p%d.static.k8s.io}
@@ -45,7 +45,7 @@ spec: {policyName: p%[1]d.static.k8s.io, validationActions: [Deny]}
 	}
 	body := corpus.MustRead("pods-create-v1-1.json")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	handler := handlertest.ManifestsHandler(b, Plugin(), manifests, namespace)
+	handler := admissiontest.ManifestsHandler(b, Plugin(), manifests, namespace)
 	b.ReportAllocs()
 	for b.Loop() {
 		review := codec.Acquire()

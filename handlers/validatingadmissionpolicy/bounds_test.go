@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // endsAfter is a context that ends when it was looked at so often.
@@ -26,14 +26,14 @@ func (c *endsAfter) Err() error {
 // each is evaluated for each binding.
 func TestManyParameters(t *testing.T) {
 	const many, looks = 1000, 100
-	var objects []handlers.ParamObject
+	var objects []admission.ParamObject
 	for i := range many {
 		objects = append(objects, paramOf("default", fmt.Sprint("param", i), "a", "b"))
 	}
 	policy := documents{
 		policy:   `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything + `,"validations":[{"expression":"params.metadata.name == ''"}]}`,
 		bindings: map[string]string{"b": `"validationActions":["Warn"],"paramRef":{"selector":{},"parameterNotFoundAction":"Deny"}`},
-		params:   []handlers.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
+		params:   []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
 	}
 	chain := policy.chain(t)
 	review := codec.Acquire()
@@ -42,7 +42,7 @@ func TestManyParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := &endsAfter{t.Context(), looks}
-	if outcome, err := chain.Review(ctx, review, handlers.Validate); err == nil {
+	if outcome, err := chain.Review(ctx, review, admission.Validate); err == nil {
 		t.Errorf("got %v, want it to end", outcome)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // A dispatch is one review on its way through the policies (upstream's
@@ -39,7 +39,7 @@ func (d *dispatch) release() {
 
 // dispatch evaluates a policy. The result is one of the whole review, nil if the
 // other policies are to be evaluated too.
-func (d *dispatch) dispatch(p *boundPolicy) *handlers.Result {
+func (d *dispatch) dispatch(p *boundPolicy) *admission.Result {
 	result := p.Dispatch(&d.Dispatch, d)
 	d.collected.publish(p.Name, d.Review)
 	d.collected = annotations{}
@@ -47,7 +47,7 @@ func (d *dispatch) dispatch(p *boundPolicy) *handlers.Result {
 }
 
 // Evaluate implements policy.Handles.
-func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *handlers.Result {
+func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.Param) *admission.Result {
 	if result := d.Prepare(); result != nil {
 		return result
 	}
@@ -55,7 +55,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	defer func() { p.CountCost(d.Input.Spent - before) }()
 	for _, param := range params { // users may write any number of them
 		if err := d.Ctx.Err(); err != nil {
-			return new(handlers.Errored(err))
+			return new(admission.Errored(err))
 		}
 		d.SetParam(param)
 		o := p.Evaluator.validate(d.Input)
@@ -117,11 +117,11 @@ func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
 }
 
 // result returns what the plugin says when all policies were evaluated.
-func (d *dispatch) result() handlers.Result {
+func (d *dispatch) result() admission.Result {
 	if d.denied == "" {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	result := handlers.Denied(handlers.Forbidden(d.Review, errors.New(d.denied)))
+	result := admission.Denied(admission.Forbidden(d.Review, errors.New(d.denied)))
 	status := result.Denial
 	status.Reason = string(d.reason)
 	if d.reason == "" {

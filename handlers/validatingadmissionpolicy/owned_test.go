@@ -5,9 +5,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 // TestOutcomeOwnsItsMemory has a message and an annotation that are fields of the object.
@@ -21,7 +21,7 @@ func TestOutcomeOwnsItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range []string{"a-pod", `\u0061-pod`} {
-		handlertest.CheckOwned(t, handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"`+pod+`"}}`), func(review *codec.Review) any {
+		admissiontest.CheckOwned(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"`+pod+`"}}`), func(review *codec.Review) any {
 			in := cel.NewInput(t.Context(), review)
 			defer in.Release()
 			o := v.validate(in)

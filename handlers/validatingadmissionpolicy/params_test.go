@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestParams evaluates a policy with each of its parameters.
@@ -16,20 +16,20 @@ func TestParams(t *testing.T) {
 		"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
 		"validations":[{"expression":"params == null ? object.metadata.name == 'name' : params.data.allowed == object.metadata.name","messageExpression":"'only ' + params.data.allowed"}]}}`
 	const binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":"p",%s"validationActions":["Deny"]}}`
-	param := func(namespace, name, allowed string) handlers.ParamObject {
-		return handlers.ParamObject{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil, `{"data":{"allowed":%q}}`, allowed)}
+	param := func(namespace, name, allowed string) admission.ParamObject {
+		return admission.ParamObject{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil, `{"data":{"allowed":%q}}`, allowed)}
 	}
 	f := func(want string, refs ...string) {
 		t.Helper()
-		files := []handlers.File{{Name: "p", Content: []byte(policy), FromAPI: true}}
+		files := []admission.File{{Name: "p", Content: []byte(policy), FromAPI: true}}
 		for i, ref := range refs {
-			files = append(files, handlers.File{Name: fmt.Sprint("b", i), Content: fmt.Appendf(nil, binding, fmt.Sprint("b", i), ref), FromAPI: true})
+			files = append(files, admission.File{Name: fmt.Sprint("b", i), Content: fmt.Appendf(nil, binding, fmt.Sprint("b", i), ref), FromAPI: true})
 		}
 		plugin := Plugin()
-		enabled := handlers.Enabled{
+		enabled := admission.Enabled{
 			Config:    []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ValidatingAdmissionPolicyConfiguration"}`),
 			Manifests: files,
-			Params: []handlers.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []handlers.ParamObject{
+			Params: []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{
 				param("namespace", "a", "name"), param("namespace", "b", "b-pod"), param("other", "c", "c-pod"),
 			}}},
 		}
@@ -41,11 +41,11 @@ func TestParams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
+		chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := answer(t, chain, handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)); got != want {
+		if got, _ := answer(t, chain, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)); got != want {
 			t.Errorf("%s: got %q, want %q", refs, got, want)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 const customResources = `{"apiVersion": "fastadmit.io/v1alpha1", "kind": "ValidatingAdmissionPolicyConfiguration", "customResources": true}`
@@ -41,14 +41,14 @@ func bindingSpec(policy string) string {
 
 // answer returns the message and code of the answer to a review; none if it is
 // allowed.
-func answer(t *testing.T, chain *handlers.Chain, body []byte) (message string, code int32) {
+func answer(t *testing.T, chain *admission.Chain, body []byte) (message string, code int32) {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(t.Context(), review, handlers.Validate); err != nil {
+	if _, err := chain.Review(t.Context(), review, admission.Validate); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Clone(review.Response.Status.Message), review.Response.Status.Code
@@ -59,8 +59,8 @@ func answer(t *testing.T, chain *handlers.Chain, body []byte) (message string, c
 func TestResources(t *testing.T) {
 	f := func(want string, objects ...runtime.Object) {
 		t.Helper()
-		chain := handlertest.MustChain(t, Plugin(), customResources, append(objects, aNamespace)...)
-		got, _ := answer(t, chain, handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"hostNetwork":true}}`))
+		chain := admissiontest.MustChain(t, Plugin(), customResources, append(objects, aNamespace)...)
+		got, _ := answer(t, chain, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"hostNetwork":true}}`))
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -114,7 +114,7 @@ func TestResources(t *testing.T) {
 // TestResourcesAreChecked has custom resources refused when they are written, also where
 // they would deny themselves.
 func TestResourcesAreChecked(t *testing.T) {
-	chain := handlertest.MustChain(t, Plugin(), customResources, aNamespace,
+	chain := admissiontest.MustChain(t, Plugin(), customResources, aNamespace,
 		resource(t, "ValidatingAdmissionPolicy", "all", strings.NewReplacer(`""`, `"*"`, `"v1"`, `"*"`, `"pods"`, `"*"`).Replace(policySpec("false"))),
 		resource(t, "ValidatingAdmissionPolicyBinding", "all", bindingSpec("all")))
 	object := func(spec string) string { return `{"metadata":{"name":"name"},"spec":` + spec + `}` }
@@ -127,27 +127,27 @@ func TestResourcesAreChecked(t *testing.T) {
 		}
 	}
 	good, bad := object(policySpec("true")), object(policySpec("object."))
-	f("", handlertest.Body(codec.Create, policies, good))
+	f("", admissiontest.Body(codec.Create, policies, good))
 	f(`ValidatingAdmissionPolicy "name": spec.validations[0].expression: Invalid value: "object.": compilation failed: ERROR: <input>:1:8: Syntax error`,
-		handlertest.Body(codec.Create, policies, bad))
-	f(`spec.validations[0].expression: Required value`, handlertest.Body(codec.Create, policies, object(policySpec(""))))
-	f(`spec.matchConstraints: Required value`, handlertest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
-	f(`unknown field "spec.validation"`, handlertest.Body(codec.Create, policies, object(`{"validation":[]}`)))
-	f(`spec.validations[0].expression: Invalid value`, handlertest.UpdateBody(policies, bad, good))
-	f("", handlertest.UpdateBody(policies, bad, strings.Replace(bad, `"name":"name"`, `"name":"name","finalizers":["a/b"]`, 1)))
-	f("", handlertest.Body(codec.Create, bindings, object(bindingSpec("p"))))
+		admissiontest.Body(codec.Create, policies, bad))
+	f(`spec.validations[0].expression: Required value`, admissiontest.Body(codec.Create, policies, object(policySpec(""))))
+	f(`spec.matchConstraints: Required value`, admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
+	f(`unknown field "spec.validation"`, admissiontest.Body(codec.Create, policies, object(`{"validation":[]}`)))
+	f(`spec.validations[0].expression: Invalid value`, admissiontest.UpdateBody(policies, bad, good))
+	f("", admissiontest.UpdateBody(policies, bad, strings.Replace(bad, `"name":"name"`, `"name":"name","finalizers":["a/b"]`, 1)))
+	f("", admissiontest.Body(codec.Create, bindings, object(bindingSpec("p"))))
 	f(`ValidatingAdmissionPolicyBinding "name": spec.validationActions[0]: Unsupported value: "Forbid"`,
-		handlertest.Body(codec.Create, bindings, object(`{"policyName":"p","validationActions":["Forbid"]}`)))
-	f("failed expression: false", handlertest.Body(codec.Create, "v1/pods", `{}`))
-	f("", handlertest.Body(codec.Create, "policies.fastadmit.io/v1/others", `{}`))
+		admissiontest.Body(codec.Create, bindings, object(`{"policyName":"p","validationActions":["Forbid"]}`)))
+	f("failed expression: false", admissiontest.Body(codec.Create, "v1/pods", `{}`))
+	f("", admissiontest.Body(codec.Create, "policies.fastadmit.io/v1/others", `{}`))
 }
 
 // TestRules shows which reviews are asked for.
 func TestRules(t *testing.T) {
-	if rules := handlertest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
+	if rules := admissiontest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
 		t.Errorf("before custom resources are known: got %v, want all", rules)
 	}
-	if rules := handlertest.MustChain(t, Plugin(), "").RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
+	if rules := admissiontest.MustChain(t, Plugin(), "").RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
 		t.Errorf("without configuration: got %v, want all", rules)
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // paramOf returns a parameter with a label.
-func paramOf(namespace, name, label, value string) handlers.ParamObject {
+func paramOf(namespace, name, label, value string) admission.ParamObject {
 	labels := map[string]string{label: value}
 	text, _ := json.Marshal(map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Param", "metadata": map[string]any{"name": name, "namespace": namespace, "labels": labels},
 	})
-	return handlers.ParamObject{Namespace: namespace, Name: name, Labels: labels, JSON: text}
+	return admission.ParamObject{Namespace: namespace, Name: name, Labels: labels, JSON: text}
 }
 
 // TestParamRefUpstream has the cases of TestParamRef of upstream's admission_test.go: each
@@ -24,7 +24,7 @@ func paramOf(namespace, name, label, value string) handlers.ParamObject {
 // loop over all finds, and none does what parameterNotFoundAction says.
 func TestParamRefUpstream(t *testing.T) {
 	const name = "replicas-test"
-	namespaced := []handlers.ParamObject{}
+	namespaced := []admission.ParamObject{}
 	for _, namespace := range []string{"default", "mine", "other"} {
 		third := "yes"
 		if namespace == "default" {
@@ -33,12 +33,12 @@ func TestParamRefUpstream(t *testing.T) {
 		namespaced = append(namespaced, paramOf(namespace, name, "matches", "no"), paramOf(namespace, name+"1", "matches", "yes"),
 			paramOf(namespace, name+"2", "unrelated", "no"), paramOf(namespace, name+"3", "matches", third))
 	}
-	clustered := []handlers.ParamObject{
+	clustered := []admission.ParamObject{
 		paramOf("", name, "matches", "yes"), paramOf("", name+"1", "matches", "no"), paramOf("", name+"2", "unrelated", "no"),
 		paramOf("", name+"3", "matches", "yes"), paramOf("", name+"4", "matches", "no"), paramOf("", name+"5", "unrelated", "no"),
 	}
 	const named, labelled, all = `"name":"replicas-test"`, `"selector":{"matchLabels":{"matches":"yes"}}`, `"selector":{}`
-	for _, objects := range [][]handlers.ParamObject{namespaced, clustered} {
+	for _, objects := range [][]admission.ParamObject{namespaced, clustered} {
 		for _, selects := range []string{named, labelled, all} {
 			for _, namespace := range []string{"", "mine"} {
 				if namespace != "" && &objects[0] == &clustered[0] {
@@ -47,7 +47,7 @@ func TestParamRefUpstream(t *testing.T) {
 				for _, action := range []string{"Deny", "Allow"} {
 					for _, request := range []string{"other", ""} { // the namespace of its object
 						c := paramCase{objects: objects, namespaced: &objects[0] == &namespaced[0], selects: selects, namespace: namespace, action: action, request: request}
-						c.selected = func(o *handlers.ParamObject) bool {
+						c.selected = func(o *admission.ParamObject) bool {
 							return selects == all || selects == named && o.Name == name || selects == labelled && o.Labels["matches"] == "yes"
 						}
 						c.check(t)
@@ -59,10 +59,10 @@ func TestParamRefUpstream(t *testing.T) {
 }
 
 type paramCase struct {
-	objects                             []handlers.ParamObject
+	objects                             []admission.ParamObject
 	namespaced                          bool
 	selects, namespace, action, request string
-	selected                            func(*handlers.ParamObject) bool
+	selected                            func(*admission.ParamObject) bool
 }
 
 func (c *paramCase) check(t *testing.T) {
@@ -88,14 +88,14 @@ func (c *paramCase) check(t *testing.T) {
 	if c.namespace != "" {
 		ref += fmt.Sprintf(`,"namespace":%q`, c.namespace)
 	}
-	for _, objects := range [][]handlers.ParamObject{c.objects, slices.DeleteFunc(slices.Clone(c.objects), func(o handlers.ParamObject) bool {
+	for _, objects := range [][]admission.ParamObject{c.objects, slices.DeleteFunc(slices.Clone(c.objects), func(o admission.ParamObject) bool {
 		return slices.Contains(want, o.Namespace+"/"+o.Name)
 	})} {
 		policy := documents{
 			policy: `{"paramKind":{"apiVersion":"example.com/v1","kind":"Param"},` + everything + `,"validations":[{"expression":"false",` +
 				`"messageExpression":"params.metadata.namespace + '/' + params.metadata.name"}]}`,
 			bindings: map[string]string{"b": `"validationActions":["Warn"],"paramRef":{` + ref + `}`, "c": denying + `,"paramRef":{` + ref + `}`},
-			params:   []handlers.ParamKind{{APIVersion: "example.com/v1", Kind: "Param", Namespaced: c.namespaced, Objects: objects}},
+			params:   []admission.ParamKind{{APIVersion: "example.com/v1", Kind: "Param", Namespaced: c.namespaced, Objects: objects}},
 		}
 		r := ask(t, policy.chain(t), requestIn(c.request))
 		var got []string
@@ -130,9 +130,9 @@ func requestIn(namespace string) string {
 // which documents change are in package policy (TestParamsFollow) and in e2e/twins.
 func TestParametersUpstream(t *testing.T) {
 	const kind, name = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, "replicas-test"
-	maps := []handlers.ParamKind{
-		{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []handlers.ParamObject{paramOf("default", name, "a", "b"), paramOf("mine", name, "a", "b")}},
-		{APIVersion: "v1", Kind: "Node", Objects: []handlers.ParamObject{paramOf("", name, "a", "b")}},
+	maps := []admission.ParamKind{
+		{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{paramOf("default", name, "a", "b"), paramOf("mine", name, "a", "b")}},
+		{APIVersion: "v1", Kind: "Node", Objects: []admission.ParamObject{paramOf("", name, "a", "b")}},
 	}
 	f := func(about, paramKind, ref, namespace, want string) {
 		t.Helper()
@@ -204,7 +204,7 @@ func TestAuditAnnotationsOfBindings(t *testing.T) {
 			`{"key":"example-key","valueExpression":"params.metadata.name == 'param2' ? 'special-value' : 'normal-value'"},` +
 			`{"key":"excluded-key","valueExpression":"null"},{"key":"error-key","valueExpression":"string(params.nope)"}]}`,
 		bindings: map[string]string{"b1": binding("param1"), "b2": binding("param2"), "b3": binding("param3")},
-		params: []handlers.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []handlers.ParamObject{
+		params: []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{
 			paramOf("default", "param1", "a", "b"), paramOf("default", "param2", "a", "b"), paramOf("default", "param3", "a", "b"),
 		}}},
 	}

@@ -10,10 +10,10 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // The documents of the tests below: a policy p with this spec, and its bindings. Params are
@@ -21,13 +21,13 @@ import (
 type documents struct {
 	policy   string
 	bindings map[string]string // specs by name, without policyName; plain if nil
-	params   []handlers.ParamKind
+	params   []admission.ParamKind
 }
 
 const denying = `"validationActions":["Deny"]`
 
 // chain returns the plugin with the documents.
-func (d documents) chain(t *testing.T) *handlers.Chain {
+func (d documents) chain(t *testing.T) *admission.Chain {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	plugin := Plugin()
@@ -42,12 +42,12 @@ func (d documents) chain(t *testing.T) *handlers.Chain {
 		bindings = map[string]string{"b": denying}
 	}
 	const version = `"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy`
-	files := []handlers.File{{Name: "p", FromAPI: true, Content: fmt.Appendf(nil, `{%s","metadata":{"name":"p"},"spec":%s}`, version, d.policy)}}
+	files := []admission.File{{Name: "p", FromAPI: true, Content: fmt.Appendf(nil, `{%s","metadata":{"name":"p"},"spec":%s}`, version, d.policy)}}
 	for _, name := range slices.Sorted(maps.Keys(bindings)) {
-		files = append(files, handlers.File{Name: name, FromAPI: true,
+		files = append(files, admission.File{Name: name, FromAPI: true,
 			Content: fmt.Appendf(nil, `{%sBinding","metadata":{"name":%q},"spec":{"policyName":"p",%s}}`, version, name, bindings[name])})
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Manifests: files, Params: d.params}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: files, Params: d.params}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,14 +55,14 @@ func (d documents) chain(t *testing.T) *handlers.Chain {
 }
 
 // ask returns what the plugin answers to a request, which is JSON.
-func ask(t *testing.T, chain *handlers.Chain, request string) *admissionv1.AdmissionResponse {
+func ask(t *testing.T, chain *admission.Chain, request string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + request + `}`)); err != nil {
 		t.Fatalf("%s: %v", request, err)
 	}
-	if _, err := chain.Review(t.Context(), review, handlers.Validate); err != nil {
+	if _, err := chain.Review(t.Context(), review, admission.Validate); err != nil {
 		t.Fatal(err)
 	}
 	var answer admissionv1.AdmissionReview
@@ -161,14 +161,14 @@ func TestMatchingRefused(t *testing.T) {
 	f := func(constraints, of, want string) {
 		t.Helper()
 		spec := `{"matchConstraints":{` + constraints + `},"validations":[{"expression":"false"}]}`
-		files := []handlers.File{{Name: "p", Content: fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":%s}`, spec)}}
-		enabled := map[string]handlers.Enabled{"ValidatingAdmissionPolicy": {Manifests: files}}
-		if _, err := handlers.NewChain([]handlers.Plugin{Plugin()}, enabled, state, nil); err == nil {
+		files := []admission.File{{Name: "p", Content: fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":%s}`, spec)}}
+		enabled := map[string]admission.Enabled{"ValidatingAdmissionPolicy": {Manifests: files}}
+		if _, err := admission.NewChain([]admission.Plugin{Plugin()}, enabled, state, nil); err == nil {
 			t.Errorf("%s: got no error of the file", constraints)
 		}
-		chain := handlertest.MustChain(t, Plugin(), customResources, aNamespace,
+		chain := admissiontest.MustChain(t, Plugin(), customResources, aNamespace,
 			resource(t, "ValidatingAdmissionPolicy", "p", spec), resource(t, "ValidatingAdmissionPolicyBinding", "b", bindingSpec("p")))
-		got, _ := answer(t, chain, handlertest.Body(codec.Create, of, `{"metadata":{"name":"name"}}`))
+		got, _ := answer(t, chain, admissiontest.Body(codec.Create, of, `{"metadata":{"name":"name"}}`))
 		if !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s of %s\ngot  %s\nwant %s", constraints, of, got, want)
 		}

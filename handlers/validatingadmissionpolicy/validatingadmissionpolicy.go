@@ -16,18 +16,18 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        "ValidatingAdmissionPolicy",
 		Summary:     "evaluates ValidatingAdmissionPolicies, rules for objects in CEL",
-		Rules:       []handlers.Rule{handlers.Any()},
+		Rules:       []admission.Rule{admission.Any()},
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
 		NeedsOf:     policy.ValidatingKind.NeedsOf,
@@ -40,17 +40,17 @@ type source = policy.Source[*admissionregistrationv1.ValidatingAdmissionPolicy, 
 
 type plugin struct{ *source }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := policy.NewSource(policy.ValidatingKind, setup, newValidator)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	handler := source.Handler()
 	handler.Validate = plugin{source}.validate
 	return handler, nil
 }
 
-func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
 	policies, result := p.Begin(ctx, &d.Dispatch, review)

@@ -3,7 +3,7 @@ package validatingadmissionpolicy
 import (
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 )
 
-func TestGolden(t *testing.T) { handlertest.Run(t, Plugin()) }
+func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }

@@ -16,20 +16,20 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
 )
 
 const name = "ValidatingAdmissionWebhook"
 
 // Plugin returns the plugin, for the table of package plugins.
-func Plugin() handlers.Plugin {
-	return handlers.Plugin{
+func Plugin() admission.Plugin {
+	return admission.Plugin{
 		Name:        name,
 		Summary:     "calls other validating webhooks",
-		Rules:       []handlers.Rule{handlers.Any()},
+		Rules:       []admission.Rule{admission.Any()},
 		Validates:   true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
@@ -41,17 +41,17 @@ func Plugin() handlers.Plugin {
 
 type plugin struct{ *webhook.Source }
 
-func newHandler(setup handlers.Setup) (handlers.Handler, error) {
+func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := webhook.NewSource(name, webhook.ValidatingKind, setup)
 	if err != nil {
-		return handlers.Handler{}, err
+		return admission.Handler{}, err
 	}
 	handler := source.Handler()
 	handler.Validate = plugin{source}.validate
 	return handler, nil
 }
 
-func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	d, result := p.Begin(ctx, review)
 	if d == nil {
 		return result
@@ -66,7 +66,7 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Res
 		all.Go(c.Do)
 	}
 	all.Wait()
-	var first *handlers.Result
+	var first *admission.Result
 	for i, c := range calls {
 		d.Take(c.Webhook, c.Answer)
 		if c.Err == nil {
@@ -79,12 +79,12 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) handlers.Res
 	if first != nil {
 		return *first
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // collect prepares the calls of the webhooks that the review is for, all of them before
 // the first is called. A result ends the review.
-func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *handlers.Result) {
+func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Result) {
 	for _, w := range d.Webhooks {
 		matches, ended, err := w.Matches(d)
 		if ended != nil {
@@ -99,7 +99,7 @@ func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *handlers.Result
 		}
 		c, ok := d.Prepare(w, false)
 		if !ok {
-			return nil, new(handlers.Allowed()) // which the chain makes a denial or a failure of
+			return nil, new(admission.Allowed()) // which the chain makes a denial or a failure of
 		}
 		calls = append(calls, c)
 	}

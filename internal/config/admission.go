@@ -9,14 +9,14 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// admission is kube-apiserver's own configuration file for admission plugins
+// admissionConfiguration is kube-apiserver's own configuration file for admission plugins
 // (k8s.io/apiserver pkg/apis/apiserver/v1 AdmissionConfiguration).
-type admission struct {
+type admissionConfiguration struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
 	Plugins    []admissionPlugin `json:"plugins"`
@@ -36,7 +36,7 @@ var admissionVersions = []string{"apiserver.config.k8s.io/v1", "apiserver.k8s.io
 // readAdmission reads the file and those it names, and returns the plugins'
 // own configurations.
 func (r *reader) readAdmission(file string) map[string][]byte {
-	var a admission
+	var a admissionConfiguration
 	document := r.read(file, admissionKind, &a)
 	if document == nil {
 		return nil
@@ -111,10 +111,10 @@ func (r *reader) readManifests(plugin string, config []byte, dir string) {
 		return
 	}
 	if r.manifests == nil {
-		r.manifests = make(map[string][]handlers.File)
+		r.manifests = make(map[string][]admission.File)
 	}
 	for _, file := range read {
 		r.count(file.Content)
-		r.manifests[plugin] = append(r.manifests[plugin], handlers.File{Name: file.Name, Content: file.Content})
+		r.manifests[plugin] = append(r.manifests[plugin], admission.File{Name: file.Name, Content: file.Content})
 	}
 }

@@ -18,12 +18,12 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/imagereview"
-	"github.com/fastadmit/fastadmit/internal/match"
 	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
@@ -115,7 +115,7 @@ type Plugin struct {
 type Enforcement struct {
 	// Action is deny, warn (the request is allowed, and the user gets the message as a warning) or audit (the request is
 	// allowed, and the message is written to the audit log).
-	Action handlers.Action `json:"action"`
+	Action admission.Action `json:"action"`
 	// NamespaceSelector selects requests by the labels of their namespace. Without it, all match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ObjectSelector selects requests by the labels of the object. Without it, all match.
@@ -145,7 +145,7 @@ type Source struct {
 
 // Conditions are compiled match conditions.
 type Conditions interface {
-	handlers.Selector
+	admission.Selector
 	// UsesAuthorizer reports whether an expression checks permissions, for which the
 	// API server is asked.
 	UsesAuthorizer() bool
@@ -156,11 +156,11 @@ type Loaded struct {
 	Configuration
 	// Settings are the settings of the plugins, and Configs their own configuration
 	// files, by the name of the plugin.
-	Settings map[string]handlers.Settings
+	Settings map[string]admission.Settings
 	Configs  map[string][]byte
 	// Manifests are, by plugin, the files of the folder that the plugin's
 	// configuration file names.
-	Manifests map[string][]handlers.File
+	Manifests map[string][]admission.File
 	// Kubeconfigs are, by plugin, the kubeconfig file that the plugin's configuration
 	// file names. It contains the files that it refers to.
 	Kubeconfigs map[string][]byte
@@ -206,7 +206,7 @@ type reader struct {
 	needsNamespaces bool
 	needsAccess     bool
 	files, folders  []string
-	manifests       map[string][]handlers.File
+	manifests       map[string][]admission.File
 	kubeconfigs     map[string][]byte
 	places          map[string]place
 	digest          hash.Hash
@@ -284,7 +284,7 @@ func (r *reader) checkName(document *strictyaml.Document, path, name string, con
 	return true
 }
 
-func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configuration) map[string]handlers.Settings {
+func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configuration) map[string]admission.Settings {
 	r.checkType(document, c.APIVersion, c.Kind, Kind, APIVersion)
 	enabled := make(map[string][]byte)
 	for i, name := range c.EnableAdmissionPlugins {
@@ -294,7 +294,7 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))
 	configured := make(map[string][]byte)
-	settings := make(map[string]handlers.Settings)
+	settings := make(map[string]admission.Settings)
 	for i := range c.Plugins {
 		path := field.NewPath("plugins").Index(i)
 		name := c.Plugins[i].Name
@@ -326,8 +326,8 @@ func (r *reader) checkServer(document *strictyaml.Document, s *Server) {
 }
 
 // settings makes the settings of a plugin ready.
-func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.Path) handlers.Settings {
-	settings := handlers.Settings{
+func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.Path) admission.Settings {
+	settings := admission.Settings{
 		FailurePolicy:      p.FailurePolicy,
 		ReinvocationPolicy: p.ReinvocationPolicy,
 		Selector:           r.selector(document, &p.Criteria, path),
@@ -346,9 +346,9 @@ func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.
 	}
 	for i, e := range p.Enforcement {
 		path := path.Child("enforcement").Index(i)
-		oneOf(r, document, path.Child("action"), e.Action, handlers.ActionDeny, handlers.ActionWarn, handlers.ActionAudit)
+		oneOf(r, document, path.Child("action"), e.Action, admission.ActionDeny, admission.ActionWarn, admission.ActionAudit)
 		criteria := match.Criteria{NamespaceSelector: e.NamespaceSelector, ObjectSelector: e.ObjectSelector}
-		settings.Enforcement = append(settings.Enforcement, handlers.Enforcement{
+		settings.Enforcement = append(settings.Enforcement, admission.Enforcement{
 			Action: e.Action, Selector: r.selector(document, &criteria, path),
 		})
 	}
@@ -371,7 +371,7 @@ func oneOf[T ~string](r *reader, document *strictyaml.Document, path *field.Path
 }
 
 // selector makes criteria ready, nil for those that select everything.
-func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path *field.Path) handlers.Selector {
+func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path *field.Path) admission.Selector {
 	if c.Rules == nil && c.NamespaceSelector == nil && c.ObjectSelector == nil {
 		return nil
 	}
@@ -386,7 +386,7 @@ func (r *reader) selector(document *strictyaml.Document, c *match.Criteria, path
 
 // conditions makes the match conditions of a plugin ready, which are asked about what
 // a selector selects, nil for all.
-func (r *reader) conditions(document *strictyaml.Document, p *Plugin, path *field.Path, selected handlers.Selector) handlers.Selector {
+func (r *reader) conditions(document *strictyaml.Document, p *Plugin, path *field.Path, selected admission.Selector) admission.Selector {
 	if errs := match.ValidateConditions(p.MatchConditions, path); len(errs) > 0 {
 		r.locate(document, errs.ToAggregate())
 		return nil
@@ -405,10 +405,10 @@ func (r *reader) conditions(document *strictyaml.Document, p *Plugin, path *fiel
 
 // both selects what two selectors do. The second one is asked about what the first one
 // selects.
-type both [2]handlers.Selector
+type both [2]admission.Selector
 
-// Matches implements handlers.Selector.
-func (b both) Matches(ctx context.Context, review *codec.Review, attributes handlers.Attributes) (bool, error) {
+// Matches implements admission.Selector.
+func (b both) Matches(ctx context.Context, review *codec.Review, attributes admission.Attributes) (bool, error) {
 	if matches, err := b[0].Matches(ctx, review, attributes); err != nil || !matches {
 		return false, err
 	}
@@ -430,7 +430,7 @@ type selector struct {
 	namespaces match.Namespaces
 }
 
-// Matches implements handlers.Selector.
-func (s *selector) Matches(ctx context.Context, review *codec.Review, attributes handlers.Attributes) (bool, error) {
+// Matches implements admission.Selector.
+func (s *selector) Matches(ctx context.Context, review *codec.Review, attributes admission.Attributes) (bool, error) {
 	return s.matcher.Matches(ctx, review, &attributes, s.namespaces)
 }

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
 // shop knows one namespace.
@@ -125,11 +125,11 @@ plugins:
 	}
 	review := codec.Acquire()
 	defer review.Release()
-	ask := func(selector handlers.Selector, recording string) bool {
+	ask := func(selector admission.Selector, recording string) bool {
 		if err := review.Decode(corpus.MustRead(recording)); err != nil {
 			t.Fatal(err)
 		}
-		matches, err := selector.Matches(t.Context(), review, handlers.AttributesOf(review))
+		matches, err := selector.Matches(t.Context(), review, admission.AttributesOf(review))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestMatchConditions(t *testing.T) {
 		if err := review.Decode(corpus.MustRead("pods-create-v1-1.json")); err != nil {
 			t.Fatal(err)
 		}
-		got, err := loaded.Settings["AlwaysPullImages"].Selector.Matches(t.Context(), review, handlers.AttributesOf(review))
+		got, err := loaded.Settings["AlwaysPullImages"].Selector.Matches(t.Context(), review, admission.AttributesOf(review))
 		if got != want || err != nil {
 			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}

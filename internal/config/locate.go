@@ -9,7 +9,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
@@ -31,7 +31,7 @@ func (r *reader) place(plugin string, document *strictyaml.Document, path string
 // one twice.
 var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
 
-// Locate adds the file and line to errors of handlers.NewChain in the configuration files of
+// Locate adds the file and line to errors of admission.NewChain in the configuration files of
 // plugins. It returns other errors unchanged.
 func (l *Loaded) Locate(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -41,7 +41,7 @@ func (l *Loaded) Locate(err error) error {
 		}
 		return errors.Join(all...)
 	}
-	enable, ok := errors.AsType[*handlers.EnableError](err)
+	enable, ok := errors.AsType[*admission.EnableError](err)
 	if !ok {
 		return err
 	}
@@ -60,7 +60,7 @@ func (l *Loaded) Locate(err error) error {
 }
 
 func (p place) locate(plugin string, err error) error {
-	if _, ok := errors.AsType[*handlers.FileError](err); ok { // which is not about the configuration
+	if _, ok := errors.AsType[*admission.FileError](err); ok { // which is not about the configuration
 		return fmt.Errorf("plugin %s: %w", plugin, err)
 	}
 	path, text := "", err.Error()

@@ -11,7 +11,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // TestLocate gives what plugins say about their configurations a file and a line.
@@ -36,7 +36,7 @@ plugins:
 			t.Errorf("%v\ngot  %s\nwant %s", err, got, strings.Join(want, "\n"))
 		}
 	}
-	of := func(plugin string, err error) error { return &handlers.EnableError{Plugin: plugin, Err: err} }
+	of := func(plugin string, err error) error { return &admission.EnableError{Plugin: plugin, Err: err} }
 	f(nil, "<nil>")
 	f(errors.New("other"), "other")
 	f(of("DenyServiceExternalIPs", errors.New("no")), "cannot enable plugin DenyServiceExternalIPs: no") // without a configuration
@@ -46,7 +46,7 @@ plugins:
 	f(of("AlwaysPullImages", inner), "admission.yaml:10: plugins[1].configuration.b[0].c: plugin AlwaysPullImages: Invalid value: 2: too much")
 	f(of("AlwaysPullImages", errors.New("no")), "admission.yaml:8: plugins[1].configuration: plugin AlwaysPullImages: no")
 	f(of("AlwaysPullImages", errors.New(`unknown field "a"`)), "admission.yaml:8: plugins[1].configuration.a: plugin AlwaysPullImages: unknown field")
-	f(of("AlwaysPullImages", &handlers.FileError{File: "x.yaml", Err: inner}), "plugin AlwaysPullImages: error loading x.yaml: "+inner.Error())
+	f(of("AlwaysPullImages", &admission.FileError{File: "x.yaml", Err: inner}), "plugin AlwaysPullImages: error loading x.yaml: "+inner.Error())
 	f(of("AlwaysPullImages", utilerrors.NewAggregate([]error{inner, errors.New(`duplicate field "a"`)})),
 		"admission.yaml:10: plugins[1].configuration.b[0].c: plugin AlwaysPullImages: Invalid value: 2: too much",
 		"admission.yaml:8: plugins[1].configuration.a: plugin AlwaysPullImages: duplicate field")

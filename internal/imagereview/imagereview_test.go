@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 func policy(t testing.TB, rules string) *Policy {
@@ -238,8 +238,8 @@ func TestValidate(t *testing.T) {
 // TestOwned has an answer that keeps nothing of the question.
 func TestOwned(t *testing.T) {
 	p := policy(t, "{name: r, requireDigest: true}")
-	body := handlertest.Body(codec.Create, "v1/pods", `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","spec":{"namespace":"shopshop","containers":[{"image":"abcdefg"},{"image":"?"}]}}`)
-	handlertest.CheckOwned(t, body, func(r *codec.Review) any {
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","spec":{"namespace":"shopshop","containers":[{"image":"abcdefg"},{"image":"?"}]}}`)
+	admissiontest.CheckOwned(t, body, func(r *codec.Review) any {
 		answer, err := p.Review(t.Context(), []byte(r.Object.Root().JSON()))
 		if err != nil || answer.Allowed {
 			t.Fatal(answer, err)

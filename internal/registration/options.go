@@ -51,7 +51,7 @@ type Options struct {
 	// the first one that it knows.
 	AdmissionReviewVersions []string `json:"admissionReviewVersions,omitempty"`
 	// PathToken is a secret segment of each path, before those of fastadmit. It
-	// authenticates callers (internal/pathtoken). Empty for none. It comes from its
+	// authenticates callers (internal/registration/pathtoken). Empty for none. It comes from its
 	// own file, not from the configuration file.
 	PathToken string `json:"-"`
 	// Static selects the form that kube-apiserver reads from files at its start

@@ -16,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/match"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/match"
 )
 
 // Plugin is an enabled plugin with the part of its configuration that selects reviews.
 type Plugin struct {
-	*handlers.Plugin
+	*admission.Plugin
 	// Criteria select the reviews that the plugin gets. They must be valid; see match.New.
 	Criteria match.Criteria
 	// FailurePolicy is Fail or Ignore. Empty means Fail.
@@ -59,7 +59,7 @@ func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, e
 	}
 	o := options.WithDefaults()
 	r := &Registration{Notes: o.notes(plugins)}
-	if mutating := o.webhooks(plugins, handlers.Mutate); len(mutating) > 0 {
+	if mutating := o.webhooks(plugins, admission.Mutate); len(mutating) > 0 {
 		r.Mutating = &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta: typeMeta("MutatingWebhookConfiguration"), ObjectMeta: o.objectMeta(),
 		}
@@ -67,7 +67,7 @@ func New(plugins []Plugin, options *Options, path *field.Path) (*Registration, e
 			r.Mutating.Webhooks = append(r.Mutating.Webhooks, asMutating(&mutating[i]))
 		}
 	}
-	if validating := o.webhooks(plugins, handlers.Validate); len(validating) > 0 {
+	if validating := o.webhooks(plugins, admission.Validate); len(validating) > 0 {
 		r.Validating = &admissionregistrationv1.ValidatingWebhookConfiguration{
 			TypeMeta: typeMeta("ValidatingWebhookConfiguration"), ObjectMeta: o.objectMeta(), Webhooks: validating,
 		}
@@ -96,7 +96,7 @@ func (o *Options) domain() string { return strings.TrimSuffix(o.Name, staticSuff
 
 // webhooks returns the phase's webhooks. What both kinds of webhooks have is
 // all that a validating one has.
-func (o *Options) webhooks(plugins []Plugin, phase handlers.Phase) (webhooks []admissionregistrationv1.ValidatingWebhook) {
+func (o *Options) webhooks(plugins []Plugin, phase admission.Phase) (webhooks []admissionregistrationv1.ValidatingWebhook) {
 	for _, policy := range [...]admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
 		var behind []Plugin
 		for _, p := range plugins {
@@ -111,8 +111,8 @@ func (o *Options) webhooks(plugins []Plugin, phase handlers.Phase) (webhooks []a
 	return webhooks
 }
 
-func (p *Plugin) takesPart(phase handlers.Phase) bool {
-	return phase == handlers.Mutate && p.Mutates || phase == handlers.Validate && p.Validates
+func (p *Plugin) takesPart(phase admission.Phase) bool {
+	return phase == admission.Mutate && p.Mutates || phase == admission.Validate && p.Validates
 }
 
 func (p *Plugin) failurePolicy() admissionregistrationv1.FailurePolicyType {
@@ -124,7 +124,7 @@ func (p *Plugin) failurePolicy() admissionregistrationv1.FailurePolicyType {
 
 // webhook returns the webhook for the plugins behind it. Nothing is left to
 // kube-apiserver's defaults: what is compared with the manifest later is equal.
-func (o *Options) webhook(behind []Plugin, phase handlers.Phase, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
+func (o *Options) webhook(behind []Plugin, phase admission.Phase, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
 	policyName := strings.ToLower(string(policy))
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:          webhookName(phase, policy, o.domain()),
@@ -143,12 +143,12 @@ func (o *Options) webhook(behind []Plugin, phase handlers.Phase, policy admissio
 	}
 }
 
-func webhookName(phase handlers.Phase, policy admissionregistrationv1.FailurePolicyType, domain string) string {
+func webhookName(phase admission.Phase, policy admissionregistrationv1.FailurePolicyType, domain string) string {
 	return phase.String() + "-" + strings.ToLower(string(policy)) + "." + domain
 }
 
 // asMutating adds what only mutating webhooks have. Plugins come to the same
-// result when they are called again on what they made (handlers.Handler.Admit),
+// result when they are called again on what they made (admission.Handler.Admit),
 // so they may be.
 func asMutating(w *admissionregistrationv1.ValidatingWebhook) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // rule returns a rule with one of everything, or several where the text has
 // commas in it.
-func rule(operations, groups, versions, resources string) handlers.Rule {
-	r := handlers.Rule{
+func rule(operations, groups, versions, resources string) admission.Rule {
+	r := admission.Rule{
 		Groups: strings.Split(groups, ","), Versions: strings.Split(versions, ","), Resources: strings.Split(resources, ","),
 	}
 	for operation := range strings.SplitSeq(operations, ",") {
@@ -32,8 +32,8 @@ func rule(operations, groups, versions, resources string) handlers.Rule {
 }
 
 // plugin returns a plugin that mutates ("m"), validates ("v") or both.
-func plugin(name, does string, rules ...handlers.Rule) registration.Plugin {
-	return registration.Plugin{Plugin: &handlers.Plugin{
+func plugin(name, does string, rules ...admission.Rule) registration.Plugin {
+	return registration.Plugin{Plugin: &admission.Plugin{
 		Name: name, Mutates: strings.Contains(does, "m"), Validates: strings.Contains(does, "v"), Rules: rules,
 	}}
 }
@@ -93,9 +93,9 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 	}
-	images := plugin("Images", "mv", handlers.CreateUpdate("pods"))
-	services := plugin("Services", "v", handlers.CreateUpdate("services"))
-	events := plugin("Events", "v", handlers.CreateUpdate("events"))
+	images := plugin("Images", "mv", admission.CreateUpdate("pods"))
+	services := plugin("Services", "v", admission.CreateUpdate("services"))
+	events := plugin("Events", "v", admission.CreateUpdate("events"))
 	events.SideEffects = admissionregistrationv1.SideEffectClassNoneOnDryRun
 	volumes := plugin("Volumes", "m", rule("CREATE", "", "v1", "persistentvolumes,persistentvolumeclaims"),
 		rule("CREATE", "storage.k8s.io", "v1", "volumeattributesclasses"))
@@ -104,8 +104,8 @@ func TestNew(t *testing.T) {
 	f("policies", "", configured(images, "", admissionregistrationv1.Ignore), services,
 		configured(events, "", admissionregistrationv1.Ignore), configured(volumes, "", admissionregistrationv1.Fail))
 	f("side-effects", "", services, events)
-	f("everything", "", plugin("Deny", "mv", handlers.Any()))
-	f("everything-narrowed", "", configured(plugin("Deny", "v", handlers.Any()), pods, ""))
+	f("everything", "", plugin("Deny", "mv", admission.Any()))
+	f("everything-narrowed", "", configured(plugin("Deny", "v", admission.Any()), pods, ""))
 	f("nothing-of-one", "", configured(services, pods, ""), images)
 	f("all-options", `
 name: admission.example.com
@@ -128,7 +128,7 @@ admissionReviewVersions: [v1beta1]
 }
 
 func TestNotesAboutEverything(t *testing.T) {
-	f := func(want bool, rules ...handlers.Rule) {
+	f := func(want bool, rules ...admission.Rule) {
 		t.Helper()
 		r, err := registration.New([]registration.Plugin{plugin("P", "v", rules...)}, new(registration.Options), nil)
 		if err != nil {
@@ -138,8 +138,8 @@ func TestNotesAboutEverything(t *testing.T) {
 			t.Errorf("%+v: got %v, want %v", rules, got, want)
 		}
 	}
-	f(true, handlers.Any())
-	f(true, handlers.CreateUpdate("pods"), rule("CREATE", "*", "v1", "*"))
+	f(true, admission.Any())
+	f(true, admission.CreateUpdate("pods"), rule("CREATE", "*", "v1", "*"))
 	f(false, rule("*", "apps", "*", "*/*"))
 	f(false, rule("*", "*", "*", "*/scale"))
 	f(false, rule("*", "*", "*", "pods"))
@@ -150,7 +150,7 @@ func TestNewStatic(t *testing.T) {
 		t.Helper()
 		o := options(t, "clientConfig: {url: 'https://127.0.0.1:8443'}")
 		o.Name, o.Static = name, true
-		r, err := registration.New([]registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}, o, nil)
+		r, err := registration.New([]registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestNewStatic(t *testing.T) {
 // TestNewKeepsItsArguments makes two registrations of the same ones.
 func TestNewKeepsItsArguments(t *testing.T) {
 	o := options(t, "{namespaceSelector: {matchLabels: {a: b}}, clientConfig: {service: {namespace: n, name: s, path: /p}}}")
-	plugins := []registration.Plugin{configured(plugin("Images", "mv", handlers.CreateUpdate("pods")), tenants, "")}
+	plugins := []registration.Plugin{configured(plugin("Images", "mv", admission.CreateUpdate("pods")), tenants, "")}
 	before := marshal(t, o) + marshal(t, plugins[0].Criteria)
 	for range 2 {
 		if _, err := registration.New(plugins, o, nil); err != nil {
@@ -180,7 +180,7 @@ func TestNewKeepsItsArguments(t *testing.T) {
 }
 
 func TestNewNothing(t *testing.T) {
-	_, err := registration.New([]registration.Plugin{configured(plugin("Services", "v", handlers.CreateUpdate("services")), pods, "")},
+	_, err := registration.New([]registration.Plugin{configured(plugin("Services", "v", admission.CreateUpdate("services")), pods, "")},
 		new(registration.Options), nil)
 	const want = "no plugin handles what its configured rules select, so there is nothing to register"
 	if err == nil || err.Error() != want {
@@ -212,21 +212,21 @@ func TestRules(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
-	v := func(rules ...handlers.Rule) registration.Plugin { return plugin("P", "v", rules...) }
-	scoped := func(scope admissionregistrationv1.ScopeType, r handlers.Rule) handlers.Rule {
+	v := func(rules ...admission.Rule) registration.Plugin { return plugin("P", "v", rules...) }
+	scoped := func(scope admissionregistrationv1.ScopeType, r admission.Rule) admission.Rule {
 		r.Scope = scope
 		return r
 	}
 	const cluster, namespaced = admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope
 
-	f("CREATE,UPDATE /v1 pods *", v(handlers.CreateUpdate("pods")), v(handlers.CreateUpdate("pods")))
-	f("CREATE,UPDATE /v1 events,pods,services *", v(handlers.CreateUpdate("services")), v(handlers.CreateUpdate("pods")), v(handlers.CreateUpdate("events")))
+	f("CREATE,UPDATE /v1 pods *", v(admission.CreateUpdate("pods")), v(admission.CreateUpdate("pods")))
+	f("CREATE,UPDATE /v1 events,pods,services *", v(admission.CreateUpdate("services")), v(admission.CreateUpdate("pods")), v(admission.CreateUpdate("events")))
 	f("CREATE,DELETE,UPDATE /v1 pods *\nCREATE,UPDATE /v1 services *",
-		v(rule("DELETE,CREATE", "", "v1", "pods")), v(handlers.CreateUpdate("services")), v(handlers.CreateUpdate("pods")))
+		v(rule("DELETE,CREATE", "", "v1", "pods")), v(admission.CreateUpdate("services")), v(admission.CreateUpdate("pods")))
 	f("CREATE /v1 a *\nCREATE apps/v1 a,b *", v(rule("CREATE", ",apps", "v1", "a")), v(rule("CREATE", "apps", "v1", "b")))
 	f("CREATE batch/v1,v1beta1 jobs *", v(rule("CREATE", "batch", "v1beta1", "jobs")), v(rule("CREATE", "batch", "v1", "jobs")))
 	f("CREATE ,apps/v1 x *", v(rule("CREATE", "", "v1", "x")), v(rule("CREATE", "apps", "v1", "x")))
-	f("* */* */* *", v(handlers.Any()), v(handlers.CreateUpdate("pods")))
+	f("* */* */* *", v(admission.Any()), v(admission.CreateUpdate("pods")))
 	f("CREATE /v1 pods/* *", v(rule("CREATE", "", "v1", "pods,pods/exec,pods/*")))
 	f("CREATE /v1 */exec,pods *", v(rule("CREATE", "", "v1", "pods,pods/exec,*/exec")))
 	f("CREATE /v1 *,pods/exec *", v(rule("CREATE", "", "v1", "pods,pods/exec,*")))
@@ -239,15 +239,15 @@ func TestRules(t *testing.T) {
 	// Two resources are not one whose name has a space.
 	f("CREATE /v1 x,y *\nCREATE /v2 x y *", v(rule("CREATE", "", "v1", "x,y")), v(rule("CREATE", "", "v2", "x y")))
 
-	narrowed := func(operations, groups, versions, resources, scope string, rules ...handlers.Rule) registration.Plugin {
+	narrowed := func(operations, groups, versions, resources, scope string, rules ...admission.Rule) registration.Plugin {
 		return configured(v(rules...), "rules: [{operations: ["+operations+"], apiGroups: ["+groups+"], apiVersions: ["+versions+
 			"], resources: ["+resources+"], scope: '"+scope+"'}]", "")
 	}
-	f("CREATE /v1 pods *", narrowed("CREATE, DELETE", "'', apps", "v1, v2", "pods, services", "*", handlers.CreateUpdate("pods")))
-	f("CREATE,UPDATE /v1 pods Namespaced", narrowed("'*'", "'*'", "'*'", "'*/*'", "Namespaced", handlers.CreateUpdate("pods")))
-	f("CREATE apps/v1 deployments Namespaced", narrowed("CREATE", "apps", "v1", "deployments", "Namespaced", handlers.Any()))
-	f("CREATE /v1 pods *\nUPDATE /v1 services *", narrowed("CREATE", "'*'", "'*'", "'*'", "*", handlers.CreateUpdate("pods")),
-		narrowed("UPDATE", "'*'", "'*'", "services", "*", handlers.CreateUpdate("services")))
+	f("CREATE /v1 pods *", narrowed("CREATE, DELETE", "'', apps", "v1, v2", "pods, services", "*", admission.CreateUpdate("pods")))
+	f("CREATE,UPDATE /v1 pods Namespaced", narrowed("'*'", "'*'", "'*'", "'*/*'", "Namespaced", admission.CreateUpdate("pods")))
+	f("CREATE apps/v1 deployments Namespaced", narrowed("CREATE", "apps", "v1", "deployments", "Namespaced", admission.Any()))
+	f("CREATE /v1 pods *\nUPDATE /v1 services *", narrowed("CREATE", "'*'", "'*'", "'*'", "*", admission.CreateUpdate("pods")),
+		narrowed("UPDATE", "'*'", "'*'", "services", "*", admission.CreateUpdate("services")))
 	f("CREATE /v1 pods/exec *", narrowed("CREATE", "''", "v1", "pods/*", "*", rule("CREATE", "", "v1", "*/exec")))
 	f("CREATE /v1 pods *", narrowed("CREATE", "''", "v1", "'*'", "*", rule("CREATE", "", "v1", "pods/*")))
 }
@@ -268,7 +268,7 @@ func TestSelectorsAreShared(t *testing.T) {
 		t.Helper()
 		var plugins []registration.Plugin
 		for _, c := range criteria {
-			plugins = append(plugins, configured(plugin("P", "v", handlers.CreateUpdate("pods")), c, ""))
+			plugins = append(plugins, configured(plugin("P", "v", admission.CreateUpdate("pods")), c, ""))
 		}
 		r, err := registration.New(plugins, new(registration.Options), nil)
 		if err != nil {

@@ -6,9 +6,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/match"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -56,14 +56,14 @@ func TestRulesMatchTheSame(t *testing.T) {
 
 // universe is everything there is: what the random rules name, and one of each
 // that they do not.
-var universe = func() (all []handlers.Attributes) {
+var universe = func() (all []admission.Attributes) {
 	for _, operation := range []codec.Operation{"CREATE", "UPDATE", "DELETE"} {
 		for _, group := range []string{"", "apps", "other"} {
 			for _, version := range []string{"v1", "v2", "other"} {
 				for _, resource := range []string{"pods", "services", "other"} {
 					for _, sub := range []string{"", "exec", "other"} {
 						for _, namespace := range []string{"", "default"} {
-							all = append(all, handlers.Attributes{
+							all = append(all, admission.Attributes{
 								Operation:   operation,
 								Resource:    codec.GroupVersionResource{Group: group, Version: version, Resource: resource},
 								SubResource: sub, Namespace: namespace,
@@ -78,7 +78,7 @@ var universe = func() (all []handlers.Attributes) {
 }()
 
 // randomRules returns rules that kube-apiserver takes.
-func randomRules(r *rand.Rand) (rules []handlers.Rule) {
+func randomRules(r *rand.Rand) (rules []admission.Rule) {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	for n := 1 + r.IntN(3); len(rules) < n; {
 		rule := rule(pick("CREATE", "UPDATE", "CREATE,UPDATE", "*"), pick("", "apps", ",apps", "*"), pick("v1", "v2", "v1,v2", "*"),
@@ -89,7 +89,7 @@ func randomRules(r *rand.Rand) (rules []handlers.Rule) {
 	return rules
 }
 
-func anything(plugins []registration.Plugin) *handlers.Attributes {
+func anything(plugins []registration.Plugin) *admission.Attributes {
 	for i := range universe {
 		if anyGets(plugins, &universe[i]) {
 			return &universe[i]
@@ -99,7 +99,7 @@ func anything(plugins []registration.Plugin) *handlers.Attributes {
 }
 
 // anyGets says which requests fastadmit calls a plugin for.
-func anyGets(plugins []registration.Plugin, a *handlers.Attributes) bool {
+func anyGets(plugins []registration.Plugin, a *admission.Attributes) bool {
 	for _, p := range plugins {
 		handles := false
 		for i := range p.Rules {
@@ -112,7 +112,7 @@ func anyGets(plugins []registration.Plugin, a *handlers.Attributes) bool {
 	return false
 }
 
-func anyMatches(rules []admissionregistrationv1.RuleWithOperations, a *handlers.Attributes) bool {
+func anyMatches(rules []admissionregistrationv1.RuleWithOperations, a *admission.Attributes) bool {
 	for i := range rules {
 		if asHandled(&rules[i]).Matches(a) {
 			return true
@@ -121,8 +121,8 @@ func anyMatches(rules []admissionregistrationv1.RuleWithOperations, a *handlers.
 	return false
 }
 
-func asHandled(r *admissionregistrationv1.RuleWithOperations) *handlers.Rule {
-	h := &handlers.Rule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources, Scope: *r.Scope}
+func asHandled(r *admissionregistrationv1.RuleWithOperations) *admission.Rule {
+	h := &admission.Rule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources, Scope: *r.Scope}
 	for _, o := range r.Operations {
 		h.Operations = append(h.Operations, codec.Operation(o))
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/match"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/match"
 )
 
 // What kube-apiserver bounds (k8s.io/kubernetes
@@ -84,7 +84,7 @@ func (o *Options) validateNames(path *field.Path) field.ErrorList {
 			"names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)))
 	}
 	if len(errs) == 0 { // and it is a name
-		longest := webhookName(handlers.Validate, admissionregistrationv1.Ignore, o.domain())
+		longest := webhookName(admission.Validate, admissionregistrationv1.Ignore, o.domain())
 		for _, err := range validation.IsFullyQualifiedName(name, longest) {
 			errs = append(errs, field.Invalid(name, o.Name, fmt.Sprintf("it ends the names of webhooks, as in %q: %s", longest, err.Detail)))
 		}

@@ -17,7 +17,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -44,7 +44,7 @@ func check(t *testing.T, what string, o *registration.Options, plugins []registr
 }
 
 func TestValidate(t *testing.T) {
-	images := []registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}
+	images := []registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}
 	f := func(text string, want ...string) {
 		t.Helper()
 		check(t, text, options(t, text), images, want...)
@@ -103,7 +103,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateMatchConditions(t *testing.T) {
-	images := []registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}
+	images := []registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}
 	f := func(text string, want ...string) {
 		t.Helper()
 		check(t, text, options(t, "matchConditions: ["+text+"]"), images, want...)
@@ -128,7 +128,7 @@ func TestValidateMatchConditions(t *testing.T) {
 }
 
 func TestValidateClientConfig(t *testing.T) {
-	images := []registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}
+	images := []registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}
 	f := func(text string, want ...string) {
 		t.Helper()
 		for i := range want {
@@ -182,7 +182,7 @@ func TestValidateStatic(t *testing.T) {
 		t.Helper()
 		o := options(t, text)
 		o.Static = true
-		check(t, text, o, []registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}, want...)
+		check(t, text, o, []registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}, want...)
 	}
 	f("clientConfig: {url: 'https://a'}")
 	f("", at+"clientConfig.url: Required value: is required for static manifests")
@@ -193,7 +193,7 @@ func TestValidateCABundle(t *testing.T) {
 	f := func(bundle []byte, want ...string) {
 		t.Helper()
 		o := &registration.Options{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: bundle}}
-		check(t, string(bundle), o, []registration.Plugin{plugin("Images", "mv", handlers.CreateUpdate("pods"))}, want...)
+		check(t, string(bundle), o, []registration.Plugin{plugin("Images", "mv", admission.CreateUpdate("pods"))}, want...)
 	}
 	const caBundle = at + "clientConfig.caBundle: Invalid value: "
 	certificate, key := newCertificate(t)
@@ -232,7 +232,7 @@ func TestValidatePlugins(t *testing.T) {
 		}
 		check(t, "plugin", new(registration.Options), []registration.Plugin{p}, want...)
 	}
-	v := func(rules ...handlers.Rule) registration.Plugin { return plugin("P", "v", rules...) }
+	v := func(rules ...admission.Rule) registration.Plugin { return plugin("P", "v", rules...) }
 	f(v(rule("Create", "", "v1", "pods")),
 		`rules[0].operations[0]: Unsupported value: "Create": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"`)
 	f(v(rule("*,CREATE", "", "v1", "pods")),
@@ -248,13 +248,13 @@ func TestValidatePlugins(t *testing.T) {
 		`rules[0].resources: Invalid value: ["*/*","pods"]: if '*/*' is present, must not specify other resources`)
 	f(v(rule("CREATE", "", "v1", "*,pods")),
 		`rules[0].resources: Invalid value: ["*","pods"]: if '*' is present, must not specify other resources without subresources`)
-	f(v(handlers.Rule{}), "rules[0].operations: Required value", "rules[0].apiGroups: Required value",
+	f(v(admission.Rule{}), "rules[0].operations: Required value", "rules[0].apiGroups: Required value",
 		"rules[0].apiVersions: Required value", "rules[0].resources: Required value")
 	scoped := rule("CREATE", "", "v1", "pods")
 	scoped.Scope = "cluster"
 	f(v(scoped), `rules[0].scope: Unsupported value: "cluster": supported values: "*", "Cluster", "Namespaced"`)
 
-	pods := v(handlers.CreateUpdate("pods"))
+	pods := v(admission.CreateUpdate("pods"))
 	f(configured(pods, "", "Fail"))
 	f(configured(pods, "", "Ignore"))
 	f(configured(pods, "", "fail"), `failurePolicy: Unsupported value: "fail": supported values: "Fail", "Ignore"`)

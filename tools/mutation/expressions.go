@@ -244,9 +244,9 @@ func (x *instrumenter) call(e *ast.CallExpr, result types.Type) bool {
 		}
 		return false
 	}
-	if named, ok := result.(*types.Named); ok && named.Obj().Name() == "Rule" && named.Obj().Pkg().Name() == "handlers" && named.Obj().Pkg().Path() != x.pkg.path {
+	if named, ok := result.(*types.Named); ok && named.Obj().Name() == "Rule" && named.Obj().Pkg().Name() == "admission" && named.Obj().Pkg().Path() != x.pkg.path {
 		operations := []string{"without its first operation", "without its second operation"}
-		if len(e.Args) == 0 || x.operations(e) == 1 { // handlers.Any, or a rule with one
+		if len(e.Args) == 0 || x.operations(e) == 1 { // admission.Any, or a rule with one
 			operations = operations[:1]
 		}
 		if id := x.point(e, operations...); id > 0 {

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conversion"
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime/internal/compare"
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // object is an object of one of the kinds.
@@ -42,9 +42,9 @@ var kinds = map[schema.GroupVersionKind]func() any{
 }
 
 // paths are where the webhooks of a kind are, if it has them.
-func paths(kind schema.GroupVersionKind) map[string]handlers.Phase {
+func paths(kind schema.GroupVersionKind) map[string]admission.Phase {
 	name := strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
-	return map[string]handlers.Phase{"/mutate-" + name: handlers.Mutate, "/validate-" + name: handlers.Validate}
+	return map[string]admission.Phase{"/mutate-" + name: admission.Mutate, "/validate-" + name: admission.Validate}
 }
 
 // review returns a review of an object. Each may be nil.
@@ -94,7 +94,7 @@ func (n *tally) same(t testing.TB, all webhooks, kind schema.GroupVersionKind, b
 		switch {
 		case !answer.Allowed:
 			n.denied++
-		case phase == handlers.Mutate && string(marshal(t, answer.Object)) != string(marshal(t, now)):
+		case phase == admission.Mutate && string(marshal(t, answer.Object)) != string(marshal(t, now)):
 			n.changed++
 		default:
 			n.allowed++
@@ -256,7 +256,7 @@ func TestScale(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
 		}
 		body := review(t, admissionv1.Update, kind, toObject(t, scale), nil, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" })
-		if got := compare.Same(t, w, handlers.Validate, body); got.Status.Code != code {
+		if got := compare.Same(t, w, admission.Validate, body); got.Status.Code != code {
 			t.Errorf("%s, %d: got %v, want code %d", name, replicas, got, code)
 		}
 	}
@@ -266,7 +266,7 @@ func TestScale(t *testing.T) {
 	f("external", 2, 0)
 	f("missing", 1, 500)
 	body := review(t, admissionv1.Update, kind, object{"kind": "Scale", "apiVersion": "v1", "spec": 1}, nil, nil)
-	if got := compare.Same(t, w, handlers.Validate, body); got.Status.Code != 400 {
+	if got := compare.Same(t, w, admission.Validate, body); got.Status.Code != 400 {
 		t.Errorf("got %v, want code 400", got)
 	}
 }

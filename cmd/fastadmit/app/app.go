@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // Exit codes of the command.
@@ -29,14 +29,14 @@ const (
 type Option func(*options)
 
 type options struct {
-	own     []handlers.Plugin
-	inTree  plugins.Options
+	own     []admission.Plugin
+	inTree  handlers.Options
 	version string
 }
 
 // WithPlugin adds a plugin. Added plugins run after those of the table, in the
 // order in which they were added.
-func WithPlugin(plugin handlers.Plugin) Option {
+func WithPlugin(plugin admission.Plugin) Option {
 	plugin.OutOfTree = true
 	return func(o *options) { o.own = append(o.own, plugin) }
 }
@@ -49,8 +49,8 @@ func WithVersion(version string) Option {
 }
 
 // table returns all plugins in the order in which they run.
-func (o *options) table() []handlers.Plugin {
-	return append(plugins.InTree(o.inTree), o.own...)
+func (o *options) table() []admission.Plugin {
+	return append(handlers.InTree(o.inTree), o.own...)
 }
 
 // kinds returns the kinds of objects that the plugins need.
@@ -64,7 +64,7 @@ func (o *options) kinds() []*cluster.Kind {
 
 // NewCommand returns the fastadmit command.
 func NewCommand(opts ...Option) *cobra.Command {
-	o := &options{inTree: plugins.DefaultOptions()}
+	o := &options{inTree: handlers.DefaultOptions()}
 	for _, opt := range opts {
 		opt(o)
 	}

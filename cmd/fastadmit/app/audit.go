@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/internal/audit"
+	"github.com/fastadmit/fastadmit/internal/offline/audit"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/registration"
-	"github.com/fastadmit/fastadmit/internal/report"
 )
 
 const (
@@ -249,7 +249,7 @@ func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*aud
 	}
 	a.cluster.userAgent = auditUserAgent
 	var leftOut []string
-	a.keep = func(p *handlers.Plugin) bool {
+	a.keep = func(p *admission.Plugin) bool {
 		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
 		if counts {
 			leftOut = append(leftOut, p.Name)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
 // auditNamespacesMax bounds the namespaces that series of an audit name, the first

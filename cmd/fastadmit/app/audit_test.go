@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/internal/report"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
 // TestAuditFlags refuses what audit cannot do before it asks a cluster.

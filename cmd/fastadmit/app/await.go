@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
 // awaitTimeout is how long fastadmit await waits. Pods take seconds to be ready

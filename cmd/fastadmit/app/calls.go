@@ -10,8 +10,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -106,7 +106,7 @@ func (s *server) abandon(c *conn, why string) {
 	s.load.end()
 	s.load.forget(c)
 	s.metrics.refused(fasthttp.StatusInternalServerError)
-	c.call.endpoint.metrics.observe(c.call.operation, handlers.OutcomeErrored, c.call.start, c.call.deadline)
+	c.call.endpoint.metrics.observe(c.call.operation, admission.OutcomeErrored, c.call.start, c.call.deadline)
 	s.log.Error("call failed", "endpoint", c.call.endpoint.name, "operation", string(operations[c.call.operation]), "error", why)
 	status := codec.Status{Code: fasthttp.StatusInternalServerError, Reason: "InternalError", Message: "fastadmit failed to answer: " + why}
 	if err := c.SetWriteDeadline(time.Now().Add(abandonedWriteMax)); err == nil {

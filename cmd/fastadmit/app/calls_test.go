@@ -14,16 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // validating is a plugin of the test's.
-func validating(name string, validate func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
-	return handlers.Plugin{
-		Name: name, Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: validate}, nil },
+func validating(name string, validate func(context.Context, *codec.Review) admission.Result) admission.Plugin {
+	return admission.Plugin{
+		Name: name, Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: validate}, nil },
 	}
 }
 
@@ -45,9 +45,9 @@ func (x *exchange) fails(response *http.Response, body []byte, want string) {
 // TestGoexit has a plugin end its goroutine: the call fails at once, what it
 // took is given back, and the server goes on.
 func TestGoexit(t *testing.T) {
-	s := serve(t, []handlers.Plugin{validating("Exits", func(context.Context, *codec.Review) handlers.Result {
+	s := serve(t, []admission.Plugin{validating("Exits", func(context.Context, *codec.Review) admission.Result {
 		runtime.Goexit()
-		return handlers.Allowed()
+		return admission.Allowed()
 	})}, "--enable-admission-plugins=AlwaysPullImages,Exits", "--max-requests-inflight=1", "--max-connections=10")
 	for range 3 {
 		x := s.open(t)
@@ -84,13 +84,13 @@ func TestStuckPlugin(t *testing.T) {
 	var stuck atomic.Bool
 	stuck.Store(true)
 	started, goOn := make(chan string, 1), make(chan struct{})
-	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second}, validating("Waits", func(_ context.Context, review *codec.Review) handlers.Result {
+	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second}, validating("Waits", func(_ context.Context, review *codec.Review) admission.Result {
 		if !stuck.Load() {
-			return handlers.Allowed()
+			return admission.Allowed()
 		}
 		started <- review.UID()
 		<-goOn
-		return handlers.Allowed()
+		return admission.Allowed()
 	}))
 	p.server.load.requestsMax = 1
 	x := p.open(t)
@@ -107,7 +107,7 @@ func TestStuckPlugin(t *testing.T) {
 		t.Errorf("got %d stuck calls", got)
 	}
 	e := p.server.serving.Load().endpoints["/validate"]
-	if got := e.metrics.decisions[0][handlers.OutcomeErrored].Get(); got != 1 {
+	if got := e.metrics.decisions[0][admission.OutcomeErrored].Get(); got != 1 {
 		t.Errorf("got %d calls that failed", got)
 	}
 	stuck.Store(false)
@@ -133,7 +133,7 @@ func TestStuckPlugin(t *testing.T) {
 		}
 	}
 	until(t, "it returned", func() bool { return p.server.stuck.Load() == 0 })
-	if got := e.metrics.decisions[0][handlers.OutcomeAllowed].Get(); p.server.load.requests.Load() != 0 || got == 51 {
+	if got := e.metrics.decisions[0][admission.OutcomeAllowed].Get(); p.server.load.requests.Load() != 0 || got == 51 {
 		t.Errorf("got %d requests in flight and %d allowed", p.server.load.requests.Load(), got)
 	}
 }
@@ -144,13 +144,13 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 	started, never, soon := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(never) })
 	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second, fresh: time.Millisecond},
-		validating("Waits", func(ctx context.Context, _ *codec.Review) handlers.Result {
+		validating("Waits", func(ctx context.Context, _ *codec.Review) admission.Result {
 			started <- struct{}{}
 			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 2*time.Second {
 				<-never
 			}
 			<-soon
-			return handlers.Allowed()
+			return admission.Allowed()
 		}))
 	x, y := p.open(t), p.open(t)
 	for of, path := range map[*exchange]string{x: "/validate?timeout=1s", y: "/validate?timeout=30s"} {
@@ -180,7 +180,7 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 
 // newIdleServer returns a server that serves nobody, for tests of a part of it.
 func newIdleServer(log *lockedBuffer) *server {
-	return newServer(new(handlers.Chain), new(callers), newLog(log))
+	return newServer(new(admission.Chain), new(callers), newLog(log))
 }
 
 // TestBegin has calls where there are too many, on a connection that was ended meanwhile,
@@ -213,7 +213,7 @@ func TestStacksAreRare(t *testing.T) {
 	log := new(lockedBuffer)
 	s := newIdleServer(log)
 	l := &listener{server: s, table: newConnections(s.metrics.webhooks, 1, 1)}
-	e := &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", handlers.Validate)}
+	e := &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
 	start := time.Now()
 	f := func(now time.Time, want int) {
 		t.Helper()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -56,7 +56,7 @@ func listForChart(out io.Writer, plugins []listed) error {
 	return err
 }
 
-func newChartPlugin(plugin *handlers.Plugin) (*chartPlugin, error) {
+func newChartPlugin(plugin *admission.Plugin) (*chartPlugin, error) {
 	r, err := registration.New([]registration.Plugin{{Plugin: plugin}}, new(registration.Options), field.NewPath(plugin.Name))
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // TestDidYouMean writes names a little wrong.
@@ -43,7 +43,7 @@ func TestVersionFlag(t *testing.T) {
 // enough for a terminal unless more is wanted.
 func TestPluginsFormats(t *testing.T) {
 	const columnsMax = 100
-	table := plugins.InTree(plugins.DefaultOptions())
+	table := handlers.InTree(handlers.DefaultOptions())
 	list := func(format string) string {
 		t.Helper()
 		got, errs, code := execute("", "plugins", "-o", format)

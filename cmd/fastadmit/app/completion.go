@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fastadmit/fastadmit/internal/alike"
-	"github.com/fastadmit/fastadmit/internal/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // completeValues has shells complete the values of a flag.

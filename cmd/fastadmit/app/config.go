@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
@@ -89,7 +89,7 @@ func fillSelectors(selectors ...**metav1.LabelSelector) {
 	}
 }
 
-func fillDefaults(p *config.Plugin, plugin *handlers.Plugin) {
+func fillDefaults(p *config.Plugin, plugin *admission.Plugin) {
 	if p.Rules == nil {
 		for i := range plugin.Rules {
 			p.Rules = append(p.Rules, plugin.Rules[i].WithOperations())
@@ -106,6 +106,6 @@ func fillDefaults(p *config.Plugin, plugin *handlers.Plugin) {
 	}
 	fillSelectors(&p.NamespaceSelector, &p.ObjectSelector)
 	if p.Enforcement == nil {
-		p.Enforcement = []config.Enforcement{{Action: handlers.ActionDeny}}
+		p.Enforcement = []config.Enforcement{{Action: admission.ActionDeny}}
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // A patient server is one with timeouts of the test's; those that are 0 are an
@@ -27,7 +27,7 @@ type patient struct {
 	connections *listener
 }
 
-func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient {
+func servePatiently(t *testing.T, of timeouts, own ...admission.Plugin) *patient {
 	t.Helper()
 	var certificate certificate
 	if err := certificate.load(); err != nil {
@@ -37,19 +37,19 @@ func servePatiently(t *testing.T, of timeouts, own ...handlers.Plugin) *patient 
 }
 
 // servePatientlyWith is servePatiently with a certificate of the test's.
-func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), own ...handlers.Plugin) *patient {
+func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), own ...admission.Plugin) *patient {
 	t.Helper()
 	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.write, &of.fresh} {
 		if *timeout == 0 {
 			*timeout = time.Hour
 		}
 	}
-	table := append(plugins.InTree(plugins.DefaultOptions()), own...)
-	enabled := map[string]handlers.Enabled{"AlwaysAdmit": {}}
+	table := append(handlers.InTree(handlers.DefaultOptions()), own...)
+	enabled := map[string]admission.Enabled{"AlwaysAdmit": {}}
 	for _, plugin := range own {
-		enabled[plugin.Name] = handlers.Enabled{}
+		enabled[plugin.Name] = admission.Enabled{}
 	}
-	chain, err := handlers.NewChain(table, enabled, nil, nil)
+	chain, err := admission.NewChain(table, enabled, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

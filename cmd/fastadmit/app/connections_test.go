@@ -20,8 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func TestLimits(t *testing.T) {
@@ -451,7 +451,7 @@ func TestKnownCallersStay(t *testing.T) {
 	f := func(name string, headers []string, args ...string) {
 		t.Run(name, func(t *testing.T) {
 			started, goOn := make(chan struct{}), make(chan struct{})
-			s := serve(t, []handlers.Plugin{waiting(started, goOn)},
+			s := serve(t, []admission.Plugin{waiting(started, goOn)},
 				append(args, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=8")...)
 			ask := func(x *exchange) {
 				t.Helper()
@@ -492,7 +492,7 @@ func TestKnownCallersStay(t *testing.T) {
 func TestRefusedConnection(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=3", "--max-connections-per-address=3")
+	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-connections=3", "--max-connections-per-address=3")
 	busy := s.fill(t, most, started)
 	for range 2 {
 		refused := dialed(t, s.address)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/imagereview"
 )
 
@@ -36,7 +36,7 @@ func (s *server) useImages(policy *imagereview.Policy) {
 		return
 	}
 	s.images.Store(&images{policy, &endpoint{
-		name: imagesName, phase: handlers.Validate, chain: new(handlers.Chain), metrics: s.metrics.endpoint(imagesName, handlers.Validate),
+		name: imagesName, phase: admission.Validate, chain: new(admission.Chain), metrics: s.metrics.endpoint(imagesName, admission.Validate),
 	}})
 }
 
@@ -76,11 +76,11 @@ func (s *server) answerImages(ctx *fasthttp.RequestCtx, c *conn, i *images, call
 	if !s.end(c) {
 		return // it took so long that it was answered without
 	}
-	outcome := handlers.OutcomeAllowed
+	outcome := admission.OutcomeAllowed
 	switch tooLarge := (*codec.SizeError)(nil); {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", "ImageReview: no time left: "+err.Error())
-		i.endpoint.metrics.observe(call.operation, handlers.OutcomeErrored, call.start, call.deadline)
+		i.endpoint.metrics.observe(call.operation, admission.OutcomeErrored, call.start, call.deadline)
 		return
 	case errors.As(err, &tooLarge):
 		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "RequestEntityTooLarge", err.Error())
@@ -89,7 +89,7 @@ func (s *server) answerImages(ctx *fasthttp.RequestCtx, c *conn, i *images, call
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", err.Error())
 		return
 	case !answer.Allowed:
-		outcome = handlers.OutcomeDenied
+		outcome = admission.OutcomeDenied
 	}
 	text := answer.AppendJSON(nil)
 	s.metrics.responseBytes.Add(len(text))
@@ -97,7 +97,7 @@ func (s *server) answerImages(ctx *fasthttp.RequestCtx, c *conn, i *images, call
 	ctx.Response.SetBodyRaw(text)
 	c.admit()
 	i.endpoint.metrics.observe(call.operation, outcome, call.start, call.deadline)
-	if outcome == handlers.OutcomeDenied {
+	if outcome == admission.OutcomeDenied {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "denied", slog.String("endpoint", imagesName),
 			slog.String("namespace", answer.Namespace), slog.String("rule", answer.Rule), slog.String("message", answer.Reason))
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/imagereview"
-	"github.com/fastadmit/fastadmit/internal/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 const (
@@ -96,7 +96,7 @@ func TestImageReviewRefused(t *testing.T) {
 		if got, body := ctx.Response.StatusCode(), string(ctx.Response.Body()); got != code || !strings.Contains(body, want) {
 			t.Errorf("got %d %s, want %d with %s", got, body, code, want)
 		}
-		if got := i.endpoint.metrics.decisions[operationAt("")][handlers.OutcomeErrored].Get(); got != errored {
+		if got := i.endpoint.metrics.decisions[operationAt("")][admission.OutcomeErrored].Get(); got != errored {
 			t.Errorf("got %d questions that failed, want %d", got, errored)
 		}
 	}

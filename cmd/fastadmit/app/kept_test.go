@@ -8,9 +8,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // TestKeptOfStrangers has strangers send headers of which fasthttp keeps many times their
@@ -40,12 +40,12 @@ func TestKeptOfStrangers(t *testing.T) {
 
 // TestKept has connections of known callers keep as much as all of them may, and no more.
 func TestKept(t *testing.T) {
-	p := servePatiently(t, timeouts{}, handlers.Plugin{
-		Name: "Labels", Rules: []handlers.Rule{handlers.Any()}, Mutates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
+	p := servePatiently(t, timeouts{}, admission.Plugin{
+		Name: "Labels", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: func(_ context.Context, review *codec.Review) admission.Result {
 				review.Object.SetString(strings.Repeat("l", 30_000), "metadata", "labels", "l")
-				return handlers.Allowed()
+				return admission.Allowed()
 			}}, nil
 		},
 	})

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers/example/creator"
-	"github.com/fastadmit/fastadmit/handlers/example/teamlabel"
+	"github.com/fastadmit/fastadmit/admission/example/creator"
+	"github.com/fastadmit/fastadmit/admission/example/teamlabel"
 )
 
 // executeOwn runs a command of a binary with plugins and a version of one's own.

@@ -14,21 +14,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // waiting is a plugin that waits until the test goes on.
-func waiting(started, goOn chan struct{}) handlers.Plugin {
-	wait := func(context.Context, *codec.Review) handlers.Result {
+func waiting(started, goOn chan struct{}) admission.Plugin {
+	wait := func(context.Context, *codec.Review) admission.Result {
 		started <- struct{}{}
 		<-goOn
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	return handlers.Plugin{
-		Name: "Waits", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: wait}, nil },
+	return admission.Plugin{
+		Name: "Waits", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: wait}, nil },
 	}
 }
 
@@ -51,7 +51,7 @@ func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*e
 func TestOverload(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
+	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-requests-inflight=3")
 	busy := s.fill(t, most, started)
 	x := s.open(t)
 	for _, sent := range []string{string(corpus.MustRead(podCreate)), "no review"} { // on the same connection, and neither is decoded
@@ -332,11 +332,11 @@ func TestDrain(t *testing.T) {
 // is answered: what they follow decides those reviews. The process ends after it.
 func TestDrainKeepsPlugins(t *testing.T) {
 	var returned atomic.Bool
-	plugin := validating("Follows", func(context.Context, *codec.Review) handlers.Result { return handlers.Allowed() })
+	plugin := validating("Follows", func(context.Context, *codec.Review) admission.Result { return admission.Allowed() })
 	newHandler := plugin.New
-	plugin.New = func(setup handlers.Setup) (handlers.Handler, error) {
+	plugin.New = func(setup admission.Setup) (admission.Handler, error) {
 		h, err := newHandler(setup)
-		h.Rules = func() []handlers.Rule { return plugin.Rules }
+		h.Rules = func() []admission.Rule { return plugin.Rules }
 		h.Run = func(ctx context.Context, rulesChanged func()) {
 			rulesChanged()
 			<-ctx.Done()
@@ -345,7 +345,7 @@ func TestDrainKeepsPlugins(t *testing.T) {
 		}
 		return h, err
 	}
-	s := serve(t, []handlers.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
+	s := serve(t, []admission.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
 	s.stop()
 	until(t, "the server drains", func() bool {
 		code, _ := s.readyz(t)

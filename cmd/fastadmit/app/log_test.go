@@ -16,8 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // hidden is what no log may have, in all that a review has of an object.
@@ -40,38 +40,38 @@ func secretReview() []byte {
 // all kinds, and looks for what is in it.
 func TestLogHasNoContents(t *testing.T) {
 	read := func(review *codec.Review) string { return review.Object.Get("stringData", "p").String() }
-	acts := map[string]func(review *codec.Review) handlers.Result{
-		"Patches": func(review *codec.Review) handlers.Result {
+	acts := map[string]func(review *codec.Review) admission.Result{
+		"Patches": func(review *codec.Review) admission.Result {
 			review.Object.SetString(read(review), "metadata", "labels", "b")
-			return handlers.Allowed()
+			return admission.Allowed()
 		},
-		"Denies": func(review *codec.Review) handlers.Result {
-			return handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not so")))
+		"Denies": func(review *codec.Review) admission.Result {
+			return admission.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not so")))
 		},
-		"Misuses": func(review *codec.Review) handlers.Result {
+		"Misuses": func(review *codec.Review) admission.Result {
 			review.Object.SetString(read(review), "data", "p", "q") // of a string
-			return handlers.Allowed()
+			return admission.Allowed()
 		},
-		"Writes": func(review *codec.Review) handlers.Result {
+		"Writes": func(review *codec.Review) admission.Result {
 			review.Object.Set("{"+read(review), "metadata", "labels")
-			return handlers.Allowed()
+			return admission.Allowed()
 		},
-		"Panics": func(review *codec.Review) handlers.Result { panic("cannot read " + read(review)) },
-		"PanicsWithObject": func(review *codec.Review) handlers.Result {
+		"Panics": func(review *codec.Review) admission.Result { panic("cannot read " + read(review)) },
+		"PanicsWithObject": func(review *codec.Review) admission.Result {
 			panic(map[string]string{"p": read(review)})
 		},
-		"Indexes": func(review *codec.Review) handlers.Result {
+		"Indexes": func(review *codec.Review) admission.Result {
 			text := read(review)
-			return handlers.Errored(errors.New(text[:len(text)+int(text[0])]))
+			return admission.Errored(errors.New(text[:len(text)+int(text[0])]))
 		},
 	}
-	var plugins []handlers.Plugin
+	var plugins []admission.Plugin
 	var names []string
 	for name, act := range acts {
-		do := func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }
-		plugins = append(plugins, handlers.Plugin{
-			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, OutOfTree: true,
-			New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Admit: do}, nil },
+		do := func(_ context.Context, review *codec.Review) admission.Result { return act(review) }
+		plugins = append(plugins, admission.Plugin{
+			Name: name, Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
+			New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Admit: do}, nil },
 		})
 		names = append(names, name)
 	}
@@ -147,17 +147,17 @@ func TestLogIsSampled(t *testing.T) {
 // TestLogLinesAreBounded logs denials and failures with as much in them as a
 // request can have, and values around the bounds.
 func TestLogLinesAreBounded(t *testing.T) {
-	act := func(review *codec.Review) handlers.Result {
+	act := func(review *codec.Review) admission.Result {
 		err := errors.New(review.Object.Get("data").String())
 		if review.Operation() == codec.Create {
-			return handlers.Errored(err)
+			return admission.Errored(err)
 		}
-		return handlers.Denied(err)
+		return admission.Denied(err)
 	}
-	s := serve(t, []handlers.Plugin{{
-		Name: strings.Repeat("P", 63), Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Validate: func(_ context.Context, review *codec.Review) handlers.Result { return act(review) }}, nil
+	s := serve(t, []admission.Plugin{{
+		Name: strings.Repeat("P", 63), Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: func(_ context.Context, review *codec.Review) admission.Result { return act(review) }}, nil
 		},
 	}}, "--enable-admission-plugins="+strings.Repeat("P", 63))
 	x := s.open(t)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 )
 
 // alone are plugins that are not tested together with the others: they deny all pods, or
@@ -37,7 +37,7 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 	}
 	var names []string
 	var settings strings.Builder
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		if alone[plugin.Name] {
 			continue
 		}
@@ -71,9 +71,9 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 }
 
 // everything returns the chain that serve makes of everythingFlags.
-func everything(t testing.TB, selectors bool) *handlers.Chain {
+func everything(t testing.TB, selectors bool) *admission.Chain {
 	t.Helper()
-	s := &selection{options: &options{inTree: plugins.DefaultOptions()}}
+	s := &selection{options: &options{inTree: handlers.DefaultOptions()}}
 	cmd := new(cobra.Command)
 	s.addFlags(cmd)
 	if err := cmd.ParseFlags(everythingFlags(t, selectors)); err != nil {
@@ -90,9 +90,9 @@ func everything(t testing.TB, selectors bool) *handlers.Chain {
 func TestEverythingAllocatesNothing(t *testing.T) {
 	for _, selectors := range [...]bool{false, true} {
 		chain := everything(t, selectors)
-		handlertest.NoAllocations(t, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead(podCreate))
+		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(podCreate))
 		always := bytes.ReplaceAll(corpus.MustRead(podCreate), []byte(`"imagePullPolicy":"IfNotPresent"`), []byte(`"imagePullPolicy":"Always"`))
-		handlertest.NoAllocations(t, chain, handlers.Validate, handlers.OutcomeAllowed, always)
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, always)
 	}
 }
 
@@ -101,7 +101,7 @@ func BenchmarkEverything(b *testing.B) {
 	for name, selectors := range map[string]bool{"plugins": false, "selectors": true} {
 		chain := everything(b, selectors)
 		b.Run(name, func(b *testing.B) {
-			handlertest.Benchmark(b, chain, handlers.Mutate, handlers.OutcomePatched, corpus.MustRead(podCreate))
+			admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(podCreate))
 		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -172,7 +172,7 @@ func TestLargestReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	var enabled []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		needsConfiguration := plugin.RequiresConfig
 		if !alone[plugin.Name] && !needsConfiguration {
 			enabled = append(enabled, plugin.Name)

@@ -19,9 +19,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestReviewMemoryNeeds states what is reserved for a body.
@@ -54,7 +54,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "set") // so that no container's takes its place
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits")
+	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits")
 	large, first := manyContainers(cheapBytes, "{}"), s.open(t)
 	if _, err := first.conn.Write(request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func (m *memory) wait(t *testing.T) <-chan int64 {
 func TestSmallReviewsBesideLarge(t *testing.T) {
 	const most = 64 << 20 // so that both small ones take more than an Object keeps
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes="+strconv.Itoa(most))
+	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes="+strconv.Itoa(most))
 	large := manyContainers(cheapBytes, "{}")
 	holds, waits := s.open(t), s.open(t)
 	if _, err := holds.conn.Write(request("/validate/waits", large)); err != nil {
@@ -260,7 +260,7 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 // is told to come again, on a connection that stays, and small ones are answered.
 func TestReviewMemoryRefuses(t *testing.T) {
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, []handlers.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes=1000000")
+	s := serve(t, []admission.Plugin{waiting(started, goOn)}, "--enable-admission-plugins=Waits,AlwaysPullImages", "--max-review-memory-bytes=1000000")
 	large := padded(1_000_000)
 	busy, x := s.open(t), s.open(t)
 	if _, err := busy.conn.Write(request("/validate/waits", large)); err != nil {
@@ -303,10 +303,10 @@ func TestManySmallReviews(t *testing.T) {
 	const most, many = 32 << 20, 100
 	var inside atomic.Int64
 	goOn := make(chan struct{})
-	greedy := handlers.Plugin{
-		Name: "Greedy", Rules: []handlers.Rule{handlers.Any()}, Mutates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) {
-			return handlers.Handler{Admit: func(_ context.Context, review *codec.Review) handlers.Result {
+	greedy := admission.Plugin{
+		Name: "Greedy", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: func(_ context.Context, review *codec.Review) admission.Result {
 				containers := review.Object.Get("spec", "containers")
 				for i := range containers.Len() {
 					review.Object.SetString("Always", "spec", "containers", codec.Index(i), "imagePullPolicy")
@@ -315,11 +315,11 @@ func TestManySmallReviews(t *testing.T) {
 					inside.Add(1)
 					<-goOn
 				}
-				return handlers.Allowed()
+				return admission.Allowed()
 			}}, nil
 		},
 	}
-	s := serve(t, []handlers.Plugin{greedy}, "--enable-admission-plugins=Greedy", "--max-review-memory-bytes="+strconv.Itoa(most))
+	s := serve(t, []admission.Plugin{greedy}, "--enable-admission-plugins=Greedy", "--max-review-memory-bytes="+strconv.Itoa(most))
 	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), memoryFreely)...)
 	m := newMemory(most)
 	needs := m.needs(small)
@@ -464,7 +464,7 @@ func TestTooLargeObject(t *testing.T) {
 func TestIdleConnectionsKeepNothing(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	raw := request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
-	live := func() int64 { return int64(handlertest.LiveHeap()) }
+	live := func() int64 { return int64(admissiontest.LiveHeap()) }
 	before := live()
 	const connections = 6
 	var open []*exchange

@@ -13,8 +13,8 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/valyala/fasthttp"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // durationBuckets are upper bounds in seconds. An answer takes microseconds;
@@ -79,20 +79,20 @@ type reloadMetrics struct {
 
 // pluginMetrics are those of a plugin.
 type pluginMetrics struct {
-	phases [2]*phaseMetrics // by handlers.Phase
+	phases [2]*phaseMetrics // by admission.Phase
 	panics *metrics.Counter
 }
 
 // phaseMetrics are those of a plugin in a phase.
 type phaseMetrics struct {
-	decisions  []*metrics.Counter // by handlers.Outcome
+	decisions  []*metrics.Counter // by admission.Outcome
 	duration   *metrics.PrometheusHistogram
 	notStarted *metrics.Counter // of all plugins in the phase
 }
 
 // endpointMetrics are those of an endpoint.
 type endpointMetrics struct {
-	decisions [len(operations)][]*metrics.Counter // by handlers.Outcome
+	decisions [len(operations)][]*metrics.Counter // by admission.Outcome
 	duration  *metrics.PrometheusHistogram
 	overruns  *metrics.Counter // of all endpoints of the phase
 }
@@ -124,23 +124,23 @@ func (m *serverMetrics) build(version string) {
 }
 
 // plugins returns the metrics of each plugin.
-func (m *serverMetrics) plugins(plugins []*handlers.Plugin) []pluginMetrics {
+func (m *serverMetrics) plugins(plugins []*admission.Plugin) []pluginMetrics {
 	all := make([]pluginMetrics, len(plugins))
 	for i, plugin := range plugins {
 		all[i].panics = m.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_plugin_panics_total{plugin=%q}`, plugin.Name))
 		if plugin.Mutates {
-			all[i].phases[handlers.Mutate] = m.phase(plugin.Name, handlers.Mutate)
+			all[i].phases[admission.Mutate] = m.phase(plugin.Name, admission.Mutate)
 		}
 		if plugin.Validates {
-			all[i].phases[handlers.Validate] = m.phase(plugin.Name, handlers.Validate)
+			all[i].phases[admission.Validate] = m.phase(plugin.Name, admission.Validate)
 		}
 	}
 	return all
 }
 
-func (m *serverMetrics) phase(plugin string, phase handlers.Phase) *phaseMetrics {
+func (m *serverMetrics) phase(plugin string, phase admission.Phase) *phaseMetrics {
 	p := new(phaseMetrics)
-	for _, outcome := range handlers.Outcomes() {
+	for _, outcome := range admission.Outcomes() {
 		p.decisions = append(p.decisions, m.set.GetOrCreateCounter(fmt.Sprintf(
 			`fastadmit_plugin_decisions_total{plugin=%q,phase=%q,decision=%q}`, plugin, phase, outcome)))
 	}
@@ -151,10 +151,10 @@ func (m *serverMetrics) phase(plugin string, phase handlers.Phase) *phaseMetrics
 }
 
 // endpoint returns the metrics of the endpoint of that name and phase.
-func (m *serverMetrics) endpoint(name string, phase handlers.Phase) *endpointMetrics {
+func (m *serverMetrics) endpoint(name string, phase admission.Phase) *endpointMetrics {
 	e := new(endpointMetrics)
 	for i, operation := range operations {
-		for _, outcome := range handlers.Outcomes() {
+		for _, outcome := range admission.Outcomes() {
 			e.decisions[i] = append(e.decisions[i], m.set.GetOrCreateCounter(fmt.Sprintf(
 				`fastadmit_requests_total{webhook=%q,operation=%q,decision=%q}`, name, operation, outcome)))
 		}
@@ -165,14 +165,14 @@ func (m *serverMetrics) endpoint(name string, phase handlers.Phase) *endpointMet
 	return e
 }
 
-func (p *pluginMetrics) observe(run handlers.Run) {
+func (p *pluginMetrics) observe(run admission.Run) {
 	phase := p.phases[run.Phase]
 	phase.decisions[run.Outcome].Inc()
 	phase.duration.Update(run.Elapsed.Seconds())
-	if run.Outcome == handlers.OutcomePanicked {
+	if run.Outcome == admission.OutcomePanicked {
 		p.panics.Inc()
 	}
-	if errors.Is(run.Err, handlers.ErrNotStarted) {
+	if errors.Is(run.Err, admission.ErrNotStarted) {
 		phase.notStarted.Inc()
 	}
 }
@@ -197,7 +197,7 @@ func operationAt(operation codec.Operation) int {
 
 // observe counts a call whose answer is ready now, which kube-apiserver waits
 // for until the deadline. The operation is its place in operations.
-func (e *endpointMetrics) observe(operation int, outcome handlers.Outcome, start, deadline time.Time) {
+func (e *endpointMetrics) observe(operation int, outcome admission.Outcome, start, deadline time.Time) {
 	now := time.Now()
 	e.decisions[operation][outcome].Inc()
 	e.duration.Update(now.Sub(start).Seconds())

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // TestMetricsSayWhatTheyAre looks for the type and a help text of each metric,
@@ -47,22 +47,22 @@ func TestMetricsSayWhatTheyAre(t *testing.T) {
 
 // TestOverruns has plugins that answer when kube-apiserver waits no more.
 func TestOverruns(t *testing.T) {
-	late := func(ctx context.Context, _ *codec.Review) handlers.Result {
+	late := func(ctx context.Context, _ *codec.Review) admission.Result {
 		<-ctx.Done()
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	allow := func(context.Context, *codec.Review) handlers.Result { return handlers.Allowed() }
-	plugin := func(name string, do func(context.Context, *codec.Review) handlers.Result) handlers.Plugin {
-		return handlers.Plugin{
-			Name: name, Rules: []handlers.Rule{handlers.Any()}, Mutates: true, Validates: true, OutOfTree: true,
-			New: func(handlers.Setup) (handlers.Handler, error) {
-				return handlers.Handler{Admit: allow, Validate: do}, nil
+	allow := func(context.Context, *codec.Review) admission.Result { return admission.Allowed() }
+	plugin := func(name string, do func(context.Context, *codec.Review) admission.Result) admission.Plugin {
+		return admission.Plugin{
+			Name: name, Rules: []admission.Rule{admission.Any()}, Mutates: true, Validates: true, OutOfTree: true,
+			New: func(admission.Setup) (admission.Handler, error) {
+				return admission.Handler{Admit: allow, Validate: do}, nil
 			},
 		}
 	}
 	// The first may fail, so that the second would be next.
 	config := writeTestFile(t, "config.yaml", configHead+"plugins: [{name: Late, failurePolicy: Ignore}]")
-	s := serve(t, []handlers.Plugin{plugin("Late", late), plugin("Next", allow)}, "--enable-admission-plugins=Late,Next", "--config="+config)
+	s := serve(t, []admission.Plugin{plugin("Late", late), plugin("Next", allow)}, "--enable-admission-plugins=Late,Next", "--config="+config)
 	x := s.open(t)
 	f := func(path string, code int, want ...string) {
 		t.Helper()

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // A refusal is a request that is refused.
@@ -58,11 +58,11 @@ func refusals() map[string]refusal {
 // the first request of a connection.
 func serveBriefly(t *testing.T) (*patient, []byte) {
 	t.Helper()
-	p := servePatiently(t, timeouts{write: briefly, read: 5 * briefly}, validating("Fails", func(context.Context, *codec.Review) handlers.Result {
-		return handlers.Errored(io.ErrUnexpectedEOF)
-	}), validating("Exits", func(context.Context, *codec.Review) handlers.Result {
+	p := servePatiently(t, timeouts{write: briefly, read: 5 * briefly}, validating("Fails", func(context.Context, *codec.Review) admission.Result {
+		return admission.Errored(io.ErrUnexpectedEOF)
+	}), validating("Exits", func(context.Context, *codec.Review) admission.Result {
 		runtime.Goexit()
-		return handlers.Allowed()
+		return admission.Allowed()
 	}))
 	p.server.load.bytesMax = 200_000
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")

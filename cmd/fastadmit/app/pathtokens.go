@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fastadmit/fastadmit/internal/files"
-	"github.com/fastadmit/fastadmit/internal/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 // pathTokens are what the first segment of a path must be one of.

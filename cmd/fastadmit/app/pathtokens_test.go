@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/internal/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 // TestPathTokens takes calls whose path has a token, and shows the token to

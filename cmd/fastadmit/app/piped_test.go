@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // piped returns a connection without a network after its handshake, and its other end.
@@ -70,7 +70,7 @@ func TestKnownByCertificate(t *testing.T) {
 		if err := callers.load(); err != nil {
 			t.Fatal(err)
 		}
-		s := newServer(new(handlers.Chain), callers, newLog(new(lockedBuffer)))
+		s := newServer(new(admission.Chain), callers, newLog(new(lockedBuffer)))
 		own, other := net.Pipe()
 		config := clientTLS.Clone()
 		config.Certificates = shown
@@ -210,7 +210,7 @@ func TestDeafAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newIdleServer(new(lockedBuffer))
 		c, client := piped(t, s)
-		c.call.endpoint = &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", handlers.Validate)}
+		c.call.endpoint = &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
 		start := time.Now()
 		s.abandon(c, "it is stuck")
 		if took := time.Since(start); took > 2*abandonedWriteMax { // once more for the end of TLS

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // listings are the formats of fastadmit plugins.
@@ -77,7 +77,7 @@ type listed struct {
 	KubeAPIServer string   `json:"kubeAPIServer"`
 
 	short  string // what it needs, in a word
-	plugin *handlers.Plugin
+	plugin *admission.Plugin
 }
 
 func (o *options) listed() []listed {
@@ -113,7 +113,7 @@ func (l *listed) does() string {
 }
 
 // resources lists what the plugin's rules select, once each.
-func resources(plugin *handlers.Plugin) []string {
+func resources(plugin *admission.Plugin) []string {
 	all := []string{}
 	for _, rule := range plugin.Rules {
 		for _, resource := range rule.Resources {
@@ -125,7 +125,7 @@ func resources(plugin *handlers.Plugin) []string {
 	return all
 }
 
-func needs(plugin *handlers.Plugin) []string {
+func needs(plugin *admission.Plugin) []string {
 	all := []string{}
 	if plugin.RequiresConfig {
 		all = append(all, needsConfig)
@@ -138,7 +138,7 @@ func needs(plugin *handlers.Plugin) []string {
 	return all
 }
 
-func inAPIServer(plugin *handlers.Plugin) string {
+func inAPIServer(plugin *admission.Plugin) string {
 	switch {
 	case plugin.LastRelease != "":
 		return "removed after " + plugin.LastRelease

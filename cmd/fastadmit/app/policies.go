@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fastadmit/fastadmit/internal/manifest"
-	"github.com/fastadmit/fastadmit/internal/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/policies"
 )
 
 // readPolicies finds the policies in the files of --policies and among the input. It

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // TestReloadReplacedFolder replaces a folder by one with the same files, and changes a file
@@ -49,7 +49,7 @@ func TestReloadReplacedFolder(t *testing.T) {
 				create(folder)
 			}
 			var reloads atomic.Int64
-			r, err := newReloader(newServer(new(handlers.Chain), new(callers), newLog(new(lockedBuffer))), &part{
+			r, err := newReloader(newServer(new(admission.Chain), new(callers), newLog(new(lockedBuffer))), &part{
 				name: "folder", files: func() []string { return nil }, folders: func() []string { return []string{folder} },
 				reload: func(context.Context) error {
 					reloads.Add(1)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // execute runs the command as a shell does.
@@ -175,7 +175,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 
 func TestPluginsAndVersion(t *testing.T) {
 	got, _, code := execute("", "plugins")
-	if want := len(plugins.InTree(plugins.DefaultOptions())); code != 0 || strings.Count(got, "\n") != 1+want {
+	if want := len(handlers.InTree(handlers.DefaultOptions())); code != 0 || strings.Count(got, "\n") != 1+want {
 		t.Errorf("got exit code %d and\n%s\nwant a heading and %d plugins", code, got, want)
 	}
 	for _, want := range []string{"SecurityContextDeny", "removed after 1.29", "on by default", "off by default", "mutates,validates"} {

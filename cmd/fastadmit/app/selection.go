@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
-	"github.com/fastadmit/fastadmit/internal/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/policies"
 )
 
 // A selection is which plugins run, and how they are configured: what the
@@ -35,7 +35,7 @@ type selection struct {
 	// be enabled.
 	images bool
 	// keep, if it is set, says which of the enabled plugins are run.
-	keep func(*handlers.Plugin) bool
+	keep func(*admission.Plugin) bool
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -90,8 +90,8 @@ const unusedCluster = "ignored; accepted so that you can pass the flags of serve
 // selected are plugins that were made ready.
 type selected struct {
 	*config.Loaded
-	enabled map[string]handlers.Enabled
-	chain   *handlers.Chain
+	enabled map[string]admission.Enabled
+	chain   *admission.Chain
 }
 
 // names returns the names of the plugins in order.
@@ -107,7 +107,7 @@ func (s *selected) names() []string {
 // did not change are kept. What they need to know of the cluster is followed
 // until ctx ends, but is not waited for. What is loaded is there after an error,
 // too, for its Files. An error about flags is one of usage.
-func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, error) {
+func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, error) {
 	table, names := s.options.table(), s.options.names()
 	if err := s.checkFlags(names); err != nil {
 		return selected{Loaded: new(config.Loaded)}, err
@@ -123,10 +123,10 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if s.enable != nil { // by the flag
 		loaded.EnableAdmissionPlugins = s.enable
 	}
-	enabled := make(map[string]handlers.Enabled)
+	enabled := make(map[string]admission.Enabled)
 	for _, name := range loaded.EnableAdmissionPlugins {
 		if !slices.Contains(s.disable, name) {
-			enabled[name] = handlers.Enabled{
+			enabled[name] = admission.Enabled{
 				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
 				Kubeconfig: loaded.Kubeconfigs[name], Metrics: s.cluster.metrics,
 			}
@@ -152,7 +152,7 @@ func (s *selection) load(ctx context.Context, last *handlers.Chain) (selected, e
 	if err := s.cluster.follow(ctx, needs, who); err != nil {
 		return selected{Loaded: loaded}, failed(err)
 	}
-	chain, err := handlers.NewChain(table, enabled, s.cluster.state.Load(), last)
+	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
 }
 
@@ -162,7 +162,7 @@ func (s *selection) locate(loaded *config.Loaded, err error) error {
 }
 
 // checkPlugins says what is wrong with the plugins, without a cluster.
-func checkPlugins(table []handlers.Plugin, enabled map[string]handlers.Enabled) error {
+func checkPlugins(table []admission.Plugin, enabled map[string]admission.Enabled) error {
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func checkPlugins(table []handlers.Plugin, enabled map[string]handlers.Enabled) 
 			return err
 		}
 	}
-	_, err = handlers.NewChain(table, enabled, state, nil)
+	_, err = admission.NewChain(table, enabled, state, nil)
 	return err
 }
 
@@ -185,7 +185,7 @@ func (s *selection) loadOnly(ctx context.Context) (selected, error) {
 
 // needed returns what the plugins and the selectors need to know of the cluster,
 // and who needs it.
-func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded *config.Loaded) (needs []cluster.Need, who []string) {
+func needed(table []admission.Plugin, enabled map[string]admission.Enabled, loaded *config.Loaded) (needs []cluster.Need, who []string) {
 	if loaded.NeedsNamespaces {
 		needs, who = append(needs, cluster.Namespaces.Watched()), append(who, "a namespaceSelector")
 	}
@@ -209,7 +209,7 @@ func needed(table []handlers.Plugin, enabled map[string]handlers.Enabled, loaded
 // notHere returns why there is no plugin of names that plugins of Kubernetes had.
 func notHere() map[string]string {
 	reasons := make(map[string]string)
-	for _, p := range plugins.NotHere() {
+	for _, p := range handlers.NotHere() {
 		reasons[p.Name] = p.Reason
 	}
 	return reasons

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // finishMax bounds how long requests in flight are waited for at the end: as
@@ -75,7 +75,7 @@ exits.`,
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	limitMemory(os.ReadFile)
 	log := newLog(stderr)
-	server := newServer(new(handlers.Chain), &o.callers, log)
+	server := newServer(new(admission.Chain), &o.callers, log)
 	o.cluster.log, o.cluster.metrics = log, server.metrics.set
 	server.metrics.build(o.options.shownVersion())
 	background, started, end := outlasting(ctx)

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // A running is a server started as the command starts it.
@@ -52,7 +52,7 @@ var ready = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+
 
 // serve starts "fastadmit serve" in this process with plugins of the test's
 // beside the table's, and stops it when the test ends.
-func serve(t testing.TB, own []handlers.Plugin, args ...string) *running {
+func serve(t testing.TB, own []admission.Plugin, args ...string) *running {
 	t.Helper()
 	opts := []Option{WithVersion("v1.2.3")}
 	for _, plugin := range own {
@@ -474,10 +474,10 @@ func TestServeSlowSender(t *testing.T) {
 // TestServePanics shows that neither a plugin's panic nor one outside plugins
 // ends the process or tells its secrets.
 func TestServePanics(t *testing.T) {
-	explode := func(context.Context, *codec.Review) handlers.Result { panic("secret") }
-	s := serve(t, []handlers.Plugin{{
-		Name: "Explodes", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: explode}, nil },
+	explode := func(context.Context, *codec.Review) admission.Result { panic("secret") }
+	s := serve(t, []admission.Plugin{{
+		Name: "Explodes", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: explode}, nil },
 	}}, "--enable-admission-plugins=AlwaysPullImages,Explodes")
 	x := s.open(t)
 	response, body := x.send(request("/validate/Explodes", corpus.MustRead(podCreate)))
@@ -597,14 +597,14 @@ func TestHealth(t *testing.T) {
 // TestShutdownFinishes stops the server while a plugin is at work.
 func TestShutdownFinishes(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
-	slow := func(context.Context, *codec.Review) handlers.Result {
+	slow := func(context.Context, *codec.Review) admission.Result {
 		close(started)
 		<-finish
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	s := serve(t, []handlers.Plugin{{
-		Name: "Slow", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: slow}, nil },
+	s := serve(t, []admission.Plugin{{
+		Name: "Slow", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: slow}, nil },
 	}}, "--enable-admission-plugins=Slow")
 	x := s.open(t)
 	if _, err := x.conn.Write(request("/validate", corpus.MustRead(podCreate))); err != nil {
@@ -635,18 +635,18 @@ func TestShutdownFinishes(t *testing.T) {
 func TestBudget(t *testing.T) {
 	var left time.Duration
 	var err error
-	look := func(ctx context.Context, _ *codec.Review) handlers.Result {
+	look := func(ctx context.Context, _ *codec.Review) admission.Result {
 		deadline, _ := ctx.Deadline()
 		left = time.Until(deadline)
 		waiting, cancel := context.WithTimeout(ctx, time.Millisecond)
 		defer cancel()
 		<-waiting.Done()
 		err = ctx.Err()
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	s := serve(t, []handlers.Plugin{{
-		Name: "Looks", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: look}, nil },
+	s := serve(t, []admission.Plugin{{
+		Name: "Looks", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: look}, nil },
 	}}, "--enable-admission-plugins=Looks")
 	x := s.open(t)
 	f := func(query string, want time.Duration) {
@@ -696,14 +696,14 @@ func TestServeConcurrently(t *testing.T) {
 // TestBudgetOutlivesItsCall derives contexts that end after their call did.
 // They ask the budget once more then, which must not be another call's.
 func TestBudgetOutlivesItsCall(t *testing.T) {
-	derive := func(ctx context.Context, _ *codec.Review) handlers.Result {
+	derive := func(ctx context.Context, _ *codec.Review) admission.Result {
 		_, cancel := context.WithTimeout(ctx, time.Millisecond)
 		time.AfterFunc(2*time.Millisecond, cancel)
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	s := serve(t, []handlers.Plugin{{
-		Name: "Derives", Rules: []handlers.Rule{handlers.Any()}, Validates: true, OutOfTree: true,
-		New: func(handlers.Setup) (handlers.Handler, error) { return handlers.Handler{Validate: derive}, nil },
+	s := serve(t, []admission.Plugin{{
+		Name: "Derives", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: derive}, nil },
 	}}, "--enable-admission-plugins=Derives")
 	x := s.open(t)
 	for range 2000 {

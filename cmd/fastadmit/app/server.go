@@ -16,9 +16,9 @@ import (
 	"github.com/valyala/fasthttp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/certs"
+	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
 const (
@@ -36,8 +36,8 @@ const (
 // An endpoint is a path that answers reviews.
 type endpoint struct {
 	name    string // the path without the slash before it
-	phase   handlers.Phase
-	chain   *handlers.Chain // the plugins that run
+	phase   admission.Phase
+	chain   *admission.Chain // the plugins that run
 	metrics *endpointMetrics
 }
 
@@ -68,14 +68,14 @@ type server struct {
 
 // serving is what a server serves until it is given something else.
 type serving struct {
-	chain     *handlers.Chain
+	chain     *admission.Chain
 	digest    string // of the configuration
 	endpoints map[string]*endpoint
 }
 
 // newServer returns a server for the chain's plugins. The chain must not be in
 // use yet.
-func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *server {
+func newServer(chain *admission.Chain, callers *callers, log *slog.Logger) *server {
 	s := &server{callers: callers, log: log, strangersLog: newStrangersLog(log), timeouts: defaultTimeouts}
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = requestsInFlightMax, bytesInFlightMax, arrivalGrace, arrivalPace
 	s.memory, s.keptMax = newMemory(reviewMemoryDefault), keptMemory()
@@ -90,33 +90,33 @@ func newServer(chain *handlers.Chain, callers *callers, log *slog.Logger) *serve
 // use serves the chain's plugins from now on. Requests that have begun end with
 // those they began with. The chain must not be in use yet. The digest is that of the
 // configuration.
-func (s *server) use(chain *handlers.Chain, digest string) {
+func (s *server) use(chain *admission.Chain, digest string) {
 	plugins := chain.Plugins()
 	counted := s.metrics.plugins(plugins)
-	chain.Observe = func(run handlers.Run) {
+	chain.Observe = func(run admission.Run) {
 		counted[run.Plugin].observe(run)
 		s.logFailure(plugins[run.Plugin].Name, &run)
 	}
 	n := &serving{chain: chain, digest: digest, endpoints: make(map[string]*endpoint)}
-	add := func(name string, phase handlers.Phase, keep func(*handlers.Plugin, *handlers.Settings) bool) {
+	add := func(name string, phase admission.Phase, keep func(*admission.Plugin, *admission.Settings) bool) {
 		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
 		// In lower case as well: the path of a webhook's service must have no
 		// capitals (k8s.io/apiserver pkg/util/webhook/validation.go).
 		n.endpoints["/"+name] = e
 		n.endpoints["/"+strings.ToLower(name)] = e
 	}
-	for _, phase := range [...]handlers.Phase{handlers.Mutate, handlers.Validate} {
+	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
 		name := phase.String()
-		add(name, phase, func(*handlers.Plugin, *handlers.Settings) bool { return true })
-		add(name+"/fail", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+		add(name, phase, func(*admission.Plugin, *admission.Settings) bool { return true })
+		add(name+"/fail", phase, func(_ *admission.Plugin, settings *admission.Settings) bool {
 			return settings.FailurePolicy != admissionregistrationv1.Ignore
 		})
-		add(name+"/ignore", phase, func(_ *handlers.Plugin, settings *handlers.Settings) bool {
+		add(name+"/ignore", phase, func(_ *admission.Plugin, settings *admission.Settings) bool {
 			return settings.FailurePolicy == admissionregistrationv1.Ignore
 		})
 		for _, own := range plugins {
-			if phase == handlers.Mutate && own.Mutates || phase == handlers.Validate && own.Validates {
-				add(name+"/"+own.Name, phase, func(plugin *handlers.Plugin, _ *handlers.Settings) bool { return plugin == own })
+			if phase == admission.Mutate && own.Mutates || phase == admission.Validate && own.Validates {
+				add(name+"/"+own.Name, phase, func(plugin *admission.Plugin, _ *admission.Settings) bool { return plugin == own })
 			}
 		}
 	}
@@ -124,11 +124,11 @@ func (s *server) use(chain *handlers.Chain, digest string) {
 }
 
 // logFailure logs why a plugin failed, if it did.
-func (s *server) logFailure(plugin string, run *handlers.Run) {
+func (s *server) logFailure(plugin string, run *admission.Run) {
 	if run.Err == nil {
 		return
 	}
-	if panicked, ok := errors.AsType[*handlers.PanicError](run.Err); ok {
+	if panicked, ok := errors.AsType[*admission.PanicError](run.Err); ok {
 		s.log.Error("plugin panicked", "plugin", plugin, "phase", run.Phase.String(),
 			"panic", panicText(panicked.Value), "stack", string(panicked.Stack))
 		return
@@ -235,7 +235,7 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuseNoMemory(ctx, body)
 		return
 	}
-	if failure, ok := errors.AsType[*handlers.FailureError](err); ok {
+	if failure, ok := errors.AsType[*admission.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
 		e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 		return
@@ -247,10 +247,10 @@ func (s *server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	s.answer(ctx, c, review, &budget.memory)
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
-	if outcome == handlers.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
+	if outcome == admission.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
 		s.metrics.tooLarge.Inc()
 	}
-	if outcome == handlers.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
+	if outcome == admission.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fastadmit/fastadmit/internal/policies"
-	"github.com/fastadmit/fastadmit/internal/report"
-	"github.com/fastadmit/fastadmit/internal/review"
-	"github.com/fastadmit/fastadmit/internal/suite"
+	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/offline/suite"
 )
 
 type testOptions struct {

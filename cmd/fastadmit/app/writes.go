@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // checkWrites returns an error if a plugin of the chain writes to the cluster
 // and whoever reaches the port could make it do so.
-func (o *serverOptions) checkWrites(chain *handlers.Chain) error {
+func (o *serverOptions) checkWrites(chain *admission.Chain) error {
 	if o.unauthenticatedWrites || o.callers.asks() {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (o *serverOptions) checkWrites(chain *handlers.Chain) error {
 }
 
 // written returns what a plugin writes, as in "create namespaces".
-func written(plugin *handlers.Plugin) (all []string) {
+func written(plugin *admission.Plugin) (all []string) {
 	for i := range plugin.Needs {
 		need := &plugin.Needs[i]
 		resource := need.String()

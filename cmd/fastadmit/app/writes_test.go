@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fastadmit/fastadmit/handlers/plugins"
-	"github.com/fastadmit/fastadmit/internal/pathtoken"
+	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 // TestWriters names the plugins that write to the cluster.
 func TestWriters(t *testing.T) {
 	var got []string
-	for _, plugin := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		if writes := written(&plugin); len(writes) > 0 {
 			got = append(got, plugin.Name+" "+strings.Join(writes, ","))
 		}

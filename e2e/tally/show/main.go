@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers/plugins"
+	"github.com/fastadmit/fastadmit/handlers"
 )
 
 func main() {
@@ -34,7 +34,7 @@ func show(dir string) (table, seeds string, err error) {
 		return "", "", err
 	}
 	table, seeds = tally.Table(rows), tally.Seeds(rows)
-	for _, p := range plugins.InTree(plugins.DefaultOptions()) {
+	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if !slices.ContainsFunc(rows, func(r tally.Row) bool { return r.Plugin == p.Name }) {
 			return table, seeds, fmt.Errorf("%s: got no cases, want some", p.Name)
 		}

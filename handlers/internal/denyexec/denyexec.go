@@ -13,19 +13,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 )
 
 // Plugin returns a plugin that denies exec and attach for pods with a privileged
 // container. If hostNamespaces is true, it also denies them for pods that use the network,
 // PID or IPC namespace of their node.
-func Plugin(name, summary string, hostNamespaces bool) handlers.Plugin {
-	return handlers.Plugin{
+func Plugin(name, summary string, hostNamespaces bool) admission.Plugin {
+	return admission.Plugin{
 		Name:    name,
 		Summary: summary,
-		Rules: []handlers.Rule{{
+		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Connect},
 			Groups:     []string{""},
 			Versions:   []string{"v1"},
@@ -34,9 +34,9 @@ func Plugin(name, summary string, hostNamespaces bool) handlers.Plugin {
 		Validates:   true,
 		Needs:       []cluster.Need{cluster.Pods.Called("get")},
 		LastRelease: "1.20",
-		New: func(setup handlers.Setup) (handlers.Handler, error) {
+		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{pods: cluster.Pods.In(setup.Cluster), hostNamespaces: hostNamespaces}
-			return handlers.Handler{Validate: p.validate}, nil
+			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
 }
@@ -46,19 +46,19 @@ type plugin struct {
 	hostNamespaces bool
 }
 
-func (p *plugin) validate(ctx context.Context, review *codec.Review) handlers.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	// The review has the options of the command, and nothing of the Pod.
 	pod, err := p.pods.GetLive(ctx, review.Namespace(), review.Name())
 	if err != nil && !apierrors.IsNotFound(err) && !cluster.IsInvalidName(err) {
-		return handlers.Errored(fmt.Errorf("error looking up pod %s/%s: %w", review.Namespace(), review.Name(), err))
+		return admission.Errored(fmt.Errorf("error looking up pod %s/%s: %w", review.Namespace(), review.Name(), err))
 	}
 	if err == nil {
 		err = p.check(&pod.Spec)
 	}
 	if err != nil {
-		return handlers.Denied(handlers.Forbidden(review, err))
+		return admission.Denied(admission.Forbidden(review, err))
 	}
-	return handlers.Allowed()
+	return admission.Allowed()
 }
 
 // check says why nobody may run commands in a Pod, nil if one may.

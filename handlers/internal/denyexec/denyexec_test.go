@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // TestLive shows what becomes of a command by what the API server says about
@@ -19,7 +19,7 @@ func TestLive(t *testing.T) {
 	const path = "/api/v1/namespaces/shop/pods/web-8d7c59b89-4gqkq"
 	f := func(answer http.HandlerFunc, cancelled bool, want string) {
 		t.Helper()
-		handler := handlertest.LiveHandler(t, Plugin("name", "summary", true), func(w http.ResponseWriter, r *http.Request) {
+		handler := admissiontest.LiveHandler(t, Plugin("name", "summary", true), func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != path {
 				t.Errorf("asked for %s", r.URL)
 			}
@@ -53,7 +53,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	failure := func(code int, reason string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { handlertest.Failure(w, code, reason) }
+		return func(w http.ResponseWriter, _ *http.Request) { admissiontest.Failure(w, code, reason) }
 	}
 	const failed = "failed: error looking up pod shop/web-8d7c59b89-4gqkq: "
 	f(pod(`{"containers":[{}]}`), false, "allowed")

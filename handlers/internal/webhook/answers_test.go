@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // aPatch is a JSON Patch that adds a label, in base64.
@@ -25,8 +25,8 @@ func TestAnswers(t *testing.T) {
 	review := func(version, response string) string {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/` + version + `","response":` + response + `}`
 	}
-	wantPlugin := map[handlers.Phase]string{handlers.Mutate: "MutatingAdmissionWebhook", handlers.Validate: "ValidatingAdmissionWebhook"}
-	f := func(phase handlers.Phase, version, answer, want, wantPatch string) {
+	wantPlugin := map[admission.Phase]string{admission.Mutate: "MutatingAdmissionWebhook", admission.Validate: "ValidatingAdmissionWebhook"}
+	f := func(phase admission.Phase, version, answer, want, wantPatch string) {
 		t.Helper()
 		reply = answer
 		other := map[string]string{"v1": "v1beta1", "v1beta1": "v1"}[version]
@@ -45,38 +45,38 @@ func TestAnswers(t *testing.T) {
 	const invalid = "received invalid webhook response: "
 	both := func(version, answer, want string) {
 		t.Helper()
-		f(handlers.Mutate, version, answer, want, "")
-		f(handlers.Validate, version, answer, want, "")
+		f(admission.Mutate, version, answer, want, "")
+		f(admission.Validate, version, answer, want, "")
 	}
 	both("v1", review("v1", `{"uid":"UID","allowed":true}`), "")
 	both("v1", review("v1", `{"uid":"UID","allowed":true,"warnings":["warned"]}`), "warned")
 	both("v1", review("v1", `null`), invalid+"webhook response was absent")
 	both("v1", review("v1", `{"uid":"UID","allowed":true,"patch":""}`), "")
 	both("v1", `{"response":{"uid":"UID","allowed":true}}`, invalid+"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", patchOfA)
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`),
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", patchOfA)
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`),
 		invalid+"webhook returned response.patch but not response.patchType", "")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
 		invalid+"webhook returned response.patchType but not response.patch", "")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"","patch":`+aPatch+`}`),
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"","patch":`+aPatch+`}`),
 		invalid+`webhook returned invalid response.patchType of ""`, "")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`), `unsupported patch type "Other"`, "")
-	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`), `unsupported patch type "Other"`, "")
+	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+"validating webhook may not return response.patch", "")
 	const one = `"IA=="` // a space
-	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`), invalid+"validating webhook may not return response.patch", "")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`),
+	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`),
 		invalid+"webhook returned response.patch but not response.patchType", "")
-	f(handlers.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+one+`}`),
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+one+`}`),
 		"received undecodable patch in webhook response: unexpected end of JSON input", "")
-	f(handlers.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
+	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch"}`),
 		invalid+"validating webhook may not return response.patchType", "")
 
 	both("v1beta1", review("v1beta1", `{"allowed":true}`), "") // a uid is not wanted
 	both("v1beta1", review("v1beta1", `{"uid":"other","allowed":true,"warnings":["warned"]}`), "warned")
 	both("v1beta1", review("v1beta1", `null`), invalid+"webhook response was absent")
 	both("v1beta1", `{"response":{"allowed":true}}`, "")
-	f(handlers.Mutate, "v1beta1", review("v1beta1", `{"allowed":true,"patch":`+aPatch+`}`), "", patchOfA)
-	f(handlers.Validate, "v1beta1", review("v1beta1", `{"allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", "")
+	f(admission.Mutate, "v1beta1", review("v1beta1", `{"allowed":true,"patch":`+aPatch+`}`), "", patchOfA)
+	f(admission.Validate, "v1beta1", review("v1beta1", `{"allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", "")
 }
 
 // TestDenials has webhooks deny as upstream's tests have them (k8s.io/apiserver
@@ -93,7 +93,7 @@ func TestDenials(t *testing.T) {
 			response += `,"status":` + status
 		}
 		for _, version := range []string{"v1", "v1beta1"} {
-			r := ask(t, b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/" + version, versions: fmt.Sprintf("[%q]", version)}), handlers.Validate, pod)
+			r := ask(t, b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/" + version, versions: fmt.Sprintf("[%q]", version)}), admission.Validate, pod)
 			if r.message != `ValidatingAdmissionWebhook: admission webhook "a.example.com" denied the request`+want || r.code != code || !strings.Contains(r.answer, `"status":"Failure"`) ||
 				strings.Join(r.warnings, " ") != "w" {
 				t.Errorf("%s %s: got %s\nwant %d %s", version, status, r.answer, code, want)
@@ -119,7 +119,7 @@ func TestNoted(t *testing.T) {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,` +
 			`"warnings":["one","t\u0001wo","three"],"auditAnnotations":{"a":"1","b/c":"2","-d":"3","e":"4"}}}`
 	})
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		r := ask(t, b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/"}), phase, pod)
 		if got := strings.Join(r.warnings, " "); got != "one three" || strings.Count(r.answer, `"a.example.com.`) != 2 ||
 			!strings.Contains(r.answer, `"a.example.com.a":"1"`) || !strings.Contains(r.answer, `"a.example.com.e":"4"`) {
@@ -144,7 +144,7 @@ func TestAuditPatches(t *testing.T) {
 		`{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration"}`:                     false,
 		`{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","auditPatches":true}`: true,
 	} {
-		r := ask(t, b.chain(handlers.Mutate, config, hooks...), handlers.Mutate, pod)
+		r := ask(t, b.chain(admission.Mutate, config, hooks...), admission.Mutate, pod)
 		for _, want := range []string{
 			`"mutation.round_0_index_0":"{\"configuration\":\"c\",\"webhook\":\"a.example.com\",\"mutated\":false}"`,
 			`"mutation.round_0_index_1":"{\"configuration\":\"c\",\"webhook\":\"b.example.com\",\"mutated\":true}"`,
@@ -176,11 +176,11 @@ func TestRequestFields(t *testing.T) {
 		}
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	f := func(request, want string) {
 		t.Helper()
 		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` + request + `}}`
-		if r := ask(t, chain, handlers.Validate, []byte(body)); r.message != "" || got != want+"}}" {
+		if r := ask(t, chain, admission.Validate, []byte(body)); r.message != "" || got != want+"}}" {
 			t.Errorf("got  %s%s\nwant %s", got, r.message, want)
 		}
 	}
@@ -204,7 +204,7 @@ func TestExempt(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	for resource, want := range map[string]bool{
 		"admissionregistration.k8s.io/v1/mutatingadmissionpolicies":         false,
 		"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings":   false,
@@ -218,7 +218,7 @@ func TestExempt(t *testing.T) {
 		"example.com/v1/mutatingwebhookconfigurations":                      true,
 	} {
 		called = false
-		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" || called != want {
+		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" || called != want {
 			t.Errorf("%s: got called %v, %s, want called %v", resource, called, r.message, want)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
-var pod = handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+var pod = admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 
 // TestSent sends the reviews of kube-apiserver on, and compares what a webhook gets with
 // them: all but the uid is the same.
@@ -33,12 +33,12 @@ func TestSent(t *testing.T) {
 		a, got = readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	sent := 0
 	for _, name := range corpus.Names() {
 		body := corpus.MustRead(name)
 		got = nil
-		if r := ask(t, chain, handlers.Validate, body); got == nil {
+		if r := ask(t, chain, admission.Validate, body); got == nil {
 			if r.message != "" && !strings.Contains(r.message, "not found") {
 				t.Errorf("%s: got %s", name, r.message)
 			}
@@ -125,8 +125,8 @@ func TestHostile(t *testing.T) {
 	f := func(path, message string, code int32, ignorable bool) {
 		t.Helper()
 		for _, policy := range []string{"Fail", "Ignore"} {
-			chain := b.chain(handlers.Mutate, upstreamConfig, hook{name: "a.example.com", path: path, more: `"failurePolicy":"` + policy + `"`})
-			r := ask(t, chain, handlers.Mutate, pod)
+			chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: path, more: `"failurePolicy":"` + policy + `"`})
+			r := ask(t, chain, admission.Mutate, pod)
 			switch {
 			case ignorable && policy == "Ignore":
 				if r.message != "" || !strings.Contains(r.answer, `"failed-open.mutation.round_0_index_0":"a.example.com"`) {
@@ -177,9 +177,9 @@ func TestOutlived(t *testing.T) {
 			t.Error("the webhook got bytes of a review that was released")
 		}
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":1`})
-	large := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}}}`)
-	if r := ask(t, chain, handlers.Validate, bytes.Clone(large)); r.code != 500 {
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":1`})
+	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}}}`)
+	if r := ask(t, chain, admission.Validate, bytes.Clone(large)); r.code != 500 {
 		t.Errorf("got %+v", r)
 	}
 	reading.Wait()
@@ -197,7 +197,7 @@ func TestTimes(t *testing.T) {
 		}
 	})
 	before := runtime.NumGoroutine()
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore","timeoutSeconds":30`})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		review := codec.Acquire()
@@ -205,7 +205,7 @@ func TestTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		outcome, err := chain.Review(ctx, review, phase)
-		if err != nil || outcome != handlers.OutcomeAllowed {
+		if err != nil || outcome != admission.OutcomeAllowed {
 			t.Errorf("%v: got %v, %v, want the failure ignored in time", phase, outcome, err)
 		}
 		review.Release()
@@ -236,11 +236,11 @@ func TestInflight(t *testing.T) {
 		<-release
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":30`})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":30`})
 	var all sync.WaitGroup
 	for range callsMax + 1 {
 		all.Go(func() {
-			if r := ask(t, chain, handlers.Validate, pod); r.message != "" {
+			if r := ask(t, chain, admission.Validate, pod); r.message != "" {
 				t.Error(r.message)
 			}
 		})
@@ -255,7 +255,7 @@ func TestInflight(t *testing.T) {
 	if err := review.Decode(pod); err != nil {
 		t.Fatal(err)
 	}
-	if outcome, err := chain.Review(hurried, review, handlers.Validate); err == nil && outcome == handlers.OutcomeAllowed {
+	if outcome, err := chain.Review(hurried, review, admission.Validate); err == nil && outcome == admission.OutcomeAllowed {
 		t.Error("one more was allowed")
 	}
 	var series strings.Builder
@@ -285,9 +285,9 @@ func TestCircuit(t *testing.T) {
 		t.Helper()
 		calls.Store(0)
 		good.Store(false)
-		chain := b.chain(handlers.Validate, config, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"` + policy + `"`})
+		chain := b.chain(admission.Validate, config, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"` + policy + `"`})
 		for range 10 {
-			ask(t, chain, handlers.Validate, pod)
+			ask(t, chain, admission.Validate, pod)
 		}
 		if got := calls.Load(); got != want {
 			t.Errorf("%s: got %d calls, want %d", policy, got, want)
@@ -296,7 +296,7 @@ func TestCircuit(t *testing.T) {
 		time.Sleep(350 * time.Millisecond)
 		calls.Store(0)
 		for range 10 {
-			ask(t, chain, handlers.Validate, pod)
+			ask(t, chain, admission.Validate, pod)
 		}
 		if got := calls.Load(); got != 10 {
 			t.Errorf("%s: got %d calls after the pause, want 10", policy, got)
@@ -325,8 +325,8 @@ func TestCredentials(t *testing.T) {
 		host: "Bearer " + secret, "*." + rest: "Bearer " + secret, "*": "Bearer " + secret, "other": "", "127.0.0.1": "", "*.0.0.1": "",
 	} {
 		kubeconfig := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","users":[{"name":%q,"user":{"token":%q}}]}`, name, secret)
-		chain := b.chainWith(handlers.Validate, upstreamConfig, kubeconfig, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
-		r := ask(t, chain, handlers.Validate, pod)
+		chain := b.chainWith(admission.Validate, upstreamConfig, kubeconfig, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
+		r := ask(t, chain, admission.Validate, pod)
 		if got.Load() != want || r.message == "" || strings.Contains(r.answer, secret) {
 			t.Errorf("user %s: got %q and %s, want %q and nothing secret", name, got.Load(), r.answer, want)
 		}
@@ -349,10 +349,10 @@ func TestReinvocation(t *testing.T) {
 		}
 	})
 	const ifNeeded = `"reinvocationPolicy":"IfNeeded"`
-	chain := b.chain(handlers.Mutate, upstreamConfig,
+	chain := b.chain(admission.Mutate, upstreamConfig,
 		hook{name: "a.example.com", path: "/a", more: ifNeeded}, hook{name: "b.example.com", path: "/b", more: ifNeeded},
 		hook{name: "c.example.com", path: "/c"}, hook{name: "d.example.com", path: "/d", more: ifNeeded})
-	r := ask(t, chain, handlers.Mutate, pod)
+	r := ask(t, chain, admission.Mutate, pod)
 	if got := strings.Join(calls, " "); got != "a b c d a" || r.patch != `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]` {
 		t.Errorf("got calls %s and patch %s", got, r.patch)
 	}
@@ -365,25 +365,25 @@ func TestReinvocationConditions(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`))
 	})
-	chain := b.chain(handlers.Mutate, upstreamConfig,
+	chain := b.chain(admission.Mutate, upstreamConfig,
 		hook{name: "a.example.com", path: "/a", more: `"objectSelector":{"matchLabels":{"b":"c"}},"matchConditions":[{"name":"c","expression":"object.spec.none == 1"}]`},
 		hook{name: "b.example.com", path: "/b"})
-	if r := ask(t, chain, handlers.Mutate, pod); r.code != http.StatusForbidden || !strings.Contains(r.message, "no such key: none") {
+	if r := ask(t, chain, admission.Mutate, pod); r.code != http.StatusForbidden || !strings.Contains(r.message, "no such key: none") {
 		t.Errorf("got %+v, want a denial, as kube-apiserver matches all webhooks again", r)
 	}
 }
 
 // TestLoop has a webhook of fastadmit be fastadmit.
 func TestLoop(t *testing.T) {
-	var chain *handlers.Chain
+	var chain *admission.Chain
 	var inner result
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		a, body := readAsked(t, r)
-		inner = ask(t, chain, handlers.Validate, body)
+		inner = ask(t, chain, admission.Validate, body)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	chain = b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-	if r := ask(t, chain, handlers.Validate, pod); r.message != "" || inner.code != 500 || !strings.Contains(inner.message, "leads back to fastadmit") {
+	chain = b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	if r := ask(t, chain, admission.Validate, pod); r.message != "" || inner.code != 500 || !strings.Contains(inner.message, "leads back to fastadmit") {
 		t.Errorf("got %+v within %+v", inner, r)
 	}
 }
@@ -396,13 +396,13 @@ func TestCanceled(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chain.Review(ctx, review, handlers.Validate); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := chain.Review(ctx, review, admission.Validate); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

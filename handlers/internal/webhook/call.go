@@ -222,5 +222,5 @@ func denial(name string, result *metav1.Status) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// codeMax is the largest code that a denial may have; see handlers.Result.
+// codeMax is the largest code that a denial may have; see admission.Result.
 const codeMax = 599

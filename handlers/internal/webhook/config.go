@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 )
 
 // Config is the configuration file of the plugins for webhooks. Package config reads the
-// file and the folder that it names into handlers.Setup.
+// file and the folder that it names into admission.Setup.
 type Config struct {
 	APIVersion         string `json:"apiVersion"`
 	Kind               string `json:"kind"`
@@ -61,14 +61,14 @@ func readConfig(content []byte) (*Config, error) {
 	if content == nil {
 		return c, nil // and no webhook
 	}
-	return c, handlers.DecodeConfig(content, c, c.check)
+	return c, admission.DecodeConfig(content, c, c.check)
 }
 
 func (c *Config) check() (errs field.ErrorList) {
 	if c.APIVersion == ownVersion {
-		errs = handlers.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, configKind)
+		errs = admission.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, configKind)
 	} else {
-		errs = handlers.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, configKind)
+		errs = admission.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, configKind)
 	}
 	for _, own := range []struct {
 		name  string
@@ -94,7 +94,7 @@ func (c *Config) check() (errs field.ErrorList) {
 }
 
 // NeedsOf returns the needs of the plugin for k that depend on its configuration file; see
-// handlers.Plugin. With fastadmit's own apiVersion, the plugin reads Services. If the file
+// admission.Plugin. With fastadmit's own apiVersion, the plugin reads Services. If the file
 // enables custom resources, it also watches them and writes their status.
 func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
@@ -31,9 +31,9 @@ func wantError(t *testing.T, what string, err error, want string) {
 }
 
 // tryConfig enables a plugin with a configuration.
-func tryConfig(t *testing.T, plugin handlers.Plugin, config string, manifests ...handlers.File) error {
+func tryConfig(t *testing.T, plugin admission.Plugin, config string, manifests ...admission.File) error {
 	t.Helper()
-	_, err := tryChain(t, cluster.Options{}, &plugin, handlers.Enabled{Config: []byte(config), Manifests: manifests})
+	_, err := tryChain(t, cluster.Options{}, &plugin, admission.Enabled{Config: []byte(config), Manifests: manifests})
 	return err
 }
 
@@ -103,10 +103,10 @@ func configured(t *testing.T, kind, fields string) []byte {
 func TestValidation(t *testing.T) {
 	f := func(fields, want string) {
 		t.Helper()
-		for kind, plugin := range map[string]handlers.Plugin{
+		for kind, plugin := range map[string]admission.Plugin{
 			"ValidatingWebhookConfiguration": validatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration": mutatingadmissionwebhook.Plugin(),
 		} {
-			err := tryConfig(t, plugin, upstreamConfig, handlers.File{Name: "a.json", Content: configured(t, kind, fields)})
+			err := tryConfig(t, plugin, upstreamConfig, admission.File{Name: "a.json", Content: configured(t, kind, fields)})
 			wantError(t, kind+" "+fields, err, want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestValidation(t *testing.T) {
 
 	mutating := func(fields, want string) {
 		t.Helper()
-		wantError(t, fields, tryConfig(t, mutatingadmissionwebhook.Plugin(), upstreamConfig, handlers.File{
+		wantError(t, fields, tryConfig(t, mutatingadmissionwebhook.Plugin(), upstreamConfig, admission.File{
 			Name: "a.json", Content: configured(t, "MutatingWebhookConfiguration", fields),
 		}), want)
 	}
@@ -161,26 +161,26 @@ func TestManifests(t *testing.T) {
 		text := configured(t, "ValidatingWebhookConfiguration", `"clientConfig":{"service":{"namespace":"n","name":"m"`+fields+`}}`)
 		return []byte(strings.Replace(string(text), `{"name":"c"}`, fmt.Sprintf(`{"name":%q}`, name), 1))
 	}
-	f := func(config, want string, files ...handlers.File) {
+	f := func(config, want string, files ...admission.File) {
 		t.Helper()
 		wantError(t, config, tryConfig(t, plugin, config, files...), want)
 	}
-	f(ownConfig, "", handlers.File{Name: "a", Content: service("c", "")})
-	f(upstreamConfig, "", handlers.File{Name: "a", Content: service("c", ""), FromAPI: true})
+	f(ownConfig, "", admission.File{Name: "a", Content: service("c", "")})
+	f(upstreamConfig, "", admission.File{Name: "a", Content: service("c", ""), FromAPI: true})
 	f(ownConfig, `webhooks[0].clientConfig.service.port: Invalid value: 65536: port is not valid: must be between 1 and 65535, inclusive`,
-		handlers.File{Name: "a", Content: service("c", `,"port":65536`)})
-	f(ownConfig, "", handlers.File{Name: "a", Content: service("b", "")}, handlers.File{Name: "b", Content: service("a", "")}, handlers.File{Name: "c", Content: service("c", "")})
-	f(ownConfig, `error loading b: duplicate name "c"`, handlers.File{Name: "a", Content: service("c", "")}, handlers.File{Name: "b", Content: service("c", "")})
-	f(ownConfig, `metadata.name: Required value: name or generateName is required`, handlers.File{Name: "a", Content: service("", "")})
+		admission.File{Name: "a", Content: service("c", `,"port":65536`)})
+	f(ownConfig, "", admission.File{Name: "a", Content: service("b", "")}, admission.File{Name: "b", Content: service("a", "")}, admission.File{Name: "c", Content: service("c", "")})
+	f(ownConfig, `error loading b: duplicate name "c"`, admission.File{Name: "a", Content: service("c", "")}, admission.File{Name: "b", Content: service("c", "")})
+	f(ownConfig, `metadata.name: Required value: name or generateName is required`, admission.File{Name: "a", Content: service("", "")})
 
 	text := string(configured(t, "ValidatingWebhookConfiguration", ""))
 	one := text[strings.Index(text, `"webhooks":[`)+len(`"webhooks":[`) : len(text)-2]
 	f(ownConfig, `ValidatingWebhookConfiguration "c": webhooks[1].name: Duplicate value: "a.example.com"`,
-		handlers.File{Name: "a", Content: []byte(strings.Replace(text, one, one+","+one, 1))})
+		admission.File{Name: "a", Content: []byte(strings.Replace(text, one, one+","+one, 1))})
 	two := strings.Replace(text, one, one+","+strings.Replace(one, `"name":"a.example.com"`, `"name":"b.example.com"`, 1), 1)
-	f(ownConfig, "", handlers.File{Name: "a", Content: []byte(two)})
+	f(ownConfig, "", admission.File{Name: "a", Content: []byte(two)})
 	none := strings.ReplaceAll(strings.Replace(text, one, one+","+one, 1), `"name":"a.example.com",`, "")
-	if err := tryConfig(t, plugin, ownConfig, handlers.File{Name: "a", Content: []byte(none)}); err == nil || strings.Contains(err.Error(), "Duplicate") {
+	if err := tryConfig(t, plugin, ownConfig, admission.File{Name: "a", Content: []byte(none)}); err == nil || strings.Contains(err.Error(), "Duplicate") {
 		t.Errorf("got %v, want names to be missing and no duplicates", err)
 	}
 }
@@ -190,14 +190,14 @@ func TestOrder(t *testing.T) {
 	b := newReplies(t, func(path string) string {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` + path + `"]}}`
 	})
-	var files []handlers.File
+	var files []admission.File
 	for _, name := range []string{"c", "a", "b"} {
-		files = append(files, handlers.File{Name: name, Content: fmt.Appendf(nil,
+		files = append(files, admission.File{Name: name, Content: fmt.Appendf(nil,
 			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q},"webhooks":%s}`,
 			name, b.webhooks(hook{name: "x.example.com", path: "/" + name + "x"}, hook{name: "a.example.com", path: "/" + name + "a"}))})
 	}
-	chain := newChain(t, validatingadmissionwebhook.Plugin(), handlers.Enabled{Config: []byte(upstreamConfig), Manifests: files})
-	if r := ask(t, chain, handlers.Validate, pod); strings.Join(r.warnings, " ") != "/ax /aa /bx /ba /cx /ca" {
+	chain := newChain(t, validatingadmissionwebhook.Plugin(), admission.Enabled{Config: []byte(upstreamConfig), Manifests: files})
+	if r := ask(t, chain, admission.Validate, pod); strings.Join(r.warnings, " ") != "/ax /aa /bx /ba /cx /ca" {
 		t.Errorf("got %q", r.warnings)
 	}
 }
@@ -205,22 +205,22 @@ func TestOrder(t *testing.T) {
 // TestRules has the plugin want what its webhooks do.
 func TestRules(t *testing.T) {
 	plugin := validatingadmissionwebhook.Plugin()
-	f := func(e handlers.Enabled, want ...handlers.Rule) {
+	f := func(e admission.Enabled, want ...admission.Rule) {
 		t.Helper()
 		got := newChain(t, plugin, e).RulesOf(plugin.Name)
 		if len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", e.Config, got, want)
 		}
 	}
-	pods := handlers.Rule{
+	pods := admission.Rule{
 		Operations: []codec.Operation{codec.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"},
 	}
-	manifests := []handlers.File{
+	manifests := []admission.File{
 		{Name: "a", Content: configured(t, "ValidatingWebhookConfiguration", "")},
 		{Name: "b", Content: []byte(strings.Replace(string(configured(t, "ValidatingWebhookConfiguration", `"rules":[]`)), `{"name":"c"}`, `{"name":"d"}`, 1))},
 	}
-	f(handlers.Enabled{}, handlers.Any()) // nothing says where webhooks come from
-	f(handlers.Enabled{Config: []byte(upstreamConfig)})
-	f(handlers.Enabled{Config: []byte(upstreamConfig), Manifests: manifests}, pods)
-	f(handlers.Enabled{Config: []byte(followConfig), Manifests: manifests}, handlers.Any()) // before the custom resources are followed
+	f(admission.Enabled{}, admission.Any()) // nothing says where webhooks come from
+	f(admission.Enabled{Config: []byte(upstreamConfig)})
+	f(admission.Enabled{Config: []byte(upstreamConfig), Manifests: manifests}, pods)
+	f(admission.Enabled{Config: []byte(followConfig), Manifests: manifests}, admission.Any()) // before the custom resources are followed
 }

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
@@ -87,10 +87,10 @@ func (c *countedBackend) want(protocol string, connections int64) {
 func TestConnections(t *testing.T) {
 	const calls = 10
 	second := newCountedBackend(t, true)
-	chain := second.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-	f := func(chain *handlers.Chain) {
+	chain := second.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	f := func(chain *admission.Chain) {
 		t.Helper()
-		if r := ask(t, chain, handlers.Validate, pod); r.message != "" {
+		if r := ask(t, chain, admission.Validate, pod); r.message != "" {
 			t.Error(r.message)
 		}
 	}
@@ -103,7 +103,7 @@ func TestConnections(t *testing.T) {
 	second.want("HTTP/2.0", 1)
 
 	first := newCountedBackend(t, false)
-	chain = first.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	chain = first.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	for range calls {
 		f(chain)
 	}
@@ -118,7 +118,7 @@ func TestConnections(t *testing.T) {
 }
 
 // serviceChain is chain for a webhook by Service, whose cluster IP is that of the server.
-func (c *countedBackend) serviceChain() *handlers.Chain {
+func (c *countedBackend) serviceChain() *admission.Chain {
 	c.t.Helper()
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *countedBackend) serviceChain() *handlers.Chain {
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`, webhooks)
 	config := strings.Replace(followConfig, `,"customResources":true`, "", 1)
 	return newChain(c.t, validatingadmissionwebhook.Plugin(),
-		handlers.Enabled{Config: []byte(config), Manifests: []handlers.File{{Name: "a.json", Content: document}}},
+		admission.Enabled{Config: []byte(config), Manifests: []admission.File{{Name: "a.json", Content: document}}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hook"}, Spec: corev1.ServiceSpec{
 			ClusterIP: u.Hostname(), Ports: []corev1.ServicePort{{Port: port}},
 		}})

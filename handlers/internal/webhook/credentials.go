@@ -15,7 +15,7 @@ import (
 
 // credentials are those of a kubeconfig file, by the hosts that they are for
 // (k8s.io/apiserver pkg/util/webhook/authentication.go). The file has the contents of the
-// files that it names in place of their names; see handlers.Setup.
+// files that it names in place of their names; see admission.Setup.
 type credentials struct{ config *clientcmdapi.Config }
 
 // readCredentials reads a kubeconfig file; nil is that of nobody.

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // reserveMax is what a call leaves of the time of the review at most, so that there is an
@@ -44,27 +44,27 @@ var errLoop = errors.New("a webhook configuration of fastadmit leads back to fas
 // known; if ctx ends before, the plugin fails. Begin also checks custom resources of
 // webhooks.fastadmit.io and denies invalid ones, and it denies a review that fastadmit
 // itself has sent.
-func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, handlers.Result) {
+func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, admission.Result) {
 	resource := review.Resource()
 	if resource.Group == cluster.WebhookGroup {
 		return nil, s.check(review)
 	}
 	if isExempt(resource) {
-		return nil, handlers.Allowed()
+		return nil, admission.Allowed()
 	}
 	webhooks, err := s.webhooks(ctx)
 	if err != nil {
-		return nil, handlers.Errored(err)
+		return nil, admission.Errored(err)
 	}
 	if len(webhooks) == 0 {
-		return nil, handlers.Allowed()
+		return nil, admission.Allowed()
 	}
 	if isOwnUID(review.UID()) {
-		return nil, handlers.Denied(apierrors.NewInternalError(errLoop))
+		return nil, admission.Denied(apierrors.NewInternalError(errLoop))
 	}
 	d := &Dispatch{Webhooks: webhooks, source: s}
 	d.Begin(ctx, review, &s.cluster)
-	return d, handlers.Allowed()
+	return d, admission.Allowed()
 }
 
 // isExempt reports whether webhooks are never called for a resource: those that say which
@@ -158,25 +158,25 @@ func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 // Conclude returns the result of the plugin after a call with the error err. It returns nil
 // if the webhook ignores the failure and ctx has not ended. Then it adds the audit
 // annotation "failed-open." plus annotation, as kube-apiserver does.
-func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *handlers.Result {
+func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *admission.Result {
 	if _, failed := errors.AsType[*CallError](err); failed {
 		if !w.Ignores {
 			w.metrics.rejected(d.Operation(), callingWebhookError)
-			return new(handlers.Denied(apierrors.NewInternalError(err)))
+			return new(admission.Denied(apierrors.NewInternalError(err)))
 		}
 		w.metrics.failedOpen()
 		d.Annotate("failed-open."+annotation, w.Name)
 		if d.Ctx.Err() != nil {
-			return new(handlers.Denied(apierrors.NewTimeoutError("request did not complete within requested timeout", 0)))
+			return new(admission.Denied(apierrors.NewTimeoutError("request did not complete within requested timeout", 0)))
 		}
 		return nil
 	}
 	if denied, ok := errors.AsType[*DenialError](err); ok {
 		w.metrics.rejected(d.Operation(), noError)
-		return new(handlers.Denied(denied.StatusError))
+		return new(admission.Denied(denied.StatusError))
 	}
 	w.metrics.rejected(d.Operation(), internalError)
-	return new(handlers.Denied(err))
+	return new(admission.Denied(err))
 }
 
 // Annotate adds an audit annotation. key must be a valid annotation key without a slash.

@@ -10,9 +10,9 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/json"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/documents"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
 // The versions of documents that are read. The fields of the last are the same, but for
@@ -77,9 +77,9 @@ func (k *Kind) readStored(object *cluster.JSON) (*configuration, error) {
 // fields, other kinds, two of one name, Services unless services is true, and what is not
 // valid in the API. Names need not end with ".static.k8s.io" as there, where
 // configurations of the API must have other names. The error joins all that is wrong.
-func (k *Kind) read(manifests []handlers.File, services bool) (all []*configuration, err error) {
+func (k *Kind) read(manifests []admission.File, services bool) (all []*configuration, err error) {
 	from := make(map[*configuration]string)
-	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{k.Name}, Add: func(file *handlers.File, _ string, content []byte) []error {
+	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{k.Name}, Add: func(file *admission.File, _ string, content []byte) []error {
 		c, errs := k.decode(func(into any) []error { return documents.Decode(content, into) })
 		if errs != nil {
 			return errs
@@ -91,7 +91,7 @@ func (k *Kind) read(manifests []handlers.File, services bool) (all []*configurat
 	slices.SortStableFunc(all, func(a, b *configuration) int { return strings.Compare(a.Name, b.Name) })
 	for i, c := range all {
 		if i > 0 && c.Name == all[i-1].Name {
-			errs = append(errs, &handlers.FileError{File: from[c], Err: fmt.Errorf("duplicate name %q", c.Name)})
+			errs = append(errs, &admission.FileError{File: from[c], Err: fmt.Errorf("duplicate name %q", c.Name)})
 		}
 	}
 	return all, utilerrors.NewAggregate(errs)

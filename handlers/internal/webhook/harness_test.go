@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
@@ -96,22 +96,22 @@ func (b *backend) webhooks(hooks ...hook) string {
 const upstreamConfig = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration"}`
 
 // chain returns a chain of the plugin for webhooks in a phase.
-func (b *backend) chain(phase handlers.Phase, config string, hooks ...hook) *handlers.Chain {
+func (b *backend) chain(phase admission.Phase, config string, hooks ...hook) *admission.Chain {
 	b.t.Helper()
 	return b.chainWith(phase, config, nil, hooks...)
 }
 
 // chainWith is chain with a kubeconfig file.
-func (b *backend) chainWith(phase handlers.Phase, config string, kubeconfig []byte, hooks ...hook) *handlers.Chain {
+func (b *backend) chainWith(phase admission.Phase, config string, kubeconfig []byte, hooks ...hook) *admission.Chain {
 	b.t.Helper()
 	plugin, kind := validatingadmissionwebhook.Plugin(), "ValidatingWebhookConfiguration"
-	if phase == handlers.Mutate {
+	if phase == admission.Mutate {
 		plugin, kind = mutatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration"
 	}
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
 	b.series = metrics.NewSet()
-	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, handlers.Enabled{
-		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []handlers.File{{Name: "a.yaml", Content: document}},
+	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, admission.Enabled{
+		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []admission.File{{Name: "a.yaml", Content: document}},
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -120,7 +120,7 @@ func (b *backend) chainWith(phase handlers.Phase, config string, kubeconfig []by
 }
 
 // newChain returns a chain of a plugin.
-func newChain(t *testing.T, plugin handlers.Plugin, enabled handlers.Enabled, objects ...runtime.Object) *handlers.Chain {
+func newChain(t *testing.T, plugin admission.Plugin, enabled admission.Enabled, objects ...runtime.Object) *admission.Chain {
 	t.Helper()
 	chain, err := tryChain(t, cluster.Options{}, &plugin, enabled, objects...)
 	if err != nil {
@@ -130,7 +130,7 @@ func newChain(t *testing.T, plugin handlers.Plugin, enabled handlers.Enabled, ob
 }
 
 // tryChain is newChain for what may not be valid. The namespace of the reviews is there.
-func tryChain(t *testing.T, o cluster.Options, plugin *handlers.Plugin, enabled handlers.Enabled, objects ...runtime.Object) (*handlers.Chain, error) {
+func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled admission.Enabled, objects ...runtime.Object) (*admission.Chain, error) {
 	t.Helper()
 	o.Objects = slices.Concat(objects, []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}})
 	state, err := cluster.New(o)
@@ -140,7 +140,7 @@ func tryChain(t *testing.T, o cluster.Options, plugin *handlers.Plugin, enabled 
 	if err := state.Follow(t.Context(), plugin.AllNeeds(enabled.Config)...); err != nil {
 		t.Fatal(err)
 	}
-	return handlers.NewChain([]handlers.Plugin{*plugin}, map[string]handlers.Enabled{plugin.Name: enabled}, state, nil)
+	return admission.NewChain([]admission.Plugin{*plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 }
 
 // asked is what a webhook reads of a review.
@@ -188,13 +188,13 @@ type result struct {
 }
 
 // ask asks a chain about a review.
-func ask(t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) result {
+func ask(t *testing.T, chain *admission.Chain, phase admission.Phase, body []byte) result {
 	t.Helper()
 	return askIn(t.Context(), t, chain, phase, body)
 }
 
 // askIn is ask with a context.
-func askIn(ctx context.Context, t *testing.T, chain *handlers.Chain, phase handlers.Phase, body []byte) result {
+func askIn(ctx context.Context, t *testing.T, chain *admission.Chain, phase admission.Phase, body []byte) result {
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()

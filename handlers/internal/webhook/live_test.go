@@ -17,8 +17,8 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
@@ -120,7 +120,7 @@ func (a *apiServer) written(name string) string {
 }
 
 // follow returns a chain of the plugin in this cluster.
-func (a *apiServer) follow(set *metrics.Set) *handlers.Chain {
+func (a *apiServer) follow(set *metrics.Set) *admission.Chain {
 	a.t.Helper()
 	server := httptest.NewServer(a)
 	a.t.Cleanup(func() {
@@ -141,7 +141,7 @@ func (a *apiServer) follow(set *metrics.Set) *handlers.Chain {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	chain, err := handlers.NewChain([]handlers.Plugin{plugin}, map[string]handlers.Enabled{plugin.Name: {Config: []byte(followConfig)}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Config: []byte(followConfig)}}, state, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -185,12 +185,12 @@ func TestLive(t *testing.T) {
 		`"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Valid","message":"its webhooks are called","observedGeneration":1,"lastTransitionTime":null}]},"webhooks"`, 1))
 	chain := a.follow(set)
 	rules := func() string { return fmt.Sprint(chain.RulesOf("ValidatingAdmissionWebhook")) }
-	if got := rules(); got != fmt.Sprint([]handlers.Rule{handlers.Any()}) {
+	if got := rules(); got != fmt.Sprint([]admission.Rule{admission.Any()}) {
 		t.Errorf("before they are listed: got rules %s", got)
 	}
 	brief, end := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer end()
-	if r := askIn(brief, t, chain, handlers.Validate, pod); !strings.Contains(r.message, "context deadline exceeded") && !strings.Contains(r.message, "not known yet") {
+	if r := askIn(brief, t, chain, admission.Validate, pod); !strings.Contains(r.message, "context deadline exceeded") && !strings.Contains(r.message, "not known yet") {
 		t.Errorf("before they are listed: got %+v", r)
 	}
 
@@ -209,7 +209,7 @@ func TestLive(t *testing.T) {
 	const invalid = `4; Ready False Invalid 4: webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds`
 	eventually(t, func() string { return a.written("bad") }, invalid)
 	eventually(t, func() string { cut, _, _ := strings.Cut(a.written("unread"), ": json"); return cut }, `1; Ready False Invalid 1: cannot be read`)
-	called := func() string { return strings.Join(ask(t, chain, handlers.Validate, pod).warnings, " ") }
+	called := func() string { return strings.Join(ask(t, chain, admission.Validate, pod).warnings, " ") }
 	if got := called(); got != "/good /refused" {
 		t.Errorf("got %s called", got)
 	}
@@ -278,7 +278,7 @@ func TestRunEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := plugin.New(handlers.Setup{Config: []byte(followConfig), Cluster: state.View(needs...)})
+	handler, err := plugin.New(admission.Setup{Config: []byte(followConfig), Cluster: state.View(needs...)})
 	if err != nil {
 		t.Fatal(err)
 	}

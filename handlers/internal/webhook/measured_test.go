@@ -12,9 +12,9 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // wantSeries compares the series of webhooks, but for times.
@@ -55,29 +55,29 @@ func TestMeasured(t *testing.T) {
 			answer(w, a.Request.UID, `"allowed":true`)
 		}
 	})
-	f := func(phase handlers.Phase, config, path, more string, want ...string) {
+	f := func(phase admission.Phase, config, path, more string, want ...string) {
 		t.Helper()
 		ask(t, b.chain(phase, config, hook{name: "a.example.com", path: path, more: more}), phase, pod)
 		wantSeries(t, b.series, want...)
 	}
 	const a, took = `{webhook="a.example.com"`, `admission_duration_seconds_count{webhook="a.example.com"} 1`
-	f(handlers.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
-	f(handlers.Validate, upstreamConfig, "/deny", "", took,
+	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
+	f(admission.Validate, upstreamConfig, "/deny", "", took,
 		`rejection_total`+a+`,operation="CREATE",error_type="no_error"} 1`, `request_total`+a+`,code="422",result="denied"} 1`)
-	f(handlers.Validate, upstreamConfig, "/fail", "", took,
+	f(admission.Validate, upstreamConfig, "/fail", "", took,
 		`rejection_total`+a+`,operation="CREATE",error_type="calling_webhook_error"} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
-	f(handlers.Validate, upstreamConfig, "/fail", `"failurePolicy":"Ignore"`, took,
+	f(admission.Validate, upstreamConfig, "/fail", `"failurePolicy":"Ignore"`, took,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
-	f(handlers.Mutate, upstreamConfig, "/patch", `"failurePolicy":"Ignore"`, took,
+	f(admission.Mutate, upstreamConfig, "/patch", `"failurePolicy":"Ignore"`, took,
 		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`, `request_total`+a+`,code="200",result="allowed"} 1`)
-	f(handlers.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
+	f(admission.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
 		`match_condition_exclusions_total`+a+`,operation="CREATE"} 1`)
-	f(handlers.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
-	f(handlers.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,"pause":"10m"}}`,
+	f(admission.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
+	f(admission.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,"pause":"10m"}}`,
 		"/fail", `"failurePolicy":"Ignore"`, took, `circuit_open`+a+`} 1`,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	during = func() { wantSeries(t, b.series, `calls_inflight`+a+`} 1`) }
-	f(handlers.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
+	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
 }
 
 // TestTimeouts has a webhook be told how long it may take: its timeout, or what is left of
@@ -95,7 +95,7 @@ func TestTimeouts(t *testing.T) {
 		if seconds != "" {
 			more = `"timeoutSeconds":` + seconds
 		}
-		chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: more})
+		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: more})
 		review := codec.Acquire()
 		defer review.Release()
 		if err := review.Decode(pod); err != nil {
@@ -107,7 +107,7 @@ func TestTimeouts(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, left)
 			defer cancel()
 		}
-		if outcome, err := chain.Review(ctx, review, handlers.Validate); err != nil || outcome != handlers.OutcomeAllowed || !slices.Contains(wanted, got.Load().(string)) {
+		if outcome, err := chain.Review(ctx, review, admission.Validate); err != nil || outcome != admission.OutcomeAllowed || !slices.Contains(wanted, got.Load().(string)) {
 			t.Errorf("%s with %s left: got %v, %v, timeout %s, want %s", seconds, left, outcome, err, got.Load(), wanted)
 		}
 	}
@@ -128,13 +128,13 @@ func TestDeadlineOfReview(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	plugin := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+	plugin := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(pod); err != nil {
 		t.Fatal(err)
 	}
-	if outcome, err := plugin.Review(ctx, review, handlers.Validate); err == nil && outcome == handlers.OutcomeAllowed {
+	if outcome, err := plugin.Review(ctx, review, admission.Validate); err == nil && outcome == admission.OutcomeAllowed {
 		t.Errorf("got %v, %s", outcome, review.AppendResponse(nil))
 	}
 }
@@ -151,7 +151,7 @@ func TestMatches(t *testing.T) {
 		t.Helper()
 		called = false
 		h.name, h.path = "a.example.com", "/"
-		r := ask(t, b.chain(handlers.Validate, upstreamConfig, h), handlers.Validate, pod)
+		r := ask(t, b.chain(admission.Validate, upstreamConfig, h), admission.Validate, pod)
 		if called != want || r.message != message {
 			t.Errorf("%+v: got called %v, %d %s, want %v, %s", h, called, r.code, r.message, want, message)
 		}
@@ -168,15 +168,15 @@ func TestMatches(t *testing.T) {
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, failed)
 	f(hook{more: `"failurePolicy":"Ignore","matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, "")
 
-	chain := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`})
-	missing := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`})
+	missing := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)
 	missing = []byte(strings.ReplaceAll(string(missing), `"namespace":"namespace"`, `"namespace":"missing"`))
-	if r := ask(t, chain, handlers.Validate, missing); r.code != http.StatusNotFound || r.message != `ValidatingAdmissionWebhook: namespaces "missing" not found` {
+	if r := ask(t, chain, admission.Validate, missing); r.code != http.StatusNotFound || r.message != `ValidatingAdmissionWebhook: namespaces "missing" not found` {
 		t.Errorf("got %d %s, want the namespace not to be found", r.code, r.message)
 	}
-	other := b.chain(handlers.Validate, upstreamConfig, hook{name: "a.example.com", path: "/",
+	other := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/",
 		rules: `[{"operations":["*"],"apiGroups":[""],"apiVersions":["v2"],"resources":["pods"]}]`, more: `"failurePolicy":"Ignore"`})
-	if r := ask(t, other, handlers.Validate, pod); !strings.Contains(r.answer, `"failed-open.`) && r.message != "" {
+	if r := ask(t, other, admission.Validate, pod); !strings.Contains(r.answer, `"failed-open.`) && r.message != "" {
 		t.Errorf("got %s", r.answer)
 	}
 }
@@ -192,8 +192,8 @@ func TestMemory(t *testing.T) {
 		t.Error("the webhook was called")
 		_, _ = readAsked(t, r)
 	})
-	large := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
-	for _, phase := range []handlers.Phase{handlers.Mutate, handlers.Validate} {
+	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
+	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
 		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
 			t.Errorf("%v: got %+v", phase, r)
@@ -207,11 +207,11 @@ func TestNoMemoryForPatches(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/spec/containers/0/image","value":"b"}]`))
 	})
-	chain := b.chain(handlers.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
-	small := handlertest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+strings.Repeat("{},", 15_000)+`{}]}}`)
+	chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+	small := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+strings.Repeat("{},", 15_000)+`{}]}}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, handlers.Mutate, small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, admission.Mutate, small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
 		t.Errorf("got %+v", r)
 	}
 	runtime.ReadMemStats(&after)

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/documents"
-	"github.com/fastadmit/fastadmit/handlers/internal/status"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
+	"github.com/fastadmit/fastadmit/internal/policy/status"
 )
 
 // retryPause is how often the status of configurations is written that could not be
@@ -123,7 +123,7 @@ func (s *Source) readyStored(object *cluster.JSON) *readyResource {
 }
 
 // run follows the custom resources until ctx ends: it makes ready what changes, and writes
-// what became of it into their status. See handlers.Handler.
+// what became of it into their status. See admission.Handler.
 func (r *resources) run(ctx context.Context, rulesChanged func()) {
 	select {
 	case <-r.objects.Synced():
@@ -135,7 +135,7 @@ func (r *resources) run(ctx context.Context, rulesChanged func()) {
 	var background sync.WaitGroup
 	defer background.Wait()
 	background.Go(func() { r.keepStatus(ctx, written) })
-	var last []handlers.Rule
+	var last []admission.Rule
 	for {
 		r.refresh()
 		r.known.Store(true)
@@ -166,8 +166,8 @@ func ring(bell chan<- struct{}) {
 }
 
 // ownRule selects the custom resources themselves, which are checked.
-func (k *Kind) ownRule() handlers.Rule {
-	return handlers.Rule{
+func (k *Kind) ownRule() admission.Rule {
+	return admission.Rule{
 		Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.WebhookGroup}, Versions: []string{"*"},
 		Resources: []string{k.resources.Resource().Resource}, Scope: "Cluster",
 	}
@@ -175,15 +175,15 @@ func (k *Kind) ownRule() handlers.Rule {
 
 // check denies to write a custom resource that is not valid, or has expressions that do
 // not compile. No webhook is called for them.
-func (s *Source) check(review *codec.Review) handlers.Result {
+func (s *Source) check(review *codec.Review) admission.Result {
 	if s.resources == nil || review.SubResource() != "" || review.Resource().Resource != s.kind.resources.Resource().Resource || !isWrite(review) {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
 	err := s.checkReviewed(review)
 	if err == nil {
-		return handlers.Allowed()
+		return admission.Allowed()
 	}
-	return handlers.Denied(&apierrors.StatusError{ErrStatus: metav1.Status{
+	return admission.Denied(&apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
 	}})
 }

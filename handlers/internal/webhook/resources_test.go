@@ -6,24 +6,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
 const followConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`
 
 // following returns a chain with the webhooks of a custom resource.
-func following(t *testing.T, webhooks string) *handlers.Chain {
+func following(t *testing.T, webhooks string) *admission.Chain {
 	t.Helper()
 	object, err := cluster.NewJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`,
 		cluster.WebhookGroup+"/v1", webhooks))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newChain(t, validatingadmissionwebhook.Plugin(), handlers.Enabled{Config: []byte(followConfig)}, object)
+	return newChain(t, validatingadmissionwebhook.Plugin(), admission.Enabled{Config: []byte(followConfig)}, object)
 }
 
 // TestStoredInvalid has webhooks in the cluster that nobody checked: they fail for what
@@ -37,7 +37,7 @@ func TestStoredInvalid(t *testing.T) {
 	f := func(rules, more, want string) {
 		t.Helper()
 		chain := following(t, b.webhooks(hook{name: "a.example.com", path: "/a", rules: rules, more: more}, hook{name: "b.example.com", path: "/b"}))
-		r := ask(t, chain, handlers.Validate, pod)
+		r := ask(t, chain, admission.Validate, pod)
 		if !strings.Contains(r.message, want) || want == "" && r.message != "" || strings.Contains(r.answer, "called /a") {
 			t.Errorf("%s: got %+v, want %q", more, r, want)
 		}
@@ -64,32 +64,32 @@ func TestOwnChecked(t *testing.T) {
 	chain := following(t, `[]`)
 	const bad = `{"metadata":{"name":"d"},"webhooks":[{"name":"a"}]}`
 	const resource = cluster.WebhookGroup + "/v1/validatingwebhookconfigurations"
-	if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, bad)); r.code != http.StatusUnprocessableEntity ||
+	if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, bad)); r.code != http.StatusUnprocessableEntity ||
 		!strings.Contains(r.message, "webhooks[0].name") || !strings.Contains(r.message, "webhooks[0].sideEffects") {
 		t.Errorf("got %+v", r)
 	}
 	const worse = `{"metadata":{"name":"d","labels":{"a":"b"}},"webhooks":[{"name":"b"}]}`
-	if r := ask(t, chain, handlers.Validate, handlertest.UpdateBody(resource, strings.Replace(worse, `"b"}]`, `"a"}]`, 1), bad)); r.message != "" {
+	if r := ask(t, chain, admission.Validate, admissiontest.UpdateBody(resource, strings.Replace(worse, `"b"}]`, `"a"}]`, 1), bad)); r.message != "" {
 		t.Errorf("a label: got %+v", r)
 	}
-	if r := ask(t, chain, handlers.Validate, handlertest.UpdateBody(resource, worse, bad)); r.code != http.StatusUnprocessableEntity {
+	if r := ask(t, chain, admission.Validate, admissiontest.UpdateBody(resource, worse, bad)); r.code != http.StatusUnprocessableEntity {
 		t.Errorf("another webhook: got %+v", r)
 	}
 	for name, other := range map[string]string{"a webhook that does not compile": `{"metadata":{"name":"d"},"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
 		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a","expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
-		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
+		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}
 	for _, elsewhere := range []string{cluster.WebhookGroup + "/v1/others", cluster.WebhookGroup + "/v1/mutatingwebhookconfigurations"} {
-		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, elsewhere, bad)); r.message != "" {
+		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, elsewhere, bad)); r.message != "" {
 			t.Errorf("%s: got %+v", elsewhere, r)
 		}
 	}
 	const good = `{"metadata":{"name":"d"},"webhooks":[{"name":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],` +
 		`"clientConfig":{"service":{"namespace":"n","name":"s"}},"matchConditions":[{"name":"a","expression":"true"}]}]}`
 	for _, fine := range []string{good, `{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"},"webhooks":[]}`} {
-		if r := ask(t, chain, handlers.Validate, handlertest.Body(codec.Create, resource, fine)); r.message != "" {
+		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, fine)); r.message != "" {
 			t.Errorf("%s: got %+v", fine, r)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/cluster"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // A Source has the webhooks that a plugin calls: those of static manifests and, if the
@@ -35,7 +35,7 @@ type Source struct {
 // NewSource returns the Source for the setup of a plugin. plugin is the name of the plugin,
 // for metrics. The error describes errors in the configuration, the kubeconfig file and the
 // manifests.
-func NewSource(plugin string, kind *Kind, setup handlers.Setup) (*Source, error) {
+func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error) {
 	config, err := readConfig(setup.Config)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
 }
 
 // Handler returns the handler of the plugin without the functions Admit and Validate.
-func (s *Source) Handler() (h handlers.Handler) {
+func (s *Source) Handler() (h admission.Handler) {
 	if s.configured {
 		h.Rules = s.rules
 	}
@@ -118,10 +118,10 @@ func (s *Source) Handler() (h handlers.Handler) {
 }
 
 // rules returns the rules of the webhooks: what others select need not be sent.
-func (s *Source) rules() (rules []handlers.Rule) {
+func (s *Source) rules() (rules []admission.Rule) {
 	if s.resources != nil {
 		if !s.resources.isKnown() {
-			return []handlers.Rule{handlers.Any()}
+			return []admission.Rule{admission.Any()}
 		}
 		rules = append(rules, s.kind.ownRule())
 	}

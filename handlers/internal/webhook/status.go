@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/handlers/internal/status"
+	"github.com/fastadmit/fastadmit/internal/policy/status"
 )
 
 // conditionReady is true if the configuration is valid and all of its expressions

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/internal/cel"
-	"github.com/fastadmit/fastadmit/handlers/internal/policy"
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 // callsMax is how many calls of a webhook are in flight at once. Each has a connection
@@ -102,19 +102,19 @@ const wantVersion = "a version that the webhook names; let the rules of fastadmi
 // pkg/admission/plugin/webhook/generic ShouldCallHook). If result is not nil, it is the
 // result of the plugin. err is a *CallError: the webhook matches but cannot be called, or
 // its rules want another API version of the object.
-func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, err error) {
+func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, err error) {
 	if !w.rules {
 		return false, nil, nil
 	}
 	matches, err = w.matcher.Matches(d.Ctx, &d.Request, d)
-	if _, refused := errors.AsType[*handlers.RefusalError](err); refused {
-		return false, new(handlers.Denied(err)), nil
+	if _, refused := errors.AsType[*admission.RefusalError](err); refused {
+		return false, new(admission.Denied(err)), nil
 	}
 	if other, ok := errors.AsType[*policy.VersionError](err); ok {
 		return true, nil, &CallError{Webhook: w.Name, Reason: errors.New(other.Says(wantVersion))}
 	}
 	if err != nil {
-		return false, new(handlers.Errored(err)), nil
+		return false, new(admission.Errored(err)), nil
 	}
 	if matches && w.invalid != nil {
 		return true, nil, &CallError{Webhook: w.Name, Reason: w.invalid}
@@ -127,7 +127,7 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *handlers.Result, e
 	matches, err = w.compiler.Matches(w.conditions, in, w.Ignores)
 	if err != nil {
 		r := d.Resource()
-		return false, new(handlers.Denied(apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, d.Name(), err))), nil
+		return false, new(admission.Denied(apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, d.Name(), err))), nil
 	}
 	if !matches {
 		w.metrics.excluded(d.Operation())

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime"
+	fastadmit "github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/handlers/handlertest"
 )
 
 // Answer is what kube-apiserver makes of a response.
@@ -44,7 +44,7 @@ func (a Answer) String() string {
 
 // Same checks that a webhook answers the same both ways in that phase, and
 // returns the answer.
-func Same(t testing.TB, webhook *admission.Webhook, phase handlers.Phase, body []byte) Answer {
+func Same(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase, body []byte) Answer {
 	t.Helper()
 	theirs, ours := Served(t, webhook, body), Adapted(t, webhook, phase, body)
 	want := theirs
@@ -94,13 +94,13 @@ func Served(t testing.TB, webhook *admission.Webhook, body []byte) Answer {
 }
 
 // Adapted returns the answer of the plugin.
-func Adapted(t testing.TB, webhook *admission.Webhook, phase handlers.Phase, body []byte) Answer {
+func Adapted(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase, body []byte) Answer {
 	t.Helper()
 	var response struct {
 		admissionv1.AdmissionResponse
-		Patch json.RawMessage `json:"patch"` // which handlertest has decoded
+		Patch json.RawMessage `json:"patch"` // which admissiontest has decoded
 	}
-	text := handlertest.Answer(t, Chain(t, webhook, phase), phase, body)
+	text := admissiontest.Answer(t, Chain(t, webhook, phase), phase, body)
 	if err := json.Unmarshal(text, &response); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
@@ -109,16 +109,16 @@ func Adapted(t testing.TB, webhook *admission.Webhook, phase handlers.Phase, bod
 }
 
 // Chain returns a chain of a plugin with the webhook, for all reviews.
-func Chain(t testing.TB, webhook *admission.Webhook, phase handlers.Phase) *handlers.Chain {
+func Chain(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase) *fastadmit.Chain {
 	t.Helper()
 	var webhooks controllerruntime.Webhooks
-	if phase == handlers.Mutate {
+	if phase == fastadmit.Mutate {
 		webhooks.Mutating = webhook
 	} else {
 		webhooks.Validating = webhook
 	}
-	return handlertest.MustChain(t, controllerruntime.Plugin(handlers.Plugin{
-		Name: "Adapted", Rules: []handlers.Rule{handlers.Any()},
+	return admissiontest.MustChain(t, controllerruntime.Plugin(fastadmit.Plugin{
+		Name: "Adapted", Rules: []fastadmit.Rule{fastadmit.Any()},
 	}, webhooks), "")
 }
 

@@ -1,0 +1,221 @@
+package admission
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Phase is the phase of admission that an endpoint serves.
+type Phase uint8
+
+// The phases, in their order (Kubernetes, "Admission Control Phases").
+const (
+	Mutate Phase = iota
+	Validate
+)
+
+func (p Phase) String() string {
+	if p == Mutate {
+		return "mutate"
+	}
+	return "validate"
+}
+
+// Outcome is the result of a plugin's run, or of a review.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeAllowed  Outcome = iota
+	OutcomePatched          // allowed, and the object changed
+	OutcomeDenied           // by decision
+	OutcomeWarned           // a denial that is enforced as a warning
+	OutcomeAudited          // a denial that is enforced as an audit annotation
+	OutcomeErrored          // the plugin could not decide, broke its contract, or took too long
+	OutcomePanicked         // the plugin panicked
+	outcomeCount
+)
+
+// Outcomes lists all outcomes.
+func Outcomes() []Outcome {
+	all := make([]Outcome, outcomeCount)
+	for i := range all {
+		all[i] = Outcome(i)
+	}
+	return all
+}
+
+func (o Outcome) String() string {
+	return [...]string{"allowed", "patched", "denied", "warned", "audited", "errored", "panicked"}[o]
+}
+
+// Run describes a plugin's run, for Chain.Observe.
+type Run struct {
+	Plugin  int // the index of the plugin in the chain that NewChain returned
+	Phase   Phase
+	Outcome Outcome
+	Elapsed time.Duration
+	Err     error // the reason, for OutcomeErrored and OutcomePanicked
+}
+
+// Chain runs enabled plugins in the order of the table. Several goroutines may use it
+// at the same time.
+type Chain struct {
+	entries []entry
+	// Observe, if set before the first use, is called after each run of a
+	// plugin.
+	Observe func(Run)
+}
+
+type entry struct {
+	Enabled
+	plugin  *Plugin
+	index   int // in the chain that NewChain made
+	handler Handler
+	view    *cluster.View // what handler knows of the cluster
+	beside  *beside       // nil for a handler that does nothing beside reviews
+}
+
+// Enabled is the configuration of a plugin in a chain.
+type Enabled struct {
+	// Config is the plugin's own configuration file, nil for none.
+	Config []byte
+	// Manifests are the files of the folder that Config names.
+	Manifests []File
+	// Params are objects that policies in Manifests may use as parameters.
+	Params []ParamKind
+	// Kubeconfig is the kubeconfig file that Config names, see Setup.
+	Kubeconfig []byte
+	// Metrics is the set for the plugin's own metrics, nil for none.
+	Metrics  *metrics.Set
+	Settings Settings
+}
+
+// isSame reports whether a handler made of one would do for the other.
+func (e *Enabled) isSame(other *Enabled) bool {
+	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
+	})
+}
+
+// pluginsMax is how many plugins a chain can have: several times as many as
+// kube-apiserver ever had.
+const pluginsMax = 128
+
+// NewChain creates a chain of the enabled plugins, in the order of the table. Names
+// that are not in the table are ignored. The error joins an *EnableError for each
+// plugin that cannot be enabled. state watches the objects that the plugins need;
+// it may be nil if they need none.
+//
+// A plugin of last with the same Config, Manifests and Kubeconfig keeps its handler
+// and its state. last may be nil, and must use the same cluster state.
+func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, last *Chain) (*Chain, error) {
+	if len(table) > pluginsMax {
+		return nil, fmt.Errorf("got %d plugins, want at most %d", len(table), pluginsMax)
+	}
+	c := new(Chain)
+	var errs []error
+	for i := range table {
+		plugin := &table[i]
+		e, ok := enabled[plugin.Name]
+		if !ok {
+			continue
+		}
+		var view *cluster.View
+		needs := plugin.AllNeeds(e.Config)
+		if state != nil && len(needs) > 0 {
+			view = state.View(needs...).For(plugin.Name)
+		}
+		handler, beside, err := newHandler(plugin, e, view, last)
+		if err != nil {
+			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
+			continue
+		}
+		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, beside: beside})
+	}
+	return c, errors.Join(errs...)
+}
+
+// EnableError is the reason why a plugin cannot be enabled, for example an invalid
+// configuration file.
+type EnableError struct {
+	Plugin string
+	Err    error
+}
+
+func (e *EnableError) Error() string {
+	return fmt.Sprintf("cannot enable plugin %s: %v", e.Plugin, e.Err)
+}
+
+func (e *EnableError) Unwrap() error { return e.Err }
+
+func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, *beside, error) {
+	if !codec.IsAnnotationKey(plugin.Name) {
+		return Handler{}, nil, fmt.Errorf("its name cannot be used in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
+	}
+	if err := e.Settings.check(); err != nil {
+		return Handler{}, nil, err
+	}
+	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
+		return same.handler, same.beside, nil
+	}
+	if view == nil && len(plugin.AllNeeds(e.Config)) > 0 {
+		return Handler{}, nil, errors.New("it needs access to a cluster, and there is none")
+	}
+	series := e.Metrics
+	if series == nil {
+		series = metrics.NewSet()
+	}
+	handler, err := plugin.New(Setup{
+		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig, Metrics: series, Cluster: view,
+	})
+	if err != nil {
+		return Handler{}, nil, err
+	}
+	if (handler.Admit != nil) != plugin.Mutates || (handler.Validate != nil) != plugin.Validates {
+		return Handler{}, nil, errors.New("its handler does not implement what the plugin declares")
+	}
+	return handler, newBeside(handler.Run), nil
+}
+
+// find returns the entry of the plugin of that name, nil if there is none.
+func (c *Chain) find(name string) *entry {
+	if c == nil {
+		return nil
+	}
+	for i := range c.entries {
+		if c.entries[i].plugin.Name == name {
+			return &c.entries[i]
+		}
+	}
+	return nil
+}
+
+// Plugins returns the plugins of the chain in order.
+func (c *Chain) Plugins() []*Plugin {
+	plugins := make([]*Plugin, len(c.entries))
+	for i := range c.entries {
+		plugins[i] = c.entries[i].plugin
+	}
+	return plugins
+}
+
+// Select returns a chain of the plugins for which keep returns true, in the same
+// order. Both chains share the handlers and their state.
+func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
+	selected := &Chain{Observe: c.Observe}
+	for i := range c.entries {
+		if e := &c.entries[i]; keep(e.plugin, &e.Settings) {
+			selected.entries = append(selected.entries, *e)
+		}
+	}
+	return selected
+}

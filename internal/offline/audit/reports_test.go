@@ -1,0 +1,152 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+)
+
+const (
+	openReports = "/apis/openreports.io/v1alpha1"
+	policyGroup = "/apis/wgpolicyk8s.io/v1alpha2"
+)
+
+// serveReports has the stand serve an API for reports.
+func (s *stand) serveReports(base, resource, clusterResource string) {
+	s.documents[base] = `{"kind":"APIResourceList"}`
+	s.lists[base+"/"+resource], s.lists[base+"/"+clusterResource] = nil, nil
+}
+
+func denied(name string) *report.Result {
+	return &report.Result{
+		Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "ns0", Name: name, UID: "uid-" + name,
+		Decision: report.Denied, Plugin: "PodSecurity", Message: "no",
+	}
+}
+
+// TestReports writes what was found, and nothing twice.
+func TestReports(t *testing.T) {
+	s := newStand(t)
+	s.serveReports(openReports, "reports", "clusterreports")
+	s.serveReports(policyGroup, "policyreports", "clusterpolicyreports")
+	ctx := t.Context()
+	first, err := NewReports(ctx, s.config(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.now = func() time.Time { return time.Unix(7, 8) }
+	many := denied("a")
+	many.Warnings = []report.Finding{{Plugin: "A", Message: "w"}}
+	many.Audits = []report.Finding{{Plugin: "B", Message: "x"}}
+	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C", Message: "y"}}
+	namespace := &report.Result{
+		Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Namespace: "ns0", Name: "ns0", UID: "uid-ns0", Decision: report.Allowed,
+		Warnings: []report.Finding{{Message: "z"}},
+	}
+	allowed, unknown := denied("b"), denied("c")
+	allowed.Decision, unknown.UID = report.Patched, ""
+	for _, r := range []*report.Result{many, namespace, allowed, unknown} {
+		if err := first.Write(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at, clusterAt := openReports+"/namespaces/ns0/reports/fastadmit-uid-a", openReports+"/clusterreports/fastadmit-uid-ns0"
+	if want := []string{"PATCH " + at, "PATCH " + clusterAt}; !slices.Equal(s.writes, want) {
+		t.Fatalf("got %q, want %q", s.writes, want)
+	}
+	const found = `"timestamp":{"seconds":7,"nanos":8},"properties":{`
+	want := `"source":"fastadmit","scope":{"apiVersion":"v1","kind":"Pod","namespace":"ns0","name":"a","uid":"uid-a"},` +
+		`"summary":{"pass":0,"fail":1,"warn":2,"error":1,"skip":0},"results":[` +
+		`{"source":"fastadmit","policy":"PodSecurity","result":"fail","scored":true,"message":"no",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"A","result":"warn","message":"w",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"B","result":"warn","message":"x",` + found + `"operation":"CREATE"}},` +
+		`{"source":"fastadmit","policy":"C","result":"error","message":"y",` + found + `"object":"Pod ns0/a-*","operation":"CREATE"}}]}`
+	got := s.written[at]
+	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report","metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
+		!strings.Contains(got, `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"uid-a"}]`) {
+		t.Errorf("got %s", got)
+	}
+	if got := s.written[clusterAt]; !strings.Contains(got, `"kind":"ClusterReport","metadata":{"name":"fastadmit-uid-ns0","labels"`) || !strings.Contains(got, `"policy":"fastadmit","result":"warn"`) {
+		t.Errorf("got %s", got)
+	}
+
+	// The next run finds these reports, and another one.
+	s.lists[openReports+"/reports"] = []string{s.written[at], `{"metadata":{"name":"fastadmit-old","namespace":"ns1"}}`}
+	s.lists[openReports+"/clusterreports"] = []string{s.written[clusterAt]}
+	s.writes = nil
+	second, err := NewReports(ctx, s.config(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace.Warnings[0].Message = "another"
+	for _, r := range []*report.Result{many, namespace} {
+		if err := second.Write(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed, err := second.RemoveOld(ctx)
+	if want := []string{"PATCH " + clusterAt, "DELETE " + openReports + "/namespaces/ns1/reports/fastadmit-old"}; !slices.Equal(s.writes, want) || removed != 1 || err != nil {
+		t.Errorf("got %q, %d and %v, want %q", s.writes, removed, err, want)
+	}
+}
+
+// TestReportAPIs chooses where reports are written.
+func TestReportAPIs(t *testing.T) {
+	s := newStand(t)
+	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(), "want [openreports.io/v1alpha1 wgpolicyk8s.io/v1alpha2]; install") {
+		t.Errorf("got %v", err)
+	}
+	s.serveReports(policyGroup, "policyreports", "clusterpolicyreports")
+	if _, err := NewReports(t.Context(), s.config(), ReportAPIs()[0], nil); err == nil || !strings.Contains(err.Error(), "want openreports.io/v1alpha1; install") {
+		t.Errorf("got %v", err)
+	}
+	s.lists[policyGroup+"/namespaces/ns0/policyreports"] = nil
+	r, err := NewReports(t.Context(), s.config(), "", []string{"ns0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(t.Context(), denied("a")); err != nil || s.requests != 1 {
+		t.Errorf("got %v and %d lists", err, s.requests)
+	}
+	got := s.written[policyGroup+"/namespaces/ns0/policyreports/fastadmit-uid-a"]
+	if !strings.Contains(got, `"kind":"PolicyReport"`) || strings.Contains(got, `"source":"fastadmit","scope"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestReportLimits bounds what a report has.
+func TestReportLimits(t *testing.T) {
+	r := &Reports{api: &reportAPIs[0]}
+	for _, n := range []int{findingsMax - 1, findingsMax, findingsMax + 1} {
+		many := denied("a")
+		for i := range n - 1 {
+			many.Warnings = append(many.Warnings, report.Finding{Plugin: "A", Message: fmt.Sprint(i)})
+		}
+		if o := r.report(many); len(o.Results) != min(n, findingsMax) || o.Summary.Warn != n-1 {
+			t.Errorf("%d findings: got %d results, and %d counted", n, len(o.Results), o.Summary.Warn)
+		}
+	}
+	for _, n := range []int{messageMax - 1, messageMax, messageMax + 1} {
+		message := strings.Repeat("x", n)
+		got := shortened(message)
+		if len(got) != min(n, messageMax) || n <= messageMax && got != message || n > messageMax && !strings.HasSuffix(got, "x ...") {
+			t.Errorf("%d bytes: got %d", n, len(got))
+		}
+	}
+	if got := shortened(strings.Repeat("ä", messageMax)); len(got) > messageMax || strings.ContainsRune(got, '�') {
+		t.Errorf("got half a character: %q", got[len(got)-8:])
+	}
+	largest := denied("a")
+	for range findingsMax {
+		largest.Warnings = append(largest.Warnings, report.Finding{Plugin: "A", Message: strings.Repeat(`"`, messageMax)})
+	}
+	text, err := json.Marshal(r.report(largest))
+	if err != nil || len(text) > 1<<20 {
+		t.Errorf("got %d bytes, %v", len(text), err)
+	}
+}

@@ -1,0 +1,101 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/admission"
+)
+
+// Locate adds the file and line to those errors of admission.NewChain that are in documents
+// of the set. It returns them first, joined with the other errors.
+func (s *Set) Locate(err error) error {
+	var located []error
+	var others func(err error) []error
+	others = func(err error) (rest []error) {
+		if parts := parts(err); parts != nil {
+			for _, part := range parts {
+				rest = append(rest, others(part)...)
+			}
+			return rest
+		}
+		if enable, ok := err.(*admission.EnableError); ok { //nolint:errorlint // the error itself, not one inside
+			if inner := others(enable.Err); inner != nil {
+				rest = []error{&admission.EnableError{Plugin: enable.Plugin, Err: utilerrors.NewAggregate(inner)}}
+			}
+			return rest
+		}
+		if about, ok := errors.AsType[*admission.FileError](err); ok {
+			if d := s.named(about.File); d != nil {
+				for _, leaf := range leaves(about.Err) {
+					located = append(located, d.locate(leaf))
+				}
+				return nil
+			}
+		}
+		return []error{err}
+	}
+	if err == nil {
+		return nil
+	}
+	rest := others(err)
+	return errors.Join(append(located, rest...)...)
+}
+
+func (s *Set) named(file string) *document {
+	for i := range s.documents {
+		if d := &s.documents[i]; d.item.String() == file {
+			return d
+		}
+	}
+	return nil
+}
+
+// parts returns the errors that an error joins, nil for one that joins none.
+func parts(err error) []error {
+	switch joined := err.(type) { //nolint:errorlint // the error itself, not one inside
+	case interface{ Unwrap() []error }:
+		return joined.Unwrap()
+	case utilerrors.Aggregate:
+		return joined.Errors()
+	}
+	return nil
+}
+
+// leaves returns the single faults of an error about a document.
+func leaves(err error) (all []error) {
+	if joined := parts(err); joined != nil {
+		for _, part := range joined {
+			all = append(all, leaves(part)...)
+		}
+		return all
+	}
+	if _, ok := err.(*field.Error); ok { //nolint:errorlint // the error itself, not one inside
+		return []error{err}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		all = leaves(inner)
+		if _, isField := errors.AsType[*field.Error](inner); len(all) > 1 || isField {
+			return all
+		}
+	}
+	return []error{err}
+}
+
+// inField is how sigs.k8s.io/json names the field that a fault is in.
+var inField = regexp.MustCompile(`field "([^"]+)"`)
+
+func (d *document) locate(err error) error {
+	path, source := "", d.item.Source
+	if invalid, ok := errors.AsType[*field.Error](err); ok {
+		path = invalid.Field
+	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
+		path = match[1]
+	}
+	source.Line = d.item.LineOf(path)
+	return fmt.Errorf("%s: %s %q: %w", source, d.item.Kind, d.item.Metadata.Name, err)
+}

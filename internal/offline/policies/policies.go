@@ -1,0 +1,240 @@
+// Package policies finds admission policies and their bindings in manifests. It is for
+// commands that evaluate policies from files that the configuration does not name.
+package policies
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+)
+
+// kubernetesVersion is the version that documents of CustomGroup are read as.
+const kubernetesVersion = "admissionregistration.k8s.io/v1"
+
+// The groups of the API that have policies. Their kinds and fields are the same.
+const (
+	kubernetesGroup = "admissionregistration.k8s.io"
+	customGroup     = "policies.fastadmit.io"
+)
+
+// A kind of policies has the name of the plugin that evaluates them.
+type kind struct {
+	policy     string
+	hasActions bool // of bindings
+}
+
+// Actions are the validationActions that a binding of a ValidatingAdmissionPolicy can have.
+var Actions = []string{"Deny", "Warn", "Audit"}
+
+var kinds = []kind{{"ValidatingAdmissionPolicy", true}, {"MutatingAdmissionPolicy", false}}
+
+func (k *kind) binding() string { return k.policy + "Binding" }
+
+// find returns the kind that documents of a type are policies or bindings of, nil
+// for none.
+func find(t schema.GroupVersionKind) *kind {
+	if t.Group != kubernetesGroup && t.Group != customGroup {
+		return nil
+	}
+	for i := range kinds {
+		if k := &kinds[i]; t.Kind == k.policy || t.Kind == k.binding() {
+			return k
+		}
+	}
+	return nil
+}
+
+// IsPolicy reports whether objects of a kind are admission policies or bindings.
+func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil }
+
+// Unknown returns an error if a kind is in a group that has policies, and is nothing that
+// this group has: most likely it is misspelt.
+func Unknown(t schema.GroupVersionKind) error {
+	inGroup := t.Group == kubernetesGroup || t.Group == customGroup
+	if !inGroup || IsPolicy(t) || strings.HasSuffix(t.Kind, "WebhookConfiguration") || t.Kind == "PolicyReplica" {
+		return nil
+	}
+	var want []string
+	for i := range kinds {
+		want = append(want, kinds[i].policy, kinds[i].binding())
+	}
+	return fmt.Errorf("got the kind %q of %s, want %s", t.Kind, t.GroupVersion(), strings.Join(want, ", "))
+}
+
+// AddResources adds the resources of policies and bindings to the table, in all supported
+// versions.
+func AddResources(table *discovery.Table) {
+	for _, version := range []schema.GroupVersion{
+		{Group: kubernetesGroup, Version: "v1"}, {Group: kubernetesGroup, Version: "v1beta1"},
+		{Group: kubernetesGroup, Version: "v1alpha1"}, {Group: customGroup, Version: "v1"},
+	} {
+		for i := range kinds {
+			k := &kinds[i]
+			plural := strings.ToLower(strings.TrimSuffix(k.policy, "y") + "ies")
+			table.Add(k.policy, discovery.Resource{GroupVersionResource: version.WithResource(plural)})
+			table.Add(k.binding(), discovery.Resource{GroupVersionResource: version.WithResource(strings.ToLower(k.binding()) + "s")})
+		}
+	}
+}
+
+// A Set contains policies and bindings. The zero Set is empty.
+type Set struct {
+	documents []document
+	params    []admission.ParamKind
+	enables   bool
+	applied   bool // to any plugin
+}
+
+type document struct {
+	*kind
+	item   *manifest.Item
+	text   []byte
+	policy string // the name of the policy, of bindings too
+}
+
+func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
+
+// file is the document as plugins get it.
+func (d *document) file() admission.File {
+	return admission.File{Name: d.item.String(), Content: d.text, FromAPI: true}
+}
+
+func (d *document) String() string {
+	return fmt.Sprintf("%s: %s %q", d.item.Source, d.item.Kind, d.item.Metadata.Name)
+}
+
+// Add adds the policies and bindings in items and returns their number. It ignores other
+// items.
+func (s *Set) Add(items []manifest.Item) (added int) {
+	for _, given := range items {
+		item := &given
+		if item.Fault != nil {
+			continue
+		}
+		k := find(item.GroupVersionKind())
+		if k == nil {
+			continue
+		}
+		d := document{kind: k, item: item, text: asKubernetes(item), policy: item.Metadata.Name}
+		if d.isBinding() {
+			d.policy = policyOf(item)
+		}
+		s.documents = append(s.documents, d)
+		added++
+	}
+	return added
+}
+
+// asKubernetes returns the text of a document with Kubernetes' apiVersion.
+func asKubernetes(item *manifest.Item) []byte {
+	var members map[string]json.RawMessage
+	if item.GroupVersionKind().Group == kubernetesGroup || json.Unmarshal(item.JSON, &members) != nil {
+		return item.JSON
+	}
+	members["apiVersion"] = json.RawMessage(`"` + kubernetesVersion + `"`)
+	delete(members, "status") // which is another one
+	text, err := json.Marshal(members)
+	if err != nil {
+		return item.JSON
+	}
+	return text
+}
+
+// policyOf returns the name of the policy that a binding is of. What is wrong with a
+// binding is said where it is read.
+func policyOf(item *manifest.Item) string {
+	var binding struct {
+		Spec struct{ PolicyName string }
+	}
+	_ = json.Unmarshal(item.JSON, &binding)
+	return binding.Spec.PolicyName
+}
+
+// Enable makes Apply enable the plugins that evaluate the policies of the set. Otherwise,
+// policies are evaluated only if their plugin is already enabled.
+func (s *Set) Enable() { s.enables = true }
+
+// Apply adds the policies to their plugins in enabled. After Enable, it first enables
+// plugins that are not in disabled. known are the names of all plugins. Apply returns the
+// names of plugins that policies need and that are not in known.
+func (s *Set) Apply(enabled map[string]admission.Enabled, disabled, known []string) (unknown []string) {
+	for i := range s.documents {
+		d := &s.documents[i]
+		plugin := d.kind.policy
+		e, ok := enabled[plugin]
+		switch {
+		case !ok && (!s.enables || slices.Contains(disabled, plugin)):
+			continue
+		case !slices.Contains(known, plugin):
+			if !slices.Contains(unknown, plugin) {
+				unknown = append(unknown, plugin)
+			}
+			continue
+		}
+		e.Manifests = append(slices.Clip(e.Manifests), d.file())
+		e.Params = s.params
+		s.applied = true
+		enabled[plugin] = e
+	}
+	return unknown
+}
+
+// Bind adds a binding with the validation action to each policy that has no binding. The
+// binding matches all requests that the policy matches.
+func (s *Set) Bind(action string) {
+	for _, d := range s.unbound() {
+		if d.isBinding() {
+			continue
+		}
+		spec := map[string]any{"policyName": d.policy}
+		if d.hasActions {
+			spec["validationActions"] = []string{action}
+		}
+		text, err := json.Marshal(map[string]any{
+			"apiVersion": kubernetesVersion, "kind": d.binding(), "metadata": map[string]string{"name": d.policy}, "spec": spec,
+		})
+		if err != nil {
+			continue // strings can be marshalled
+		}
+		item := &manifest.Item{Object: manifest.Object{Source: d.item.Source, JSON: text}}
+		item.Kind, item.Metadata.Name = d.binding(), d.policy
+		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy})
+	}
+}
+
+// unbound returns the policies that have no binding, and the bindings that have no
+// policy.
+func (s *Set) unbound() (all []*document) {
+	for i := range s.documents {
+		d := &s.documents[i]
+		if !slices.ContainsFunc(s.documents, func(other document) bool {
+			return other.kind == d.kind && other.policy == d.policy && other.isBinding() != d.isBinding()
+		}) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// Notes returns a sentence for each policy without a binding and each binding without a
+// policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns nil.
+func (s *Set) Notes() (all []string) {
+	if !s.applied {
+		return nil
+	}
+	for _, d := range s.unbound() {
+		if d.isBinding() {
+			all = append(all, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d, d.kind.policy, d.policy))
+		} else {
+			all = append(all, fmt.Sprintf("%s has no binding, so it is not evaluated; --bind-policies evaluates it", d))
+		}
+	}
+	return all
+}

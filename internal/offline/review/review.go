@@ -1,0 +1,335 @@
+// Package review runs plugins on objects from files or from a cluster, without requests of
+// kube-apiserver. It creates the AdmissionReviews for the objects, and for the objects that
+// controllers would create for them. It also maintains the cluster that the plugins see.
+package review
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/workload"
+)
+
+// User is the user of a request, with the fields of authentication.k8s.io/v1 UserInfo.
+type User struct {
+	Username string              `json:"username,omitempty"`
+	UID      string              `json:"uid,omitempty"`
+	Groups   []string            `json:"groups,omitempty"`
+	Extra    map[string][]string `json:"extra,omitempty"`
+}
+
+// Options configure reviews.
+type Options struct {
+	Chain     *admission.Chain
+	Resources *discovery.Table
+	// Cluster is the cluster that the plugins of Chain see. It may be nil if they need
+	// none.
+	Cluster *cluster.State
+
+	Namespace string // of objects without a namespace
+	User      User   // of all requests, except those of controllers
+	// Operation is the operation of all requests. Empty means UPDATE for objects that are
+	// in Old, and CREATE for others.
+	Operation codec.Operation
+	// Old are the objects before an UPDATE. If Old is empty, the objects are updated
+	// without a change. Otherwise, an UPDATE of an object that is not in Old is an error.
+	Old []manifest.Item
+	// State are objects of the cluster, in addition to those of Cluster. Objects of kinds
+	// that plugins do not read are ignored.
+	State  []manifest.Item
+	DryRun bool
+
+	// WorkloadPods enables reviews of the objects that controllers create for objects.
+	// PodTemplatePaths are for kinds that are not built into Kubernetes.
+	WorkloadPods     bool
+	PodTemplatePaths workload.Paths
+	// SkipUnknown skips documents that are not Kubernetes objects or have an unknown kind.
+	SkipUnknown bool
+
+	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
+
+	// Selects reports whether kube-apiserver would send a review. Others are skipped. Nil
+	// selects all reviews.
+	Selects func(ctx context.Context, review *codec.Review) (bool, error)
+}
+
+// A session is one run.
+type session struct {
+	*Options
+	old     map[identity]*manifest.Object
+	putter  *cluster.Putter // nil if nobody looks at the cluster
+	results []*report.Result
+}
+
+// identity tells objects from each other, whatever their version.
+type identity struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+// target is an object of the input with where the API has it.
+type target struct {
+	*manifest.Object
+	resource  discovery.Resource
+	namespace string // of the request
+	rank      int
+	isState   bool // plugins know such objects of the cluster
+	result    **report.Result
+}
+
+// Run reviews the objects in items and calls emit with the result of each, in their order.
+// Before that, it calls emit for errors in State and Old. It reviews objects that plugins
+// read from the cluster first, such as Namespaces, and adds them to the cluster. Run
+// returns the first error of emit.
+func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*report.Result) error) error {
+	s := &session{Options: &o, results: make([]*report.Result, len(items))}
+	if o.Cluster != nil {
+		s.putter = o.Cluster.NewPutter()
+	}
+	for _, given := range [][]manifest.Item{o.State, items} {
+		for i := range given {
+			if item := &given[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
+				if err := o.Resources.AddCRD(item.JSON); err != nil {
+					item.Fault = &manifest.Error{Source: item.Source, Err: err}
+				}
+			}
+		}
+	}
+	faults := append(s.readState(), s.readOld()...)
+	s.review(ctx, s.targets(items))
+	for _, result := range slices.Concat(faults, s.results) {
+		if err := emit(result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readState makes known what is in the cluster. It returns what cannot be read.
+func (s *session) readState() (faults []*report.Result) {
+	for i := range s.State {
+		item := &s.State[i]
+		t, result := s.target(item)
+		if result != nil {
+			if item.Fault != nil {
+				faults = append(faults, result)
+			}
+			continue // of a kind that nobody knows
+		}
+		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+			faults = append(faults, broken(item.Source, err))
+		}
+	}
+	return faults
+}
+
+// readOld makes known what is there before. It returns what cannot be read.
+func (s *session) readOld() (faults []*report.Result) {
+	s.old = make(map[identity]*manifest.Object)
+	for i := range s.Old {
+		item := &s.Old[i]
+		t, result := s.target(item)
+		if result != nil {
+			faults = append(faults, result)
+			continue
+		}
+		s.old[t.identity()] = &item.Object
+		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+			faults = append(faults, broken(item.Source, err))
+		}
+	}
+	return faults
+}
+
+func (t *target) identity() identity {
+	return identity{t.GroupVersionKind().GroupKind(), t.namespace, t.Metadata.Name}
+}
+
+func broken(source manifest.Source, err error) *report.Result {
+	return &report.Result{File: source.File, Line: source.Line, Decision: report.Broken, Message: err.Error()}
+}
+
+// target says where the API has an object. Without an object, it returns what is
+// to be said instead.
+func (s *session) target(item *manifest.Item) (*target, *report.Result) {
+	var err error
+	t := &target{Object: &item.Object}
+	isReview := item.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
+	if item.Fault != nil {
+		err = item.Fault.Err
+	} else if !isReview {
+		t.resource, err = s.Resources.Find(item.GroupVersionKind())
+	}
+	if err != nil {
+		result := broken(item.Source, err)
+		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
+		if s.SkipUnknown && isUnknown(err) {
+			result.Decision = report.Skipped
+		}
+		return nil, result
+	}
+	switch {
+	case t.resource.GroupResource() == schema.GroupResource{Resource: "namespaces"}:
+		t.namespace = item.Metadata.Name // as kube-apiserver has it
+	case t.resource.Namespaced:
+		t.namespace = cmp.Or(item.Metadata.Namespace, s.Namespace)
+	}
+	return t, nil
+}
+
+// targets returns what can be reviewed, in order of when.
+func (s *session) targets(items []manifest.Item) []*target {
+	var targets []*target
+	for i := range items {
+		t, result := s.target(&items[i])
+		if result != nil {
+			s.results[i] = result
+			continue
+		}
+		t.result = &s.results[i]
+		targets = append(targets, t)
+	}
+	s.rank(targets)
+	slices.SortStableFunc(targets, func(a, b *target) int { return a.rank - b.rank })
+	return targets
+}
+
+// The ranks of objects: what is needed by others comes first.
+const (
+	rankNamespace = iota
+	rankClusterScoped
+	rankNamespaced
+	rankOthers
+)
+
+// rank says when objects are reviewed: Namespaces, then what else plugins know of
+// a cluster. Pods are for what comes after them, such as a recorded exec.
+func (s *session) rank(targets []*target) {
+	state := make(map[schema.GroupVersionResource]bool)
+	if s.putter != nil {
+		for _, kind := range s.Cluster.Kinds() {
+			state[kind.GroupVersionResource()] = true
+		}
+	}
+	for _, t := range targets {
+		resource := t.resource.GroupVersionResource
+		t.isState = state[resource]
+		switch {
+		case !t.isState || resource == cluster.Pods.GroupVersionResource():
+			t.rank = rankOthers
+		case resource == cluster.Namespaces.GroupVersionResource():
+			t.rank = rankNamespace
+		case !t.resource.Namespaced:
+			t.rank = rankClusterScoped
+		default:
+			t.rank = rankNamespaced
+		}
+	}
+}
+
+// putState lets plugins see objects before they are reviewed: those that are
+// about to be created, or those that are there already.
+func (s *session) putState(targets []*target, created bool) {
+	for _, t := range targets {
+		if t.isState && s.old[t.identity()] == nil && (s.operation(t) == codec.Create) == created {
+			// A fault of the object is found when it is reviewed.
+			_ = s.put(t, s.prepared(t, t.JSON))
+		}
+	}
+}
+
+// review reviews the targets: those of the cluster's state one after the other,
+// as each may need what came before, and all others at the same time, unless a
+// plugin remembers what it has seen.
+func (s *session) review(ctx context.Context, targets []*target) {
+	s.putState(targets, false)
+	first := slices.IndexFunc(targets, func(t *target) bool { return t.rank == rankOthers })
+	if first < 0 {
+		first = len(targets)
+	}
+	sequential := s.newReviewer()
+	for _, t := range targets[:first] {
+		sequential.target(ctx, t)
+	}
+	rest := targets[first:]
+	s.putState(rest, true)
+	if s.remembers() {
+		for _, t := range rest {
+			sequential.target(ctx, t)
+		}
+		return
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(rest), runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			r := s.newReviewer()
+			for i := int(next.Add(1)) - 1; i < len(rest); i = int(next.Add(1)) - 1 {
+				r.target(ctx, rest[i])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// remembers says whether the answer to one review may depend on those before.
+func (s *session) remembers() bool {
+	return !s.DryRun && slices.ContainsFunc(s.Chain.Plugins(), func(p *admission.Plugin) bool {
+		return p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
+	})
+}
+
+// operation is what is done with an object.
+func (s *session) operation(t *target) codec.Operation {
+	if s.Operation != "" {
+		return s.Operation
+	}
+	if s.old[t.identity()] != nil {
+		return codec.Update
+	}
+	return codec.Create
+}
+
+// prepared returns an object as kube-apiserver has it when plugins see it: in its
+// namespace, with the defaults that they look at.
+func (s *session) prepared(t *target, text []byte) []byte {
+	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text)
+}
+
+func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte) []byte {
+	var object codec.Object
+	object.Reset(text)
+	if namespaced && object.Get("metadata", "namespace").String() == "" {
+		object.SetString(namespace, "metadata", "namespace")
+	}
+	workload.SetDefaults(gvk, &object)
+	if object.Err() != nil || object.Changes() == 0 {
+		return text
+	}
+	return object.Root().AppendJSON(nil)
+}
+
+// put lets plugins see an object in the cluster.
+func (s *session) put(t *target, text []byte) error {
+	if s.putter == nil || t.Metadata.Name == "" {
+		return nil
+	}
+	if _, err := s.putter.Put(text); err != nil {
+		return fmt.Errorf("cannot be used as an object of the cluster: %w", err)
+	}
+	return nil
+}

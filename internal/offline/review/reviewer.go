@@ -1,0 +1,379 @@
+package review
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/workload"
+)
+
+// A reviewer reviews one object after the other.
+type reviewer struct {
+	*session
+	chain *admission.Chain
+	names []string // of the plugins, by their place in the chain
+
+	// What is known of the review under way.
+	current *codec.Review
+	told    int // how many warnings are noted
+	result  *report.Result
+}
+
+func (s *session) newReviewer() *reviewer {
+	r := &reviewer{session: s}
+	r.chain = s.Chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
+	r.chain.Observe = r.observe
+	for _, plugin := range s.Chain.Plugins() {
+		r.names = append(r.names, plugin.Name)
+	}
+	return r
+}
+
+// observe notes what a plugin did.
+func (r *reviewer) observe(run admission.Run) {
+	name := r.names[run.Plugin]
+	switch run.Outcome {
+	case admission.OutcomePatched:
+		if !slices.Contains(r.result.PatchedBy, name) {
+			r.result.PatchedBy = append(r.result.PatchedBy, name)
+		}
+	case admission.OutcomeDenied:
+		r.result.Plugin = name
+	case admission.OutcomeErrored, admission.OutcomePanicked:
+		r.result.Ignored = append(r.result.Ignored, report.Finding{Plugin: name, Message: strings.Clone(run.Err.Error())})
+	case admission.OutcomeAudited:
+		r.result.Audits = append(r.result.Audits, report.Finding{Plugin: name})
+	}
+	r.noteWarnings(name)
+}
+
+// noteWarnings attributes the warnings that came since the last call.
+func (r *reviewer) noteWarnings(plugin string) {
+	warnings := r.current.Response.Warnings()
+	for r.told = min(r.told, len(warnings)); r.told < len(warnings); r.told++ {
+		name, text := plugin, strings.Clone(warnings[r.told])
+		for _, known := range r.names {
+			if message, ok := strings.CutPrefix(text, known+": "); ok { // a denial that is enforced as a warning
+				name, text = known, message
+			}
+		}
+		r.result.Warnings = append(r.result.Warnings, report.Finding{Plugin: name, Message: text})
+	}
+}
+
+// target reviews an object of the input, and what is made of it.
+func (r *reviewer) target(ctx context.Context, t *target) {
+	result := &report.Result{File: t.File, Line: t.Line}
+	*t.result = result
+	if t.resource.Resource == "" {
+		r.recorded(ctx, t, result)
+		return
+	}
+	text := r.prepared(t, t.JSON)
+	q := &request{
+		Kind: metav1.GroupVersionKind(t.GroupVersionKind()), Resource: metav1.GroupVersionResource(t.resource.GroupVersionResource),
+		Name: t.Metadata.Name, Namespace: t.namespace, Operation: r.operation(t), UserInfo: &r.User, DryRun: r.DryRun,
+	}
+	result.Name = shownName(t.Metadata.Name, t.Metadata.GenerateName)
+	object, old := text, []byte(nil)
+	if was := r.old[t.identity()]; was != nil {
+		old = r.prepared(t, was.JSON)
+	}
+	switch q.Operation {
+	case codec.Update:
+		if old == nil && len(r.Old) > 0 {
+			result.Decision, result.Kind, result.Namespace = report.Broken, t.Kind, t.namespace
+			result.Message = "--old has no such object, which an UPDATE needs"
+			return
+		}
+		if old == nil {
+			old = object
+		}
+	case codec.Delete:
+		object, old = nil, orElse(old, object)
+	}
+	stored := r.ask(ctx, q, object, old, result)
+	if q.Operation == codec.Delete {
+		return
+	}
+	if t.rank != rankOthers {
+		if err := r.put(t, orElse(stored, text)); err != nil && result.Decision != report.Denied {
+			result.Decision, result.Message = report.Broken, err.Error()
+		}
+	}
+	if stored != nil {
+		r.children(ctx, result, t.GroupVersionKind(), t.resource.Resource, stored, &r.User)
+	}
+}
+
+// orElse returns a, or b if there is no a.
+func orElse(a, b []byte) []byte {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func shownName(name, generateName string) string {
+	if name == "" && generateName != "" {
+		return generateName + "*"
+	}
+	return name
+}
+
+// children reviews what controllers make of a stored object.
+func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk schema.GroupVersionKind, resource string, stored []byte, user *User) {
+	if !r.WorkloadPods {
+		return
+	}
+	children, err := r.PodTemplatePaths.Children(gvk, resource, stored)
+	if err != nil {
+		parent.Created = append(parent.Created, &report.Result{Kind: "Pod", Decision: report.Broken, Message: err.Error()})
+		return
+	}
+	for _, child := range children {
+		result := &report.Result{Name: child.Name}
+		parent.Created = append(parent.Created, result)
+		from := user
+		if child.Controller != "" {
+			from = controllerUser(child.Controller)
+			result.User = from.Username
+		}
+		text := prepare(child.Kind, true, child.Namespace, child.JSON)
+		if child.Name == "" {
+			var object codec.Object
+			object.Reset(text)
+			result.Name = shownName("", object.Get("metadata", "generateName").String())
+		}
+		q := &request{
+			Kind:     metav1.GroupVersionKind(child.Kind),
+			Resource: metav1.GroupVersionResource(child.Kind.GroupVersion().WithResource(child.Resource)),
+			Name:     child.Name, Namespace: child.Namespace, Operation: codec.Create, UserInfo: from, DryRun: r.DryRun,
+		}
+		stored := r.ask(ctx, q, text, nil, result)
+		result.Warnings = slices.DeleteFunc(result.Warnings, func(w report.Finding) bool { return slices.Contains(parent.Warnings, w) })
+		if stored != nil {
+			r.children(ctx, result, child.Kind, child.Resource, stored, from)
+		}
+	}
+}
+
+// controllerUser is who a controller of kube-controller-manager is, with
+// --use-service-account-credentials as kubeadm and cloud providers run it.
+func controllerUser(name string) *User {
+	return &User{
+		Username: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem, "system:authenticated"},
+	}
+}
+
+// request is an AdmissionRequest less its objects.
+type request struct {
+	UID             string                      `json:"uid"`
+	Kind            metav1.GroupVersionKind     `json:"kind"`
+	Resource        metav1.GroupVersionResource `json:"resource"`
+	RequestKind     metav1.GroupVersionKind     `json:"requestKind"`
+	RequestResource metav1.GroupVersionResource `json:"requestResource"`
+	Name            string                      `json:"name,omitempty"`
+	Namespace       string                      `json:"namespace,omitempty"`
+	Operation       codec.Operation             `json:"operation"`
+	UserInfo        *User                       `json:"userInfo"`
+	DryRun          bool                        `json:"dryRun"`
+	Options         metav1.TypeMeta             `json:"options"`
+}
+
+// body makes the AdmissionReview, in the order of kube-apiserver's.
+func (q *request) body(object, old []byte) ([]byte, error) {
+	q.UID, q.RequestKind, q.RequestResource = workload.NoUID, q.Kind, q.Resource
+	verb := string(q.Operation)
+	q.Options = metav1.TypeMeta{Kind: verb[:1] + strings.ToLower(verb[1:]) + "Options", APIVersion: "meta.k8s.io/v1"}
+	text, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.Grow(len(text) + len(object) + len(old) + 128)
+	b.WriteString(`{"kind":"AdmissionReview","apiVersion":"` + codec.APIVersionV1 + `","request":`)
+	b.Write(text[:len(text)-1])
+	null := []byte("null")
+	b.WriteString(`,"object":`)
+	b.Write(orElse(object, null))
+	b.WriteString(`,"oldObject":`)
+	b.Write(orElse(old, null))
+	b.WriteString("}}")
+	return b.Bytes(), nil
+}
+
+// ask has a request reviewed. It returns the object as it would be stored, nil if
+// it would not be.
+func (r *reviewer) ask(ctx context.Context, q *request, object, old []byte, result *report.Result) []byte {
+	body, err := q.body(object, old)
+	if err != nil {
+		result.Decision, result.Message = report.Broken, err.Error()
+		return nil
+	}
+	if r.KeepObjects {
+		result.Before = orElse(object, old)
+	}
+	return r.answer(ctx, body, result)
+}
+
+// recorded has an AdmissionReview of the input reviewed.
+func (r *reviewer) recorded(ctx context.Context, t *target, result *report.Result) {
+	body := t.JSON
+	if r.DryRun {
+		var err error
+		if body, err = dryRun(body); err != nil {
+			result.Decision, result.Message = report.Broken, err.Error()
+			return
+		}
+	}
+	r.answer(ctx, body, result)
+}
+
+// dryRun makes the request of an AdmissionReview a dry run.
+func dryRun(document []byte) ([]byte, error) {
+	var review, request map[string]json.RawMessage
+	if err := json.Unmarshal(document, &review); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(review["request"], &request); err != nil || request == nil {
+		return document, nil // what is wrong with it is said where it is read
+	}
+	request["dryRun"] = json.RawMessage("true")
+	var err error
+	if review["request"], err = json.Marshal(request); err != nil {
+		return nil, err
+	}
+	return json.Marshal(review)
+}
+
+// answer runs the plugins, mutating ones first, and notes what comes of it. It
+// returns the object as it would be stored, nil if it would not be.
+func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Result) []byte {
+	review := codec.Acquire()
+	defer review.Release()
+	r.current, r.result, r.told = review, result, 0
+	if err := review.Decode(body); err != nil {
+		result.Decision, result.Message = report.Broken, err.Error()
+		return nil
+	}
+	describe(review, result)
+	if r.Selects != nil {
+		if selected, err := r.Selects(ctx, review); err != nil || !selected {
+			result.Decision, result.Message = report.Skipped, "no webhook is called for it"
+			if err != nil {
+				result.Decision, result.Message = report.Broken, err.Error()
+			}
+			return nil
+		}
+	}
+	if r.KeepObjects && result.Before == nil {
+		result.Before = review.Object.Root().AppendJSON(nil)
+	}
+	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
+		_, err := r.chain.Review(ctx, review, phase)
+		r.noteWarnings("")
+		if err != nil {
+			fail(result, err)
+			return nil
+		}
+		if !review.Response.Allowed {
+			break
+		}
+	}
+	r.conclude(review, result)
+	if !review.Response.Allowed || review.Operation() == codec.Delete {
+		return nil
+	}
+	if r.KeepObjects || r.needsStored(result) {
+		stored := review.Object.Root().AppendJSON(nil)
+		if r.KeepObjects {
+			result.After = stored
+		}
+		return stored
+	}
+	return nil
+}
+
+// needsStored says whether anybody looks at the object as it would be stored.
+func (r *reviewer) needsStored(result *report.Result) bool {
+	return r.WorkloadPods && result.Kind != "Pod" || r.putter != nil
+}
+
+// describe says what a review is about.
+func describe(review *codec.Review, result *report.Result) {
+	kind, resource := review.Kind(), review.Resource()
+	result.APIVersion = strings.Clone(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String())
+	result.Kind, result.Resource = strings.Clone(kind.Kind), strings.Clone(resource.Resource)
+	result.SubResource = strings.Clone(review.SubResource())
+	result.Operation = strings.Clone(string(review.Operation()))
+	result.Namespace = strings.Clone(review.Namespace())
+	result.Name = cmp.Or(result.Name, strings.Clone(shownName(review.Name(), review.Object.Get("metadata", "generateName").String())))
+}
+
+// fail notes why nothing was decided.
+func fail(result *report.Result, err error) {
+	result.Decision, result.Message = report.Broken, err.Error()
+	if failure, ok := errors.AsType[*admission.FailureError](err); ok {
+		result.Decision, result.Plugin = report.Failed, failure.Plugin
+		if n := len(result.Ignored); n > 0 && result.Ignored[n-1].Plugin == failure.Plugin {
+			result.Ignored = result.Ignored[:n-1] // it was not
+		}
+	}
+}
+
+// conclude notes the answer.
+func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
+	response := &review.Response
+	switch status := &response.Status; {
+	case !response.Allowed:
+		result.Decision, result.Code, result.Reason = report.Denied, status.Code, strings.Clone(status.Reason)
+		result.Message = strings.TrimPrefix(status.Message, result.Plugin+": ") // the chain made it
+	case len(response.Patch) > 0:
+		result.Decision, result.Patch = report.Patched, bytes.Clone(response.Patch)
+	default:
+		result.Decision, result.PatchedBy = report.Allowed, nil
+	}
+	if r.KeepResponse || len(result.Audits) > 0 {
+		answer := review.AppendResponse(nil)
+		noteAudits(answer, result)
+		if r.KeepResponse {
+			result.Response = answer
+		}
+	}
+}
+
+// noteAudits fills in what was denied as an audit annotation only.
+func noteAudits(answer []byte, result *report.Result) {
+	var review struct {
+		Response struct{ AuditAnnotations map[string]string }
+	}
+	if len(result.Audits) == 0 || json.Unmarshal(answer, &review) != nil {
+		return
+	}
+	for i := range result.Audits {
+		finding := &result.Audits[i]
+		finding.Message = strings.TrimPrefix(review.Response.AuditAnnotations[finding.Plugin], "audited: ")
+	}
+}
+
+// isUnknown says whether an error is about something that may be left out.
+func isUnknown(err error) bool {
+	_, unknown := errors.AsType[*discovery.UnknownError](err)
+	_, none := errors.AsType[*manifest.NoObjectError](err)
+	return unknown || none
+}

@@ -1,0 +1,219 @@
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+)
+
+// Expect is the expected result of a case. Fields that are not set are not compared.
+type Expect struct {
+	// Decision is allowed (with or without a change), patched (allowed and changed),
+	// denied or failed.
+	Decision string `json:"decision"`
+	Plugin   string `json:"plugin,omitempty"` // the plugin that denied or failed
+	Policy   string `json:"policy,omitempty"` // the policy that denied
+	Code     *int32 `json:"code,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Message is the message of a denial or failure.
+	Message *Text `json:"message,omitempty"`
+	// Warnings are all warnings, in any order. An empty list expects no warnings.
+	Warnings *[]Text `json:"warnings,omitempty"`
+	// AuditAnnotations are expected audit annotations, without the name of the webhook.
+	// There may be others.
+	AuditAnnotations map[string]Text `json:"auditAnnotations,omitempty"`
+	// Patch is the JSON Patch (RFC 6902).
+	Patch *[]json.RawMessage `json:"patch,omitempty"`
+	// Object is a part of the object as it would be stored. The object may have other
+	// fields. Lists must be equal. A field that is null must not exist.
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+// compare says in what a result, with what was made of it, differs from what is
+// expected.
+func (e *Expect) compare(root *report.Result) (differences []string) {
+	differ := func(what string, got, want any) {
+		differences = append(differences, fmt.Sprintf("%s:\n- want %v\n+ got  %v", what, want, got))
+	}
+	decisive, warnings := root, []string(nil)
+	root.Walk(func(r *report.Result, _ int) {
+		if isAllowed(decisive) {
+			decisive = r
+		}
+		for _, w := range r.Warnings {
+			warnings = append(warnings, w.Message)
+		}
+	})
+	if isAllowed(decisive) {
+		decisive = root
+	}
+	if got := string(decisive.Decision); got != e.Decision && (e.Decision != string(report.Allowed) || !isAllowed(decisive)) {
+		shown := got
+		if text := decisive.Said(); text != got {
+			shown = text
+		}
+		differ("decision", shown, e.Decision)
+		return differences // the rest would only repeat it
+	}
+	for _, field := range [...]struct{ name, got, want string }{
+		{"plugin", decisive.Plugin, e.Plugin}, {"policy", policyOf(decisive.Message), e.Policy}, {"reason", decisive.Reason, e.Reason},
+	} {
+		if field.want != "" && field.got != field.want {
+			differ(field.name, fmt.Sprintf("%q", field.got), fmt.Sprintf("%q", field.want))
+		}
+	}
+	if e.Code != nil && *e.Code != decisive.Code {
+		differ("code", decisive.Code, *e.Code)
+	}
+	if e.Message != nil && !e.Message.is(decisive.Message) {
+		differ("message", fmt.Sprintf("%q", decisive.Message), e.Message)
+	}
+	if e.Warnings != nil {
+		differences = append(differences, compareWarnings(warnings, *e.Warnings)...)
+	}
+	differences = append(differences, e.compareAnnotations(root)...)
+	return append(differences, e.compareObject(root)...)
+}
+
+func isAllowed(r *report.Result) bool {
+	return r.Decision == report.Allowed || r.Decision == report.Patched
+}
+
+// policyName finds the name of the policy in the message of a denial.
+var policyName = regexp.MustCompile(`AdmissionPolicy '([^']*)'.* denied request: `)
+
+func policyOf(message string) string {
+	if match := policyName.FindStringSubmatch(message); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+func compareWarnings(got []string, want []Text) (differences []string) {
+	left := slices.Clone(got)
+	for i := range want {
+		at := slices.IndexFunc(left, want[i].is)
+		if at < 0 {
+			differences = append(differences, fmt.Sprintf("warnings:\n- want %s\n+ got  %q", &want[i], got))
+			continue
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	for _, warning := range left {
+		differences = append(differences, fmt.Sprintf("warnings:\n- want no other\n+ got  %q", warning))
+	}
+	return differences
+}
+
+func (e *Expect) compareAnnotations(r *report.Result) (differences []string) {
+	if e.AuditAnnotations == nil {
+		return nil
+	}
+	var review struct {
+		Response struct{ AuditAnnotations map[string]string }
+	}
+	_ = json.Unmarshal(r.Response, &review) // we wrote it; nothing means no annotations
+	got := review.Response.AuditAnnotations
+	for _, key := range slices.Sorted(maps.Keys(e.AuditAnnotations)) {
+		want := e.AuditAnnotations[key]
+		if value, ok := got[key]; !ok {
+			differences = append(differences, fmt.Sprintf("auditAnnotations: %s:\n- want %s\n+ got  none of that key, but %q", key, &want,
+				slices.Sorted(maps.Keys(got))))
+		} else if !want.is(value) {
+			differences = append(differences, fmt.Sprintf("auditAnnotations: %s:\n- want %s\n+ got  %q", key, &want, value))
+		}
+	}
+	return differences
+}
+
+func (e *Expect) compareObject(r *report.Result) (differences []string) {
+	if e.Patch != nil {
+		var got []json.RawMessage
+		if r.Patch != nil {
+			_ = json.Unmarshal(r.Patch, &got) // we wrote it
+		}
+		if !reflect.DeepEqual(values(got), values(*e.Patch)) {
+			differences = append(differences, "patch:\n"+unified(asYAML(*e.Patch), asYAML(got)))
+		}
+	}
+	if e.Object != nil {
+		var want, got any
+		_ = json.Unmarshal(e.Object, &want) // it was decoded with the suite
+		_ = json.Unmarshal(r.After, &got)   // we wrote it
+		if expected := overlaid(want, got); !reflect.DeepEqual(expected, got) {
+			differences = append(differences, "object:\n"+unified(asYAML(expected), asYAML(got)))
+		}
+	}
+	return differences
+}
+
+// overlaid returns what got would have to be: the fields of want, and what want does
+// not speak of as it is.
+func overlaid(want, got any) any {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, ok := got.(map[string]any)
+		if !ok {
+			fields = nil
+		}
+		all := maps.Clone(fields)
+		if all == nil {
+			all = make(map[string]any)
+		}
+		for name, value := range want {
+			if value == nil {
+				delete(all, name)
+				continue
+			}
+			all[name] = overlaid(value, fields[name])
+		}
+		return all
+	case []any:
+		elements, _ := got.([]any)
+		all := make([]any, len(want))
+		for i := range want {
+			var element any
+			if i < len(elements) {
+				element = elements[i]
+			}
+			all[i] = overlaid(want[i], element)
+		}
+		return all
+	}
+	return want
+}
+
+func values(texts []json.RawMessage) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		_ = json.Unmarshal(text, &all[i]) // they were decoded before
+	}
+	return all
+}
+
+func asYAML(value any) string {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+func unified(want, got string) string {
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: slices.Collect(strings.Lines(want)), FromFile: "want", B: slices.Collect(strings.Lines(got)), ToFile: "got", Context: 3,
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(text, "\n")
+}

@@ -1,0 +1,154 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
+)
+
+// Setup contains the plugins, policies, cluster and request of a case.
+type Setup struct {
+	Policies, State, Objects, Old []manifest.Item
+
+	BindPolicies              string
+	EnableAdmissionPlugins    []string
+	AdmissionFile, ConfigFile string // "" for none
+
+	User         review.User
+	Namespace    string
+	Operation    codec.Operation
+	WorkloadPods bool
+}
+
+func (s *Suite) setup(c *Case) *Setup {
+	setup := &Setup{
+		Policies: slices.Clone(s.policies), State: slices.Concat(s.state, c.state), Objects: slices.Clone(c.object), Old: slices.Clone(c.old),
+		BindPolicies: s.BindPolicies, EnableAdmissionPlugins: s.EnableAdmissionPlugins,
+		AdmissionFile: s.path(s.AdmissionControlConfigFile), ConfigFile: s.path(s.Config),
+		Namespace: cmp.Or(c.Namespace, s.Namespace, metav1.NamespaceDefault), Operation: c.Operation,
+	}
+	if user := cmp.Or(c.User, s.User); user != nil {
+		setup.User = *user
+	}
+	if pods := cmp.Or(c.WorkloadPods, s.WorkloadPods); pods != nil {
+		setup.WorkloadPods = *pods
+	}
+	return setup
+}
+
+// Outcome is the result of a case, or of a suite that cannot be read.
+type Outcome struct {
+	Suite, Case string
+	File        string
+	Line        int
+	Took        time.Duration
+
+	Failures []string // differences from the expected result; none if the case passes
+	Broken   error    // why the case or the suite could not run
+	Skipped  bool     // the case did not run: FailFast is set and another one failed, or ctx ended
+}
+
+// Runner runs suites.
+type Runner struct {
+	// Review reviews the objects of a case. notes are shown if the case fails. Several
+	// goroutines call Review at the same time.
+	Review func(ctx context.Context, s *Setup) (results []*report.Result, notes []string, err error)
+	// Select, if set, selects the cases to run. It matches "suite/case".
+	Select *regexp.Regexp
+	// FailFast skips the remaining cases when a case fails.
+	FailFast bool
+}
+
+// Run runs the suites in files, with one case per CPU at the same time. The outcomes are in
+// the order of the files and cases. A suite that cannot be read is one outcome with Broken;
+// the other suites run nevertheless.
+func (r *Runner) Run(ctx context.Context, files []string) []Outcome {
+	type work struct {
+		suite *Suite
+		c     *Case
+	}
+	var outcomes []Outcome
+	var all []work
+	for _, file := range files {
+		s, err := Read(file)
+		if err != nil {
+			outcomes, all = append(outcomes, Outcome{Suite: file, File: file, Broken: err}), append(all, work{})
+			continue
+		}
+		for i := range s.Cases {
+			c := &s.Cases[i]
+			if r.Select == nil || r.Select.MatchString(s.Name+"/"+c.Name) {
+				outcomes = append(outcomes, Outcome{Suite: s.Name, Case: c.Name, File: s.file, Line: c.line})
+				all = append(all, work{s, c})
+			}
+		}
+	}
+	var next atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range min(len(all), runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				o := &outcomes[i]
+				if o.Broken == nil {
+					if o.Skipped = r.FailFast && failed.Load() || ctx.Err() != nil; o.Skipped {
+						continue
+					}
+					r.run(ctx, all[i].suite, all[i].c, o)
+				}
+				if o.Broken != nil || len(o.Failures) > 0 {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return outcomes
+}
+
+func (r *Runner) run(ctx context.Context, s *Suite, c *Case, o *Outcome) {
+	began := time.Now()
+	defer func() { o.Took = time.Since(began) }()
+	results, notes, err := r.Review(ctx, s.setup(c))
+	if err != nil {
+		o.Broken = err
+		return
+	}
+	for _, result := range results {
+		if broken := brokenIn(result); broken != nil {
+			o.Broken = fmt.Errorf("%s cannot be reviewed: %s", cmp.Or(broken.Object(), "the object"), broken.Message)
+			return
+		}
+		for _, difference := range c.Expect.compare(result) {
+			if len(results) > 1 {
+				difference = result.Location() + ": " + result.Object() + ": " + difference
+			}
+			o.Failures = append(o.Failures, difference)
+		}
+	}
+	if len(o.Failures) > 0 {
+		o.Failures = append(o.Failures, notes...)
+	}
+}
+
+func brokenIn(root *report.Result) (broken *report.Result) {
+	root.Walk(func(r *report.Result, _ int) {
+		if broken == nil && r.Decision == report.Broken {
+			broken = r
+		}
+	})
+	return broken
+}

@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+)
+
+const (
+	// upstreamVersion is that of kube-apiserver's kinds (k8s.io/apiserver
+	// pkg/admission/plugin/policy/config/apis/policyconfig/v1).
+	upstreamVersion = "apiserver.config.k8s.io/v1"
+	// ownVersion is that of the same kinds with the fields that only fastadmit has.
+	ownVersion = "fastadmit.io/v1alpha1"
+)
+
+// Config is the configuration file of a plugin for policies.
+type Config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// StaticManifestsDir is a folder with policies and bindings. Package config reads it
+	// into admission.Setup.Manifests.
+	StaticManifestsDir string `json:"staticManifestsDir"`
+	// CustomResources also enables the policies and bindings that are custom resources
+	// of the group policies.fastadmit.io.
+	CustomResources bool `json:"customResources"`
+}
+
+// ReadConfig reads the configuration file of the plugin for k. content is nil if there is
+// no file. The error joins all errors in the file.
+func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
+	c := new(Config)
+	if content == nil {
+		return c, nil // and no policy, as there
+	}
+	return c, admission.DecodeConfig(content, c, func() (errs field.ErrorList) {
+		if c.APIVersion != ownVersion {
+			errs = admission.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, k.Name+"Configuration")
+		} else {
+			errs = admission.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, k.Name+"Configuration")
+		}
+		if c.CustomResources && c.APIVersion == upstreamVersion {
+			errs = append(errs, field.Forbidden(field.NewPath("customResources"), fmt.Sprintf("wants apiVersion %s", ownVersion)))
+		}
+		return errs
+	})
+}
+
+// NeedsOf returns the needs of the plugin for k that depend on its configuration file; see
+// admission.Plugin. If the file enables custom resources, the plugin watches them, writes
+// their status, and records the policies that this replica enforces. It also watches the
+// kinds of parameters and reads schemas.
+func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
+	c := new(Config)
+	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {
+		return nil // ReadConfig says what is wrong
+	}
+	return []cluster.Need{
+		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
+		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),
+		cluster.PolicyReplicas.CalledStatus("update").InBackground(),
+		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
+	}
+}

@@ -1,0 +1,225 @@
+// Package policy reads admission policies and their bindings, and selects the policies to
+// evaluate on a review. It reads manifests as kube-apiserver does (k8s.io/apiserver v0.36.3
+// pkg/admission/plugin/policy/manifest/loader), and matches reviews as
+// pkg/admission/plugin/policy/matching does. It also follows the custom resources of
+// policies.fastadmit.io.
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/documents"
+)
+
+// Documents contains the policies of one kind and their bindings, both sorted by name. The
+// defaults of the API are set.
+type Documents[P, B metav1.Object] struct {
+	Policies []P
+	Bindings []B
+
+	from map[metav1.Object]*admission.File
+}
+
+// From wraps an error in a *admission.FileError with the file of a policy or a binding. It
+// returns err unchanged if it is nil or the object is not from a file.
+func (d *Documents[P, B]) From(object metav1.Object, err error) error {
+	if file := d.from[object]; file != nil && err != nil {
+		return &admission.FileError{File: file.Name, Err: err}
+	}
+	return err
+}
+
+type (
+	// Validating contains ValidatingAdmissionPolicies and their bindings.
+	Validating = Documents[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]
+	// Mutating contains MutatingAdmissionPolicies and their bindings.
+	Mutating = Documents[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]
+)
+
+const (
+	validatingKind = "ValidatingAdmissionPolicy"
+	mutatingKind   = "MutatingAdmissionPolicy"
+	bindingSuffix  = "Binding"
+)
+
+// The versions of documents that are read. The fields are the same in all.
+var apiVersions = []string{
+	"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
+}
+
+// A Kind is one of the two kinds of policies, ValidatingKind or MutatingKind.
+type Kind[P, B metav1.Object] struct {
+	Name string // the kind of the policies
+
+	policies, bindings cluster.KindOf[*cluster.JSON] // as custom resources
+
+	newPolicy    func() P
+	newBinding   func() B
+	checkPolicy  func(P) field.ErrorList
+	checkBinding func(B) field.ErrorList
+	paramKind    func(P) *admissionregistrationv1.ParamKind
+	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
+
+	// operations are those of requests that the policies are evaluated on, nil for all.
+	operations []codec.Operation
+
+	// checkTypes compares the expressions with the schemas of the cluster; nil for a
+	// kind whose status does not say that.
+	checkTypes func(context.Context, *typeChecker, P) ([]admissionregistrationv1.ExpressionWarning, error)
+}
+
+// ValidatingKind is the kind ValidatingAdmissionPolicy.
+var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
+	Name:     validatingKind,
+	policies: cluster.ValidatingAdmissionPolicies, bindings: cluster.ValidatingAdmissionPolicyBindings,
+	newPolicy: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	},
+	newBinding: func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	},
+	checkPolicy: CheckValidating, checkBinding: CheckValidatingBinding,
+	paramKind: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+		return p.Spec.ParamKind
+	},
+	bound: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+		return b.Spec.PolicyName, b.Spec.ParamRef
+	},
+	checkTypes: func(ctx context.Context, c *typeChecker, p *admissionregistrationv1.ValidatingAdmissionPolicy) ([]admissionregistrationv1.ExpressionWarning, error) {
+		return c.checkTypes(ctx, p)
+	},
+}
+
+// MutatingKind is the kind MutatingAdmissionPolicy.
+var MutatingKind = &Kind[*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding]{
+	Name:       mutatingKind,
+	operations: []codec.Operation{codec.Create, codec.Update, codec.Connect}, // upstream's mutating/plugin.go
+	policies:   cluster.MutatingAdmissionPolicies, bindings: cluster.MutatingAdmissionPolicyBindings,
+	newPolicy: func() *admissionregistrationv1.MutatingAdmissionPolicy {
+		return new(admissionregistrationv1.MutatingAdmissionPolicy)
+	},
+	newBinding: func() *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+		return new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
+	},
+	checkPolicy: CheckMutating, checkBinding: CheckMutatingBinding,
+	paramKind: func(p *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.ParamKind {
+		return p.Spec.ParamKind
+	},
+	bound: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) (string, *admissionregistrationv1.ParamRef) {
+		return b.Spec.PolicyName, b.Spec.ParamRef
+	},
+}
+
+// A reader reads documents of a kind of policies.
+type reader[P, B metav1.Object] struct {
+	Documents[P, B]
+	*Kind[P, B]
+}
+
+// Read reads policies and bindings from manifests. It returns an error for everything that
+// kube-apiserver rejects in a folder of manifests: unknown fields, other kinds, duplicate
+// names, bindings of policies that the manifests do not contain, parameters, and objects
+// that are invalid in the API. Unlike in kube-apiserver, names need not end with
+// ".static.k8s.io". Files with FromAPI may have parameters and bindings of other policies.
+//
+// The error joins all errors. An error in one file is a *admission.FileError.
+func (k *Kind[P, B]) Read(manifests []admission.File) (*Documents[P, B], error) {
+	r := reader[P, B]{Kind: k}
+	return &r.Documents, r.readAll(manifests)
+}
+
+// ReadValidating calls ValidatingKind.Read.
+func ReadValidating(manifests []admission.File) (*Validating, error) {
+	return ValidatingKind.Read(manifests)
+}
+
+// ReadMutating calls MutatingKind.Read.
+func ReadMutating(manifests []admission.File) (*Mutating, error) { return MutatingKind.Read(manifests) }
+
+func (r *reader[P, B]) readAll(manifests []admission.File) error {
+	r.from = make(map[metav1.Object]*admission.File)
+	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
+	errs := read.Read(manifests)
+	slices.SortStableFunc(r.Policies, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortStableFunc(r.Bindings, func(a, b B) int { return strings.Compare(a.GetName(), b.GetName()) })
+	if len(errs) == 0 {
+		errs = r.checkNames()
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// checkNames refuses names that are there twice, and bindings of policies that are
+// not there.
+func (r *reader[P, B]) checkNames() (errs []error) {
+	known := make(map[string]bool)
+	for _, policy := range r.Policies {
+		if known[policy.GetName()] {
+			errs = append(errs, r.From(policy, fmt.Errorf("duplicate name %q of a policy", policy.GetName())))
+		}
+		known[policy.GetName()] = true
+	}
+	for i, binding := range r.Bindings {
+		name := binding.GetName()
+		if i > 0 && name == r.Bindings[i-1].GetName() {
+			errs = append(errs, r.From(binding, fmt.Errorf("duplicate name %q of a binding", name)))
+		}
+		if policy, _ := r.bound(binding); !known[policy] && !r.from[binding].FromAPI {
+			errs = append(errs, r.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory", name, policy)))
+		}
+	}
+	return errs
+}
+
+// add adds a document.
+func (r *reader[P, B]) add(file *admission.File, kind string, content []byte) []error {
+	if kind == r.Name {
+		return r.addPolicy(file, content)
+	}
+	return r.addBinding(file, content)
+}
+
+func (r *reader[P, B]) addPolicy(file *admission.File, content []byte) []error {
+	policy := r.newPolicy()
+	if errs := documents.Decode(content, policy); errs != nil {
+		return errs
+	}
+	r.Policies, r.from[policy] = append(r.Policies, policy), file
+	errs := named(r.Name, policy.GetName(), r.checkPolicy(policy))
+	if r.paramKind(policy) != nil && !file.FromAPI {
+		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))
+	}
+	return errs
+}
+
+func (r *reader[P, B]) addBinding(file *admission.File, content []byte) []error {
+	binding := r.newBinding()
+	if errs := documents.Decode(content, binding); errs != nil {
+		return errs
+	}
+	r.Bindings, r.from[binding] = append(r.Bindings, binding), file
+	name := binding.GetName()
+	errs := named(r.Name+bindingSuffix, name, r.checkBinding(binding))
+	if _, ref := r.bound(binding); ref != nil && !file.FromAPI {
+		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
+	}
+	return errs
+}
+
+// named says which object the errors are about.
+func named(kind, name string, errs field.ErrorList) (all []error) {
+	for _, err := range errs {
+		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
+	}
+	return all
+}

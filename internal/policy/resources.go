@@ -1,0 +1,318 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
+	"github.com/fastadmit/fastadmit/internal/policy/status"
+)
+
+const (
+	// refreshPause is how long changes are gathered before they are compiled: kubectl
+	// apply writes the documents of a file one after the other.
+	refreshPause = 50 * time.Millisecond
+	// retryPause is how often kinds of parameters are asked for again that the API
+	// server does not have or does not let fastadmit read, and the status of policies
+	// is written that could not be written.
+	retryPause = 10 * time.Second
+	// settlePause is after how long the status is written once more of policies whose
+	// parameters were not listed yet.
+	settlePause = 2 * time.Second
+)
+
+// resources are the policies of a kind that are custom resources, with their
+// bindings.
+type resources[P, B metav1.Object, E any] struct {
+	kind               *Kind[P, B]
+	policies, bindings *cluster.Objects[*cluster.JSON]
+	params             *clusterParams
+	compile            func(P) (E, error)
+	schemas            *schemas.Schemas
+	discovery          *cluster.Discovery
+	replicas           *replicas
+
+	mu       sync.Mutex
+	compiled map[string]*compiledPolicy[E] // by name
+	bound    map[string]*boundBinding
+}
+
+// compiledPolicy is what became of a policy.
+type compiledPolicy[E any] struct {
+	object    *cluster.JSON
+	policy    *Policy[E]
+	paramKind *schema.GroupVersionKind
+	err       error // what is wrong with it
+
+	bound    bool   // a binding names it
+	enforced bool   // requests are evaluated with it, and with all of its bindings
+	revision string // of it and its bindings, as reports have it
+
+	status   *status.Status // that statusOf has
+	statusOf *cluster.JSON
+	writer   status.Writer
+	dueSince time.Time // since when the status is to be written, zero if it is not
+	doubted  time.Time // since when the status says of replicas what no longer holds, zero if it holds
+
+	typeChecking *admissionregistrationv1.TypeChecking // what came of it, nil for nothing
+	typesChecked bool
+}
+
+// boundBinding is what became of a binding.
+type boundBinding struct {
+	object  *cluster.JSON
+	binding *Binding
+}
+
+func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.View, params *clusterParams, compile func(P) (E, error)) *resources[P, B, E] {
+	r := &resources[P, B, E]{
+		kind: kind, params: params, compile: compile,
+		schemas: schemas.In(view), discovery: cluster.DiscoveryIn(view),
+		policies: kind.policies.In(view), bindings: kind.bindings.In(view),
+		compiled: make(map[string]*compiledPolicy[E]), bound: make(map[string]*boundBinding),
+	}
+	r.replicas = newReplicas(cluster.PolicyReplicas.In(view), kind.Name, r.enforced)
+	return r
+}
+
+// synced are closed once everything was listed.
+func (r *resources[P, B, E]) synced() [2]<-chan struct{} {
+	return [...]<-chan struct{}{r.policies.Synced(), r.bindings.Synced()}
+}
+
+// follow calls refresh once everything was listed and after each change, until ctx
+// ends.
+func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
+	for _, synced := range r.synced() {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return
+		}
+	}
+	bell := make(chan struct{}, 1)
+	changed := func() { ring(bell) }
+	defer r.policies.Subscribe(changed)()
+	defer r.bindings.Subscribe(changed)()
+	defer r.replicas.objects.Subscribe(changed)()
+	defer func() { r.params.use(context.Background(), nil) }()
+	reported, written := make(chan struct{}, 1), make(chan struct{}, 1)
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { r.replicas.run(ctx, reported) })
+	background.Go(func() { r.keepStatus(ctx, written, bell) })
+	for {
+		refresh()
+		ring(reported)
+		ring(written)
+		wait := time.NewTimer(retryPause)
+		select {
+		case <-bell:
+			sleep(ctx, refreshPause)
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+		wait.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// ring has the receiver of a channel of length 1 run once more.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default: // it rings already
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// refresh compiles what changed, and returns all. The caller holds r.mu.
+func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
+	bindings := r.refreshBindings()
+	known := make(map[string]*compiledPolicy[E])
+	used := make(map[schema.GroupVersionKind]bool)
+	var set Set[E]
+	for _, object := range r.policies.List("") {
+		c := r.refreshPolicy(object)
+		known[object.GetName()] = c
+		bound := bindings[object.GetName()]
+		c.bound, c.revision, c.enforced = len(bound) > 0, revisionOf(object, bound), false
+		if c.policy == nil {
+			continue
+		}
+		own := *c.policy
+		own.params, own.bindings, own.err = r.params, bound, c.err
+		if len(own.bindings) > 0 && c.paramKind != nil {
+			used[*c.paramKind] = true
+		}
+		set = append(set, &own)
+	}
+	r.compiled = known
+	failed := r.params.use(ctx, used)
+	for _, p := range set {
+		c := known[p.Name]
+		if kind := c.paramKind; kind != nil && failed[*kind] != nil {
+			p.err = errors.Join(p.err, failed[*kind])
+		}
+		c.enforced = r.isEnforced(c, p)
+	}
+	return set
+}
+
+// isEnforced reports whether requests are evaluated with a policy and its bindings as they
+// are, and not failed because something is wrong or missing.
+func (r *resources[P, B, E]) isEnforced(c *compiledPolicy[E], p *Policy[E]) bool {
+	if len(p.bindings) == 0 || p.err != nil || p.compileErr != nil || slices.ContainsFunc(p.bindings, func(b *Binding) bool { return b.err != nil }) {
+		return false
+	}
+	if c.paramKind == nil {
+		return true
+	}
+	err, waiting := r.params.unready(*c.paramKind)
+	return err == nil && !waiting
+}
+
+// enforced returns the policies that this replica enforces, sorted by name.
+func (r *resources[P, B, E]) enforced() []reportedPolicy {
+	all := []reportedPolicy{}
+	for _, name := range r.names() {
+		r.mu.Lock()
+		if c := r.compiled[name]; c != nil && c.enforced {
+			all = append(all, reportedPolicy{name, c.object.GetGeneration(), c.revision})
+		}
+		r.mu.Unlock()
+	}
+	return all
+}
+
+// revisionOf returns what tells a policy with these bindings from others, and from what they
+// were before.
+func revisionOf(object *cluster.JSON, bindings []*Binding) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s %d\n", object.GetUID(), object.GetGeneration())
+	for _, b := range bindings {
+		fmt.Fprintf(hash, "%s %s\n", b.Name, b.revision)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
+}
+
+// refreshPolicy compiles a policy unless it was compiled already. One that is not
+// valid, which was written when nobody checked it, is misconfigured for what its rules
+// select.
+func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy[E] {
+	last := r.compiled[object.GetName()]
+	if last != nil && last.isSame(object) {
+		last.object = object
+		return last
+	}
+	c := &compiledPolicy[E]{object: object}
+	document := r.kind.newPolicy()
+	if err := decodeStored(object, document); err != nil {
+		c.err = err // and nobody knows what it is for
+		return c
+	}
+	checked := r.kind.checkPolicy(document).ToAggregate()
+	policy, err := newPolicy[E](document)
+	if err != nil {
+		policy.matcher = policy.matcher.WithoutSelectors()
+	}
+	c.policy = policy
+	if checked != nil {
+		err = checked
+	}
+	if err != nil {
+		if c.err = err; len(policy.matcher.rules) == 0 {
+			c.policy = nil // it would deny everything
+		}
+		return c
+	}
+	if kind := r.kind.paramKind(document); kind != nil {
+		c.paramKind = new(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+	}
+	policy.Evaluator, policy.compileErr = r.compile(document)
+	return c
+}
+
+// isSame reports whether an object has the spec that was compiled.
+func (c *compiledPolicy[E]) isSame(object *cluster.JSON) bool {
+	return c.object == object || object.GetUID() != "" && c.object.GetUID() == object.GetUID() &&
+		object.GetGeneration() != 0 && c.object.GetGeneration() == object.GetGeneration()
+}
+
+func decodeStored(object *cluster.JSON, into any) error {
+	text, err := object.MarshalJSON()
+	if err == nil {
+		err = json.UnmarshalCaseSensitivePreserveInts(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	return nil
+}
+
+// refreshBindings returns the bindings by the names of their policies.
+func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
+	known := make(map[string]*boundBinding)
+	byPolicy := make(map[string][]*Binding)
+	for _, object := range r.bindings.List("") {
+		b := r.bound[object.GetName()]
+		if b == nil || b.object != object {
+			b = &boundBinding{object, r.newBinding(object)}
+		}
+		known[object.GetName()] = b
+		byPolicy[b.binding.policy] = append(byPolicy[b.binding.policy], b.binding)
+	}
+	r.bound = known
+	return byPolicy
+}
+
+// newBinding returns a binding; of one that is not valid, which was written when
+// nobody checked it, one that is reported for each request of its policy.
+func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
+	document := r.kind.newBinding()
+	err := decodeStored(object, document)
+	checked := r.kind.checkBinding(document).ToAggregate()
+	b, matcherErr := newBinding(document)
+	switch {
+	case err != nil:
+		b.err = err
+	case checked != nil:
+		b.err = checked
+	default:
+		b.err = matcherErr
+	}
+	b.Name, b.revision = object.GetName(), fmt.Sprint(object.GetUID(), object.GetGeneration())
+	return b
+}
+
+// names of policies, sorted.
+func (r *resources[P, B, E]) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := make([]string, 0, len(r.compiled))
+	for name := range r.compiled {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

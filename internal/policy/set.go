@@ -1,0 +1,210 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// A Set contains the compiled policies of one kind with their bindings, both sorted by
+// name. E contains the compiled expressions of a policy. A Set is immutable; if documents
+// change, a new Set replaces it between reviews.
+type Set[E any] []*Policy[E]
+
+// A Policy is a compiled policy with its bindings.
+type Policy[E any] struct {
+	Name string
+	// Ignores is true if failurePolicy is Ignore: the policy has no effect if it cannot
+	// be evaluated.
+	Ignores   bool
+	Evaluator E
+
+	matcher   *Matcher
+	paramKind *admissionregistrationv1.ParamKind
+	params    Params // of a policy in the cluster those of the cluster, of others the given ones
+	bindings  []*Binding
+	err       error // why the policy cannot be evaluated on what it matches
+	metrics   *policyMetrics
+
+	compileErr error // what does not compile, which fails when it is evaluated
+}
+
+// A Binding determines for which requests and with which parameters a policy is evaluated.
+type Binding struct {
+	Name string
+	// Actions are the validationActions. Only bindings of ValidatingAdmissionPolicies
+	// have them.
+	Actions []admissionregistrationv1.ValidationAction
+
+	policy   string
+	matcher  *Matcher
+	paramRef *admissionregistrationv1.ParamRef
+	err      error  // why nobody can tell what it matches
+	revision string // of a custom resource
+}
+
+// NewSet compiles documents; compile compiles the expressions of one policy. The error
+// joins all errors. Even then, the Set contains all policies. As in kube-apiserver, an
+// expression that does not compile fails when it is evaluated.
+func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(P) (E, error)) (Set[E], error) {
+	var errs []error
+	var bindings []*Binding
+	for _, document := range documents.Bindings {
+		b, err := newBinding(document)
+		if err != nil {
+			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), b.Name, err)))
+		}
+		bindings = append(bindings, b)
+	}
+	var set Set[E]
+	for _, document := range documents.Policies {
+		p, err := newPolicy[E](document)
+		var compileErr error
+		p.Evaluator, compileErr = compile(document)
+		if err := errors.Join(err, compileErr); err != nil {
+			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), p.Name, err)))
+		}
+		for _, b := range bindings {
+			if b.policy == p.Name {
+				p.bindings = append(p.bindings, b)
+			}
+		}
+		set = append(set, p)
+	}
+	return set, errors.Join(errs...)
+}
+
+// kindOf returns the kind of a document.
+func kindOf(document metav1.Object) string {
+	switch document.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		return validatingKind
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		return validatingKind + bindingSuffix
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		return mutatingKind
+	}
+	return mutatingKind + bindingSuffix
+}
+
+func newPolicy[E any](document metav1.Object) (*Policy[E], error) {
+	p := &Policy[E]{Name: document.GetName()}
+	var constraints *admissionregistrationv1.MatchResources
+	var failurePolicy *admissionregistrationv1.FailurePolicyType
+	switch document := document.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		constraints, failurePolicy, p.paramKind = document.Spec.MatchConstraints, document.Spec.FailurePolicy, document.Spec.ParamKind
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		constraints, failurePolicy, p.paramKind = document.Spec.MatchConstraints, document.Spec.FailurePolicy, document.Spec.ParamKind
+	}
+	p.Ignores = failurePolicy != nil && *failurePolicy == admissionregistrationv1.Ignore
+	var err error
+	p.matcher, err = NewMatcher(constraints)
+	return p, err
+}
+
+func newBinding(document metav1.Object) (*Binding, error) {
+	b := &Binding{Name: document.GetName()}
+	var resources *admissionregistrationv1.MatchResources
+	switch document := document.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		spec := &document.Spec
+		b.policy, b.Actions, b.paramRef, resources = spec.PolicyName, spec.ValidationActions, spec.ParamRef, spec.MatchResources
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		spec := &document.Spec
+		b.policy, b.paramRef, resources = spec.PolicyName, spec.ParamRef, spec.MatchResources
+	}
+	var err error
+	b.matcher, err = NewMatcher(resources)
+	return b, err
+}
+
+// Handles are the functions of a plugin that Policy.Dispatch calls.
+type Handles[E any] interface {
+	// Evaluate evaluates a policy for a matching binding, once for each of params. The
+	// list may be empty. If an element is nil, the variable params is null. If Evaluate
+	// returns a result, that is the result of the plugin.
+	Evaluate(p *Policy[E], b *Binding, params []*Param) *admission.Result
+	// Misconfigured is called if err prevents matching the policy or finding its
+	// parameters. b is nil if the error is in the policy and not in a binding. It is not
+	// called for policies that ignore errors.
+	Misconfigured(p *Policy[E], b *Binding, err error)
+}
+
+// Dispatch calls h for each binding of the policy that matches the review. It stops at the
+// first result of h.Evaluate and returns it; otherwise it returns nil.
+func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
+	misconfigured := func(b *Binding, what string, err error) {
+		p.countMisconfigured(b)
+		if !p.Ignores {
+			h.Misconfigured(p, b, fmt.Errorf("failed to configure %s: %w", what, err))
+		}
+	}
+	if len(p.bindings) == 0 {
+		return nil
+	}
+	matches, err := p.matcher.Matches(d.Ctx, &d.Request, d)
+	if err != nil {
+		misconfigured(nil, "policy", err)
+		return nil
+	}
+	if !matches {
+		return nil
+	}
+	if p.err != nil {
+		misconfigured(nil, "policy", p.err)
+		return nil
+	}
+	for _, b := range p.bindings {
+		params, matches, err := b.collect(d, p.params, p.paramKind)
+		if err != nil {
+			misconfigured(b, "binding", err)
+			continue
+		}
+		if !matches {
+			continue
+		}
+		if result := h.Evaluate(p, b, params); result != nil {
+			return result
+		}
+	}
+	return nil
+}
+
+// collect reports whether the binding is for the review, and with which parameters.
+func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {
+	if b.err != nil {
+		return nil, false, b.err
+	}
+	if matches, err = b.matcher.Matches(d.Ctx, &d.Request, d); err != nil || !matches {
+		return nil, false, err
+	}
+	params, err = collectParams(d.Ctx, all, kind, b.paramRef, d.Namespace())
+	return params, true, err
+}
+
+// IsExcluded reports whether policies are never evaluated on a resource. kube-apiserver
+// excludes resources such as SubjectAccessReviews, which it creates itself to admit other
+// requests (k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion), and calls no webhooks
+// for policies, bindings and webhook configurations. fastadmit also excludes its own custom
+// resources for policies.
+func IsExcluded(r codec.GroupVersionResource) bool {
+	switch r.Group {
+	case "authentication.k8s.io":
+		return r.Resource == "selfsubjectreviews" || r.Resource == "tokenreviews"
+	case "authorization.k8s.io":
+		switch r.Resource {
+		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
+			return true
+		}
+	case "admissionregistration.k8s.io", cluster.PolicyGroup:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,253 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/internal/policy/status"
+)
+
+// The conditions of a policy.
+const (
+	// conditionCompiled is true if the policy is valid and all of its expressions
+	// compile.
+	conditionCompiled = "Compiled"
+	// conditionParameters is true if the objects of its paramKind are known; a policy
+	// without paramKind, and one without bindings, does not have it.
+	conditionParameters = "ParametersKnown"
+	// conditionEnforced is true if all replicas enforce the policy with its bindings.
+	conditionEnforced = "Enforced"
+
+	// typesTimeout bounds checking the types of one policy: for each kind the API
+	// server is asked for its resources and its schema, and an environment is made.
+	typesTimeout = 30 * time.Second
+	// unansweredMax is after how many policies in a row for which the API server did not
+	// answer no more statuses are written until the next change, or until retryPause has
+	// passed. So one policy does not keep the others waiting, and it takes some 15 seconds to
+	// find out that the API server does not answer, instead of 5 for each of hundreds.
+	unansweredMax = 3
+)
+
+// keepStatus writes the status of policies after each change, until ctx ends. Where
+// parameters were not listed yet, it rings the bell after a while. It is not part of the loop
+// that compiles policies, because changes of policies take effect also while the API server
+// does not answer writes.
+func (r *resources[P, B, E]) keepStatus(ctx context.Context, changed <-chan struct{}, bell chan<- struct{}) {
+	var settles <-chan time.Time
+	for {
+		select {
+		case <-changed:
+			if settles = nil; !r.writeStatus(ctx) {
+				settles = time.After(settlePause)
+			}
+		case <-settles:
+			settles = nil
+			ring(bell)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writeStatus writes the status of policies of which it says something else. It reports
+// whether parameters of all of them were listed. What it could not write is due again at the
+// next change, or after retryPause.
+func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
+	settled = true
+	all := r.replicas.read(time.Now())
+	unanswered := 0 // in a row
+	for _, name := range r.names() {
+		typesErr := r.checkTypes(ctx, name)
+		change, due, listed := r.due(name, all)
+		settled = settled && listed
+		var writeErr error
+		if due {
+			if writeErr = change.Write(ctx, r.policies); writeErr == nil {
+				r.wrote(name, change)
+			}
+		}
+		if isUnanswered(typesErr) || isUnanswered(writeErr) {
+			unanswered++
+		} else if due {
+			unanswered = 0
+		}
+		if unanswered == unansweredMax || ctx.Err() != nil {
+			return settled
+		}
+	}
+	return settled
+}
+
+// isUnanswered reports whether an error is not an answer of the API server.
+func isUnanswered(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return err != nil && !answered
+}
+
+// checkTypes checks the types of a policy that compiles, once for each generation: whoever
+// comes second finds what the first one wrote. When the API server does not answer, that is
+// tried again later: that is the error.
+func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error {
+	r.mu.Lock()
+	c := r.compiled[name]
+	if r.kind.checkTypes == nil || c == nil || c.typesChecked || c.err != nil || c.policy.compileErr != nil {
+		r.mu.Unlock()
+		return nil
+	}
+	object := c.object
+	r.mu.Unlock()
+	var checked *admissionregistrationv1.TypeChecking
+	if has := status.Of(object); has.ObservedGeneration == object.GetGeneration() {
+		checked = has.TypeChecking
+	}
+	if checked == nil {
+		document := r.kind.newPolicy()
+		if decodeStored(object, document) != nil {
+			return nil // it was read before
+		}
+		checking, cancel := context.WithTimeout(ctx, typesTimeout)
+		defer cancel()
+		warnings, err := r.kind.checkTypes(checking, &typeChecker{r.schemas, r.discovery, make(map[schema.GroupVersion]meta.RESTMapper)}, document)
+		if err != nil {
+			return err
+		}
+		checked = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.typeChecking, c.typesChecked = checked, true
+	return nil
+}
+
+// wrote notes that a status is written.
+func (r *resources[P, B, E]) wrote(name string, change status.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.compiled[name]; c != nil {
+		c.writer.Wrote(change)
+	}
+}
+
+// due returns how the status of a policy is to be changed. It is not settled while
+// parameters are not listed yet.
+func (r *resources[P, B, E]) due(name string, all reports) (change status.Change, due, settled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.compiled[name]
+	if c == nil {
+		return change, false, true
+	}
+	now := &status.Status{ObservedGeneration: c.object.GetGeneration(), Conditions: []metav1.Condition{c.compiledCondition()}}
+	now.TypeChecking = c.typeChecking
+	settled = true
+	if c.paramKind != nil {
+		if condition, ok := r.parametersCondition(c); ok {
+			now.Conditions = append(now.Conditions, condition)
+			settled = condition.Status != metav1.ConditionUnknown
+		}
+	}
+	enforced, changed := c.enforcedCondition(all, time.Now())
+	now.Conditions = append(now.Conditions, enforced)
+	change, due = c.writer.Due(c.object, now, changed)
+	if !due {
+		c.dueSince = time.Time{}
+		return change, false, settled
+	}
+	return change, c.isTurn(all, time.Now()), settled
+}
+
+// isTurn reports whether this replica is to write a status that is due. The first replica
+// does, so that ten replicas do not make ten requests for each policy; the others do when it
+// has not for a while.
+func (c *compiledPolicy[E]) isTurn(all reports, now time.Time) bool {
+	if c.dueSince.IsZero() {
+		c.dueSince = now
+	}
+	return all.first || now.Sub(c.dueSince) >= retryPause
+}
+
+// enforcedCondition says whether all replicas enforce the policy, and whether its status
+// says something else about this generation. That they do is said at once. That they no longer do is only said
+// after a while, because replicas see changes at different times: otherwise every change of
+// a binding would be two writes.
+func (c *compiledPolicy[E]) enforcedCondition(all reports, now time.Time) (condition metav1.Condition, changed bool) {
+	condition = metav1.Condition{Type: conditionEnforced, ObservedGeneration: c.object.GetGeneration()}
+	if c.statusOf != c.object {
+		c.statusOf, c.status = c.object, status.Of(c.object)
+	}
+	stored := c.status.Condition(conditionEnforced)
+	if stored != nil && stored.ObservedGeneration != condition.ObservedGeneration {
+		stored = nil
+	}
+	switch {
+	case !all.known && stored != nil:
+		return *stored, false
+	case !all.known:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, "NotReported", "no replica has reported yet which policies it enforces"
+		return condition, false
+	case !c.bound:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NoBindings", "no binding names it"
+	default:
+		condition.Status, condition.Reason, condition.Message = all.enforced(c.object.GetName(), c.revision)
+	}
+	if stored == nil || stored.Status == metav1.ConditionUnknown {
+		return condition, stored != nil
+	}
+	changed = stored.Status != condition.Status || stored.Reason != condition.Reason || stored.Message != condition.Message
+	if !changed || condition.Status == metav1.ConditionTrue {
+		c.doubted = time.Time{}
+		return condition, changed
+	}
+	if c.doubted.IsZero() {
+		c.doubted = now
+	}
+	if now.Sub(c.doubted) < retryPause {
+		return *stored, false
+	}
+	return condition, true
+}
+
+// compiledCondition says whether the policy can be evaluated.
+func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
+	condition := metav1.Condition{
+		Type: conditionCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all expressions compile",
+		ObservedGeneration: c.object.GetGeneration(),
+	}
+	err, reason := c.err, "Invalid"
+	if err == nil {
+		err, reason = c.policy.compileErr, "CompilationFailed"
+	}
+	if err != nil {
+		condition.Status, condition.Reason = metav1.ConditionFalse, reason
+		condition.Message = status.Message(err)
+	}
+	return condition
+}
+
+// parametersCondition says whether the objects of a policy's paramKind are known; ok
+// is false if nobody uses them.
+func (r *resources[P, B, E]) parametersCondition(c *compiledPolicy[E]) (condition metav1.Condition, ok bool) {
+	kind, watched := r.params.of(*c.paramKind)
+	if !watched {
+		return condition, false
+	}
+	condition = metav1.Condition{
+		Type: conditionParameters, Status: metav1.ConditionTrue, Reason: "Watched", Message: fmt.Sprintf("%s are watched", kind),
+		ObservedGeneration: c.object.GetGeneration(),
+	}
+	if err, waiting := r.params.unready(*c.paramKind); waiting {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, "NotListed", "waiting for the API server"
+	} else if err != nil {
+		condition.Status, condition.Reason = metav1.ConditionFalse, "CannotWatch"
+		condition.Message = status.Message(err)
+	}
+	return condition, true
+}
