@@ -76,6 +76,14 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 docs: ## update the generated parts of documents
 	go test -run Conventions . -update
 
+.PHONY: kubernetes
+kubernetes: ## move all modules and what is generated to VERSION of Kubernetes' libraries; CONTRIBUTING.md has the other steps
+	tools/kubernetes "$(VERSION)"
+	go test -vet=off ./handlers/mutatingadmissionpolicy -run TestSchema -update
+	cd deploy && go test -vet=off . -run TestCRDs -update
+	e2e/run review -run TestBuiltIn -update
+	$(MAKE) docs
+
 .PHONY: e2e
 e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd, which it builds
 	e2e/run
