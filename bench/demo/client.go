@@ -23,9 +23,9 @@ type client struct {
 	url  string
 }
 
-// newClient returns a client that trusts the certificate with the fingerprint
-// and no other.
-func newClient(address, fingerprint string) (*client, error) {
+// newClient returns a client of a server. It trusts the certificate with the fingerprint and no
+// other.
+func newClient(url, fingerprint string) (*client, error) {
 	want, err := hex.DecodeString(fingerprint)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func newClient(address, fingerprint string) (*client, error) {
 	}
 	return &client{
 		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second},
-		url:  "https://" + address,
+		url:  url,
 	}, nil
 }
 

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,16 +20,17 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
-	// startMax bounds the wait for the server's ready line.
-	startMax = 20 * time.Second
-
 	// looksEvery is the time between two looks at the process.
 	looksEvery = 10 * time.Second
+
+	// metricsMax is how long the server may take to answer a request for its metrics.
+	metricsMax = 20 * time.Second
 
 	// settleMax is how long after the load the process may take to give back its
 	// connections: those without a request are kept for 120 s.
@@ -127,16 +129,13 @@ spec: {policyName: soak.static.k8s.io}
 
 // A server is the process under test.
 type server struct {
-	cmd     *exec.Cmd
+	*process.Server
 	target  bench.Target
-	address string
-	ended   chan struct{} // closed when it has
-	why     error         // it ended, set before
-	log     string        // its file
-	group   string        // its control group
+	address string        // host:port on loopback
+	ended   chan struct{} // closed when the process has ended
+	err     error         // why it ended; set before ended is closed
+	group   string        // folder of its control group
 }
-
-var readyLine = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+?),`)
 
 // start starts the binary in a control group of its own.
 func start(o *options, dir, backend string) (*server, error) {
@@ -154,38 +153,24 @@ func start(o *options, dir, backend string) (*server, error) {
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
 	// As fastadmit sets it from the limit of its container, which this is not.
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
-	s := &server{cmd: cmd, ended: make(chan struct{}), log: filepath.Join(dir, "log"), group: group}
-	log, err := os.Create(s.log)
+	running, err := process.Start(cmd, filepath.Join(dir, "log"), cmd.Start)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(running.URL, "https://"))
 	if err != nil {
+		running.Kill()
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	timer := time.AfterFunc(startMax, s.kill)
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	timer.Stop()
+	s := &server{Server: running, address: "127.0.0.1:" + port, ended: make(chan struct{}), group: group}
 	go func() {
-		s.why = cmd.Wait()
-		close(s.ended)
+		defer close(s.ended)
+		s.err = s.Wait()
 	}()
-	ready := readyLine.FindStringSubmatch(line)
-	if ready == nil {
-		said, _ := os.ReadFile(s.log)
-		return nil, fmt.Errorf("%s did not start: got %q, want a line that says where it serves; it said %s", o.binary, line, said)
-	}
-	_, port, _ := strings.Cut(ready[1][strings.LastIndexByte(ready[1], ']')+1:], ":")
-	s.address = "127.0.0.1:" + port
 	s.target = bench.Target{
 		Name: "fastadmit", URL: "https://" + s.address, Token: token,
 		TLS:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its certificate is in its memory only
-		MetricsURL: ready[2] + "/metrics", PID: cmd.Process.Pid,
+		MetricsURL: s.Metrics + "/metrics", PID: s.PID,
 	}
 	return s, nil
 }
@@ -254,11 +239,7 @@ func newGroup(memory int64) (string, error) {
 
 // kill ends the process and removes its control group.
 func (s *server) kill() {
-	_ = s.cmd.Process.Kill()
-	select {
-	case <-s.ended:
-	case <-time.After(startMax):
-	}
+	s.Kill()
 	_ = os.Remove(s.group)
 }
 
@@ -280,7 +261,7 @@ func (l look) String() string {
 // look looks at the process.
 func (s *server) look() (look, error) {
 	var l look
-	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	proc := filepath.Join("/proc", strconv.Itoa(s.PID))
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
 		return l, err
@@ -296,7 +277,7 @@ func (s *server) look() (look, error) {
 		return l, err
 	}
 	l.files = len(files)
-	client := http.Client{Timeout: startMax}
+	client := http.Client{Timeout: metricsMax}
 	response, err := client.Get(s.target.MetricsURL)
 	if err != nil {
 		return l, err
@@ -339,7 +320,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 	for {
 		select {
 		case <-s.ended:
-			w.err = fmt.Errorf("the process ended: %w; its log ends with %s", s.why, s.tail())
+			w.err = cmp.Or(s.err, errors.New("the server exited with 0, want it to serve until the end"))
 			return w
 		case <-ctx.Done():
 			return w
@@ -355,12 +336,6 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 		q.resident, q.files = max(q.resident, l.resident), max(q.files, l.files)
 		q.goroutines, q.connections, q.panics = max(q.goroutines, l.goroutines), max(q.connections, l.connections), max(q.panics, l.panics)
 	}
-}
-
-// tail is the end of the process's log.
-func (s *server) tail() string {
-	content, _ := os.ReadFile(s.log)
-	return string(content[max(0, len(content)-4096):])
 }
 
 // judge prints what was seen, and says what is wrong with it.

@@ -3,19 +3,17 @@
 package contest
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/compare/policies"
+	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
@@ -42,9 +40,6 @@ var Contenders = []Contender{
 	{"controllerruntime", "sigs.k8s.io/controller-runtime v0.24.1"},
 	{"kubewebhook", "slok/kubewebhook v2.7.0"},
 }
-
-// startMax bounds the wait for the line that a contender prints when it serves.
-const startMax = 20 * time.Second
 
 // An Arena is where contenders are started.
 type Arena struct {
@@ -134,10 +129,8 @@ type Process struct {
 	// Target is where it is.
 	Target bench.Target
 
-	cmd *exec.Cmd
+	server *process.Server
 }
-
-var readyLine = regexp.MustCompile(`serving on (https://\S+), metrics on (http://\S+?)(,|$)`)
 
 // Start starts a contender with a work and waits until it serves. The floor
 // gets the answer that it is to give; for others, it is empty.
@@ -167,41 +160,20 @@ func (a *Arena) Start(c Contender, w *Work, settings Settings, answer []byte) (*
 	}
 	cmd := exec.Command(filepath.Join(a.dir, c.Name), args...)
 	cmd.Env = append(os.Environ(), settings.Env...)
-	log, err := os.Create(filepath.Join(a.dir, c.Name+".log"))
+	server, err := process.Start(cmd, filepath.Join(a.dir, c.Name+".log"), func() error { return a.cpus.start(cmd) })
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := a.cpus.start(cmd); err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", c.Name, err)
-	}
-	p := &Process{Contender: c, Work: w, cmd: cmd}
-	timer := time.AfterFunc(startMax, p.Stop)
-	defer timer.Stop()
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	ready := readyLine.FindStringSubmatch(strings.TrimSpace(line))
-	if ready == nil {
-		p.Stop()
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("cannot start %s: got %q, want a line that says where it serves; it said %q", c.Name, line, said)
-	}
+	p := &Process{Contender: c, Work: w, server: server}
 	p.Target = bench.Target{
-		Name: c.Name, URL: ready[1] + path, TLS: a.tls, PID: cmd.Process.Pid,
-		MetricsURL: ready[2] + "/metrics", PprofURL: ready[2] + "/debug/pprof",
+		Name: c.Name, URL: server.URL + path, TLS: a.tls, PID: server.PID,
+		MetricsURL: server.Metrics + "/metrics", PprofURL: server.Metrics + "/debug/pprof",
 	}
 	return p, nil
 }
 
 // Stop ends the process.
-func (p *Process) Stop() {
-	p.cmd.Process.Kill() //nolint:errcheck // it has ended
-	p.cmd.Wait()         //nolint:errcheck // it was killed
-}
+func (p *Process) Stop() { p.server.Kill() }
 
 // StartAll starts contenders with a work and checks that each does it right.
 // They are in the order of Contenders, those left out that are not named or do not
