@@ -24,14 +24,14 @@ import (
 // timedRounds is how often the recordings are replayed for the latency line.
 const timedRounds = 20
 
-// enabled are plugins that need no cluster, but for the two that decide everything.
+// enabled are the in-tree plugins that need no cluster, except AlwaysAdmit and AlwaysDeny.
 var enabled = []string{
 	"SecurityContextDeny", "LimitPodHardAntiAffinityTopology", "AlwaysPullImages", "DefaultTolerationSeconds",
 	"EventRateLimit", "ExtendedResourceToleration", "StorageObjectInUseProtection", "DenyServiceExternalIPs",
 }
 
-// admissionConfiguration lets two events a namespace through at once, so that
-// the demo shows some being refused.
+// admissionConfiguration allows a burst of two events in each namespace, so that the demo shows
+// some denials.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
