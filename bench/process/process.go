@@ -15,7 +15,7 @@ import (
 
 const (
 	// startMax bounds the wait for the line that a server prints when it is ready.
-	startMax = 20 * time.Second
+	startMax = 2 * time.Minute
 
 	// tailBytes is how much of its log an error quotes.
 	tailBytes = 4096
