@@ -2,7 +2,6 @@ package policies
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
@@ -16,11 +15,12 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	ours "github.com/fastadmit/fastadmit/admission"
+	fastadmission "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	fastadmit "github.com/fastadmit/fastadmit/internal/policy/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // matchExpressions are true, false or fail on some recordings each.
@@ -34,9 +34,7 @@ var matchExpressions = []string{
 
 // TestMatchConditions asks both sides whether conditions hold, for each recording.
 func TestMatchConditions(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seed.Rand(t)
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	access := newAccess(t)
 	seen := make(map[string]int)
@@ -112,7 +110,7 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	matches, err := compiled.Matches(t.Context(), review, ours.AttributesOf(review))
+	matches, err := compiled.Matches(t.Context(), review, fastadmission.AttributesOf(review))
 	gotText := ""
 	if err != nil {
 		gotText = err.Error()
