@@ -1,4 +1,4 @@
-// The command upstream answers as Kubernetes v1.26 would which labels a PersistentVolume
+// The command clouds answers as Kubernetes v1.26 would which labels a PersistentVolume
 // gets. Its argument is the address of a fake of both clouds, http://127.0.0.1:1234. It reads
 // PersistentVolumes from standard input and writes a line for each: labels, or an error.
 //
