@@ -62,7 +62,7 @@ func TestListenEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(context.Background())
 		s.refuseIf(func(string, string) error {
 			cancel()
 			return errors.New("the replica has ended")
