@@ -86,7 +86,7 @@ func TestDue(t *testing.T) {
 	f("a status that nobody can read", unreadable, false, false)
 	w = Writer{}
 	f("what nothing says", saysNothing, false, true)
-	w.Wrote(f("what was not written", saysNothing, false, true))
+	w.wrote(f("what was not written", saysNothing, false, true))
 	f("what was written", saysNothing, false, false)
 	if _, due := w.Due(saysNothing, ready(metav1.ConditionTrue, "other"), false); !due {
 		t.Error("something else is not written")

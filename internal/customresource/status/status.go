@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -42,7 +43,7 @@ func Of(object *cluster.JSON) *Status {
 	return new(Status)
 }
 
-// read reads the status that an object has; ok is false if nobody can.
+// read reads the status of an object; ok is false if it cannot be decoded.
 func read(object *cluster.JSON) (has *Status, ok bool) {
 	var o struct{ Status Status }
 	text, err := object.MarshalJSON()
@@ -77,13 +78,15 @@ func (s *Status) Condition(of string) *metav1.Condition {
 // A Writer decides when to write the status of one object. All replicas compute the same
 // status, so the first one writes it. A replica writes each status only once. Otherwise,
 // two replicas of different versions could overwrite each other's status forever. The zero
-// Writer is ready to use. Only one goroutine at a time may use it.
+// Writer is ready to use. Several goroutines may use it at the same time.
 type Writer struct {
+	mu   sync.Mutex
 	said string // what this process wrote or found
 }
 
 // A Change is a status to write.
 type Change struct {
+	writer *Writer
 	object *cluster.JSON
 	says   string
 }
@@ -92,7 +95,9 @@ type Change struct {
 // object has this status, if its status cannot be decoded, or if this process wrote the
 // same status before. With again, it does not matter what the process wrote before.
 func (w *Writer) Due(object *cluster.JSON, now *Status, again bool) (c Change, due bool) {
-	c.says = now.Says()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.writer, c.says = w, now.Says()
 	if c.says == w.said && !again {
 		return c, false
 	}
@@ -102,20 +107,27 @@ func (w *Writer) Due(object *cluster.JSON, now *Status, again bool) (c Change, d
 	return c, c.object != nil
 }
 
-// Write writes the change to the cluster, within 5 s. If it succeeds, call Writer.Wrote.
-// After an error, Due returns the change again.
+// Write writes the change to the cluster, within 5 s. After an error, Due returns the change
+// again.
 func (c Change) Write(ctx context.Context, objects *cluster.Objects[*cluster.JSON]) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, err := objects.UpdateStatus(ctx, c.object)
+	if err == nil {
+		c.writer.wrote(c)
+	}
 	return err
 }
 
-// Wrote records that the change c was written.
-func (w *Writer) Wrote(c Change) { w.said = c.says }
+// wrote records that the change c was written.
+func (w *Writer) wrote(c Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = c.says
+}
 
-// in returns a copy of an object with the status s, for UpdateStatus. It is nil where the
-// object says the same already, or has a status that nobody can read.
+// in returns a copy of an object with the status s, for UpdateStatus. It is nil if the object
+// has an equal status, or one that cannot be decoded.
 func (s *Status) in(object *cluster.JSON) *cluster.JSON {
 	before, ok := read(object)
 	if !ok || before.Says() == s.Says() {
@@ -136,7 +148,8 @@ func (s *Status) in(object *cluster.JSON) *cluster.JSON {
 	return changed
 }
 
-// keepTimes sets when the conditions became what they are.
+// keepTimes sets the transition times of the conditions: those of before where the status of
+// the condition is the same, now for others.
 func (s *Status) keepTimes(before *Status) {
 	for i := range s.Conditions {
 		s.Conditions[i].LastTransitionTime = metav1.Now()
