@@ -84,7 +84,7 @@ func metricTable(t *testing.T) string {
 		if s.isTest {
 			continue
 		}
-		if s.name == "cmd/fastadmit/app/metrics_help.go" {
+		if s.name == "internal/server/metrics_help.go" {
 			texts = helpTexts(t, &s)
 		}
 		ast.Inspect(s.File, func(node ast.Node) bool {
