@@ -125,14 +125,18 @@ func TestRead(t *testing.T) {
 	write("d/sub/bad.yaml", "a: [")
 	write("d/README.md", "no manifest")
 	write("d/.github/ci.yaml", "on: push")
-	write("d/.hidden.yaml", "x: y")
+	write("d/.hidden.yaml", "x: y\n---\n"+pod("hidden"))
+	write("d/.dir/broken.yaml", "a: [")
+	write("d/.git/c.yaml", pod("git"))
 	write("e/README.md", "no manifest")
 	plain := write("plain.txt", pod("plain"))
 	if err := os.Symlink(plain, filepath.Join(dir, "d/link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain}, strings.NewReader(pod("in"))))
-	want := strings.ReplaceAll(`DIR/d/a.yaml:1 v1 Pod/a
+	want := strings.ReplaceAll(`DIR/d/.dir/broken.yaml:1: cannot be read: did not find expected node content
+DIR/d/.hidden.yaml:3 v1 Pod/hidden
+DIR/d/a.yaml:1 v1 Pod/a
 DIR/d/b.yml:1 v1 Pod/b
 DIR/d/link.yaml:1 v1 Pod/plain
 DIR/d/sub/bad.yaml:1: cannot be read: did not find expected node content
@@ -143,5 +147,14 @@ DIR/e: the folder has no file that ends in one of [".json" ".yaml" ".yml"]
 DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	t.Chdir(filepath.Join(dir, "e"))
+	write("e/.x.yaml", "x: y")
+	if got := shown(Read([]string{"."}, nil)); got != "" {
+		t.Errorf("got %s of a hidden file that is no object", got)
+	}
+	write("e/x.yaml", "x: y")
+	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +18,7 @@ import (
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
 	table := discovery.NewTable(nil)
 	for i := range items {
-		if item := &items[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
+		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
 			_ = table.AddCRD(item.JSON) // what is wrong with it is said where it is reviewed
 		}
 	}
@@ -45,9 +44,11 @@ func (s *Set) UseParams(items []manifest.Item, namespace string) {
 
 func addParam(objects []admission.ParamObject, item *manifest.Item, namespaced bool, namespace string) []admission.ParamObject {
 	var labeled struct {
-		Metadata struct{ Labels map[string]string }
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(item.JSON, &labeled) // labels that cannot be read select nothing
+	_ = decode(item.JSON, &labeled) // labels that cannot be read select nothing
 	object := admission.ParamObject{Name: item.Metadata.Name, Labels: labeled.Metadata.Labels, JSON: item.JSON}
 	if namespaced {
 		object.Namespace = cmp.Or(item.Metadata.Namespace, namespace)
@@ -62,10 +63,13 @@ func addParam(objects []admission.ParamObject, item *manifest.Item, namespaced b
 func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 	var policy struct {
 		Spec struct {
-			ParamKind *struct{ APIVersion, Kind string }
-		}
+			ParamKind *struct {
+				APIVersion string `json:"apiVersion"`
+				Kind       string `json:"kind"`
+			} `json:"paramKind"`
+		} `json:"spec"`
 	}
-	if d.isBinding() || json.Unmarshal(d.text, &policy) != nil || policy.Spec.ParamKind == nil {
+	if d.isBinding() || decode(d.text, &policy) != nil || policy.Spec.ParamKind == nil {
 		return kind, false
 	}
 	return admission.ParamKind{APIVersion: policy.Spec.ParamKind.APIVersion, Kind: policy.Spec.ParamKind.Kind}, true
