@@ -2,6 +2,8 @@ package policies
 
 import (
 	"cmp"
+	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,17 +13,64 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
-// UseParams lets the policies use the items as parameters. The kind of a parameter must be
-// a built-in one or have a CustomResourceDefinition in the items. namespace is the
-// namespace of objects without one. If two objects have the same name, the last one is
-// used.
-func (s *Set) UseParams(items []manifest.Item, namespace string) {
+// Replaced returns an error for each object of the input that has the name of another object
+// among given: what policies depend on must not come from what they check. Objects that are
+// equal are no error. namespace is the namespace of objects without one.
+func Replaced(given, input []manifest.Item, namespace string) (errs []error) {
+	type identity struct {
+		schema.GroupResource
+		namespace, name string
+	}
+	table := tableOf(slices.Concat(given, input))
+	identify := func(item *manifest.Item) (id identity, ok bool) {
+		resource, err := table.Find(item.GroupVersionKind())
+		if item.Fault != nil || item.Metadata.Name == "" || err != nil {
+			return id, false // without a kind that is known, it is neither a parameter nor part of the cluster
+		}
+		id = identity{GroupResource: resource.GroupResource(), name: item.Metadata.Name}
+		if resource.Namespaced {
+			id.namespace = cmp.Or(item.Metadata.Namespace, namespace)
+		}
+		return id, true
+	}
+	known := make(map[identity]*manifest.Item)
+	for i := range given {
+		if id, ok := identify(&given[i]); ok {
+			known[id] = &given[i]
+		}
+	}
+	for i := range input {
+		item := &input[i]
+		id, ok := identify(item)
+		if first := known[id]; ok && first != nil && !isEqual(first.JSON, item.JSON) {
+			errs = append(errs, fmt.Errorf("%s: %s %q would replace that of %s", item.Source, item.Kind, item.Metadata.Name, first.Source))
+		}
+	}
+	return errs
+}
+
+func isEqual(a, b []byte) bool {
+	var x, y any
+	return decode(a, &x) == nil && decode(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// tableOf returns a table of the built-in kinds and of the kinds that items define.
+func tableOf(items []manifest.Item) *discovery.Table {
 	table := discovery.NewTable(nil)
 	for i := range items {
 		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
 			_ = table.AddCRD(item.JSON) // what is wrong with it is said where it is reviewed
 		}
 	}
+	return table
+}
+
+// UseParams lets the policies use the items as parameters. The kind of a parameter must be
+// a built-in one or have a CustomResourceDefinition in the items. namespace is the
+// namespace of objects without one. If two objects have the same name, the last one is
+// used.
+func (s *Set) UseParams(items []manifest.Item, namespace string) {
+	table := tableOf(items)
 	for i := range s.documents {
 		kind, ok := s.documents[i].paramKind()
 		if !ok || slices.ContainsFunc(s.params, func(p admission.ParamKind) bool { return p.APIVersion == kind.APIVersion && p.Kind == kind.Kind }) {
