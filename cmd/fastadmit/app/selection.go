@@ -34,6 +34,9 @@ type selection struct {
 	// images says that the command also serves ImageReviews, for which no plugin has to
 	// be enabled.
 	images bool
+	// untrusted says that a stranger may have written the configuration: plugins that
+	// call the addresses in it are errors, unless allowCalls is set.
+	untrusted, allowCalls bool
 	// keep, if it is set, says which of the enabled plugins are run.
 	keep func(*admission.Plugin) bool
 }
@@ -114,7 +117,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	source := config.Source{
 		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, NotHere: notHere(), Namespaces: &s.cluster.namespaces,
-		Compile: s.cluster.compileConditions,
+		Compile: s.cluster.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
 	}
 	if s.cluster.imagined {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
@@ -142,6 +145,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 			}
 		}
 	}
+	if s.untrusted && !s.allowCalls {
+		wrong = errors.Join(wrong, refuseCalls(table, enabled, loaded))
+	}
 	if wrong != nil {
 		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled))))
 	}
@@ -154,6 +160,29 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+}
+
+// refuseCalls takes the plugins that call the addresses of their configuration out of enabled.
+// The error names them.
+func refuseCalls(table []admission.Plugin, enabled map[string]admission.Enabled, loaded *config.Loaded) error {
+	var errs []error
+	for i := range table {
+		p := &table[i]
+		if e := enabled[p.Name]; !p.Calls || e.Config == nil {
+			continue
+		}
+		delete(enabled, p.Name)
+		errs = append(errs, loaded.Locate(&admission.EnableError{Plugin: p.Name, Err: errors.New(
+			"it would call the addresses here, with the credentials and commands of its kubeconfig file; --allow-plugin-calls lets it")}))
+	}
+	return errors.Join(errs...)
+}
+
+// addCallsFlag adds the flag that allows calls to a command whose input may be a stranger's.
+func (s *selection) addCallsFlag(flags *pflag.FlagSet) {
+	s.untrusted = true
+	flags.BoolVar(&s.allowCalls, "allow-plugin-calls", false,
+		"let plugins call the addresses that their configuration files name, and run the commands of kubeconfig files; only for files that you trust")
 }
 
 // locate gives errors of plugins their file and line.
