@@ -41,6 +41,10 @@ type Plugin struct {
 	SideEffects admissionregistrationv1.SideEffectClass
 	// RequiresConfig is true if the plugin needs a configuration file.
 	RequiresConfig bool
+	// Calls is true if the plugin calls addresses that its configuration file names.
+	// fastadmit review and test, whose input may be a stranger's, do not run it then,
+	// unless the user allows it.
+	Calls bool
 	// Needs are the kinds that the plugin reads and writes in the cluster. The plugin
 	// is not called before the objects that it watches are cached. The RBAC rules of
 	// the process are derived from Needs.
