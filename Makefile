@@ -68,7 +68,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 
 .PHONY: docs
 docs: ## update the generated parts of documents
-	go test -run Conventions . -update
+	go run ./internal/docs/generate
 
 .PHONY: e2e
 e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd, which it builds
