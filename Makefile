@@ -11,6 +11,12 @@ export GOFLAGS := $(GOFLAGS) -trimpath -ldflags=-w -tags=remove_all_sd,enable_ku
 # How long "make fuzz" runs each fuzz target.
 FUZZTIME ?= 1m
 
+# Generated cases and the order of tests come from a fixed seed, those of fuzz and e2e-full from
+# a fresh one, which they print. FASTADMIT_SEED=<seed> in front of any target repeats its run.
+FASTADMIT_SEED ?= $(shell sed -n 's/^const Fixed = //p' internal/seed/seed.go)
+fuzz e2e-full: FASTADMIT_SEED := $(if $(findstring file,$(origin FASTADMIT_SEED)),$(shell echo $$((RANDOM << 30 | RANDOM << 15 | RANDOM))),$(FASTADMIT_SEED))
+export FASTADMIT_SEED
+
 # The tools have go.mod files of their own, so that users of the packages do not get their
 # dependencies. The linters and govulncheck need different versions of shared modules. They
 # are built to bin/tools, because "go tool" ignores GOFLAGS: it would compile again what
@@ -33,13 +39,13 @@ demo: build ## replay recordings of a real kube-apiserver over HTTPS and show th
 test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned
 	bin/fastadmit test deploy/chart/policies
 	@# Many tests wait, so more packages run at once than there are processors.
-	go test -vet=off -p 4 -shuffle=on ./...
+	go test -vet=off -p 4 -shuffle=$(FASTADMIT_SEED) ./...
 	@# Once more with freed memory poisoned. The race detector runs with it where several goroutines
 	@# run the code: in packages that import sync, and in all plugins together. The tests of codec,
 	@# diff and cel run one goroutine; those of the plugins run them in several.
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		grep -E '[[ ]sync[] /]|/fastadmit/handlers ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
-	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=on $$racing && \
+	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=$(FASTADMIT_SEED) $$racing && \
 	go test -vet=off -p 4 -tags poison -short $$(go list ./... | grep -vxF "$$racing")
 
 .PHONY: test-arm64
@@ -75,7 +81,8 @@ e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd,
 	e2e/run
 
 .PHONY: e2e-full
-e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated cases; updates the tables of e2e/README.md
+e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated cases, of a fresh seed; updates the tables of e2e/README.md
+	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)
 	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed/*; do (cd "$$module" && "$$linter" run ./...); done; \
@@ -145,7 +152,9 @@ mutation: ## change the code of PACKAGES in one place at a time, and list the ch
 	bin/mutation -with ./handlers $(MUTATION) $(PACKAGES)
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME
+fuzz: ## run the unit tests with a fresh seed, and each fuzz target for FUZZTIME
+	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
+	go test -vet=off -p 4 -shuffle=$(FASTADMIT_SEED) ./...
 	@go list ./... | while read -r package; do \
 		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \

@@ -181,7 +181,7 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
-	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/socket", "internal/strictyaml",
+	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/seed", "internal/socket", "internal/strictyaml",
 	"corpus", // recordings and no code
 	"diff",
 	"cluster",
@@ -196,9 +196,9 @@ var layers = []string{
 	"handlers/*",
 	"handlers",
 	"internal/imagereview",
-	"internal/config",
-	"internal/offline/...",
 	"internal/server/...",
+	"internal/config", // knows the defaults of the server's settings
+	"internal/offline/...",
 	"bench/...", // the load generator
 	"cmd/fastadmit/app",
 	"internal/docs", // which runs commands
@@ -247,6 +247,16 @@ func TestConventionsImportsPointOneWay(t *testing.T) {
 }
 
 var httpPackage = regexp.MustCompile(`^(net/http|github\.com/valyala/fasthttp|golang\.org/x/net/http2?)(/|$)`)
+
+// TestConventionsFasthttp has one package that answers requests, and the load generator.
+func TestConventionsFasthttp(t *testing.T) {
+	for _, s := range sources(t) {
+		may := s.IsTest || s.Nested || s.Dir == "internal/server" || s.Dir == "bench" || strings.HasPrefix(s.Dir, "bench/")
+		if !may && slices.Contains(s.ImportPaths(), "github.com/valyala/fasthttp") {
+			t.Errorf("%s imports fasthttp; only internal/server and bench may", s.Path)
+		}
+	}
+}
 
 // TestConventionsImportsBanned looks at all that codec and diff come with, and
 // at what plugins import themselves: the constants of package net/http are in

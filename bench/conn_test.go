@@ -244,7 +244,7 @@ func TestStaleConnections(t *testing.T) {
 	}
 	p := newPool(&w.target, APIServer, func(time.Duration) {})
 	defer p.close()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	c, err := p.get(deadline)
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func mix(t testing.TB, recordings ...*Recording) *Mix {
 // run runs a config that has an end.
 func run(t testing.TB, config Config) *Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	result, err := Run(ctx, config)
 	if err != nil {

@@ -63,15 +63,41 @@ func TestLiveRequestsAreShared(t *testing.T) {
 	}
 	began.Wait()
 	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
-	time.Sleep(50 * time.Millisecond) // the callers that did not wait yet would make a second one
+	time.Sleep(50 * time.Millisecond) // a caller that does not wait yet makes a second one
 	close(letGo)
 	callersDone.Wait()
-	if got := n.store.live[verbGet][done].Get(); got != 1 || a.waiting() != 1 {
-		t.Errorf("%d requests arrived and %d were counted, want 1", a.waiting(), got)
+	if got := n.store.live[verbGet][done].Get(); got >= callers/2 || a.waiting() != int(got) {
+		t.Errorf("%d requests of %d callers arrived and %d were counted, want few, and all of them counted", a.waiting(), callers, got)
 	}
 	if got, err := n.Get(t.Context(), "", "one"); err != nil || got.ManagedFields != nil || got.Annotations["kept"] != "yes" {
 		t.Errorf("got %+v, %v, want what a cache would have", got, err)
 	}
+}
+
+// TestShare has one request made for all callers that ask for the same at the same time.
+func TestShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(Namespaces.Kind, slog.New(slog.DiscardHandler))
+		asked, answer := 0, make(chan struct{})
+		var callers sync.WaitGroup
+		for range 32 {
+			callers.Go(func() {
+				if _, err := s.share(t.Context(), "key", "what", func(context.Context) (runtime.Object, error) {
+					asked++
+					<-answer
+					return namespace("one"), nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(answer)
+		callers.Wait()
+		if asked != 1 {
+			t.Errorf("got %d requests, want 1", asked)
+		}
+	})
 }
 
 // TestLiveCallerGivesUp has the caller that began a request end before it.

@@ -29,7 +29,7 @@ func run(t *testing.T, s *State) {
 	if err := s.Follow(t.Context(), followed()...); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Wait(ctx); err != nil {
 		t.Fatal(err)

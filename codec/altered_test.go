@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // smallReviews have all fields, each with a text of its own: as kube-apiserver writes
@@ -90,12 +91,13 @@ var smallObjects = []string{
 // TestSmallObjectsAltered is TestSmallAltered for objects, reading and editing them. It
 // cuts them too.
 func TestSmallObjectsAltered(t *testing.T) {
+	rng := seed.Rand(t)
 	check := func(parts ...[]byte) {
 		text := bytes.Join(parts, nil)
 		var o codec.Object
 		o.Reset(text[:len(text):len(text)])
 		if !json.Valid(text) || !utf8.Valid(text) || parse(t, text).hasDuplicates() {
-			readAndEdit(&o, newRand(t), `{"x":1}`)
+			readAndEdit(&o, rng, `{"x":1}`)
 			return
 		}
 		r := reader{t, &o}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // TestCut cuts every recording at every byte: each of them is an error.
@@ -30,7 +31,7 @@ func TestCut(t *testing.T) {
 // TestAltered changes bytes of every recording. Whatever comes of it, reading
 // all of it must not panic.
 func TestAltered(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	times := 40
 	if testing.Short() {
 		times = 4

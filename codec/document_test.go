@@ -10,14 +10,8 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 )
-
-// newRand returns a source of random numbers that -seed repeats.
-func newRand(t testing.TB) *rand.Rand {
-	return rand.New(rand.NewPCG(codec.Seed(t), 0))
-}
 
 // A document is a JSON document with its members in their order, read by
 // encoding/json.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // A model does to what encoding/json decoded what an Object does to the text.
@@ -480,7 +481,7 @@ func (s *session) checkPatch(before *model, want []byte) {
 // TestEditModel makes random edits to every object of the corpus, with reads
 // in between, and to random documents.
 func TestEditModel(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	var object codec.Object
 	f := func(name string, text []byte) {
 		t.Helper()
@@ -523,7 +524,7 @@ func TestEditModel(t *testing.T) {
 // TestEditModelBeyondNodes makes random edits to documents with more in them than
 // reading gives nodes to. They start at Values that have none.
 func TestEditModelBeyondNodes(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	var object codec.Object
 	for range 2 {
 		b := []byte(`{"small":{"a":1},"list":[`)
@@ -558,7 +559,7 @@ func TestEditModelBeyondNodes(t *testing.T) {
 // TestEditModelOfManyMembers makes random edits to objects with more members than
 // reading gives nodes to, which are found by an index.
 func TestEditModelOfManyMembers(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	var object codec.Object
 	for range 3 {
 		var b bytes.Buffer

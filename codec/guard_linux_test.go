@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // TestGuardPage places texts so that they end right before memory that cannot
@@ -31,7 +32,7 @@ import (
 // end the process; the file that is named on standard error then holds the
 // number of the case, eight bytes, little-endian.
 func TestGuardPage(t *testing.T) {
-	seed := Seed(t)
+	start := seed.Of(t)
 	cases := uint64(1_000_000)
 	if testing.Short() {
 		cases = 50_000
@@ -44,8 +45,8 @@ func TestGuardPage(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	for n := first; n < cases; n++ {
 		binary.LittleEndian.PutUint64(g.record, n)
-		if fault := g.try(rand.New(rand.NewPCG(seed, n))); fault != nil {
-			t.Fatalf("-seed %d -case %d: %v", seed, n, fault)
+		if fault := g.try(rand.New(rand.NewPCG(start, n))); fault != nil {
+			t.Fatalf("seed %d, -case %d: %v", start, n, fault)
 		}
 	}
 }
@@ -231,7 +232,7 @@ func TestGuardPageFaults(t *testing.T) {
 // read into buffers that end right before memory that cannot be written.
 func TestGuardPageBase64(t *testing.T) {
 	in, out := guardedMemory(t), guardedMemory(t)
-	rng := rand.New(rand.NewPCG(Seed(t), 0))
+	rng := seed.Rand(t)
 	for i := range guardedBytes {
 		in[i] = byte(rng.Uint32())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // decodeFunc is json.Unmarshal or one that does the same.
@@ -160,7 +161,7 @@ func TestDecodeIsWhatEncodingJSONDecodes(t *testing.T) {
 // TestDecodeAnySpelling writes every recording in other ways that mean the
 // same, with unknown fields in the envelope.
 func TestDecodeAnySpelling(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	styles := map[string]style{
 		"shuffled": {rng: rng, shuffled: true},
 		"spaced":   {rng: rng, spaced: true},

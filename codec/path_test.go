@@ -9,6 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // A reader compares an Object with what encoding/json read.
@@ -121,7 +122,7 @@ func scalarOf(d *document) string {
 }
 
 func TestGetEveryPath(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	s := style{rng: rng, shuffled: true, spaced: true, escaped: true}
 	var object codec.Object
 	f := func(name string, text []byte) {
@@ -145,7 +146,7 @@ func TestGetEveryPath(t *testing.T) {
 // TestGetInAnyOrder reads more containers than the index has place for, in
 // random order and with loops left half way.
 func TestGetInAnyOrder(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	var object codec.Object
 	times := 60
 	if testing.Short() {

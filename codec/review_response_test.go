@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // request returns a small AdmissionReview.
@@ -265,7 +266,7 @@ func TestAnnotate(t *testing.T) {
 	f("a:b", false)
 	f("a\x00", false)
 
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	for range 2000 {
 		const letters = "ab9-_./ é"
 		var key []byte

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // TestShortWay decodes every recording of kube-apiserver by the ways that are short for
@@ -151,7 +151,7 @@ func TestEightBytesAtATime(t *testing.T) {
 			}
 		}
 	}
-	rng := rand.New(rand.NewPCG(Seed(t), 0))
+	rng := seed.Rand(t)
 	for range 20_000 {
 		text := make([]byte, rng.IntN(30))
 		for i := range text {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // TestChange makes the difference of two documents in one that has more.
@@ -45,7 +45,7 @@ func TestChange(t *testing.T) {
 
 // TestChangeGenerated makes a generated document into another one.
 func TestChangeGenerated(t *testing.T) {
-	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	random := seed.Rand(t)
 	var value func(depth int) any
 	value = func(depth int) any {
 		switch n := random.IntN(3); {

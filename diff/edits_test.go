@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // An editor makes random edits that are not refused.
@@ -149,7 +150,7 @@ func goesThrough(v codec.Value, path []string) bool {
 // TestPatchOfRandomEdits makes more than ten thousand sequences of edits to
 // the objects of the corpus, and has their patches applied.
 func TestPatchOfRandomEdits(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	rounds := 31
 	if testing.Short() {
 		rounds = 3

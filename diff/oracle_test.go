@@ -3,8 +3,6 @@ package diff_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -14,18 +12,6 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/diff"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests, 0 for a new one")
-
-// newRand returns a source of random numbers that -seed repeats.
-func newRand(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("to repeat: -run '^%s$' -seed %d", t.Name(), seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // objects yields the object and the old object of every recording.
 func objects(t testing.TB, yield func(name string, object []byte)) {

@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // TestUpstream compares the labels of generated volumes with those that Kubernetes' own
@@ -25,9 +26,7 @@ func TestUpstream(t *testing.T) {
 		t.Skip("FASTADMIT_E2E_FULL is not set")
 	}
 	f := newFake(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	g := rand.New(rand.NewPCG(seed, 0))
+	g := seed.Rand(t)
 	f.populate(g)
 	aws, err := newAmazon(t.Context())
 	if err != nil {

@@ -40,7 +40,7 @@ func newClient(address, fingerprint string) (*client, error) {
 		},
 	}
 	return &client{
-		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second},
+		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: time.Minute},
 		url:  "https://" + address,
 	}, nil
 }

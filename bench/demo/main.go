@@ -27,7 +27,7 @@ const (
 	timedRounds = 20
 
 	// startMax bounds the wait for the server's ready line.
-	startMax = 20 * time.Second
+	startMax = 2 * time.Minute
 )
 
 // enabled are plugins that need no cluster, but for the two that decide everything.

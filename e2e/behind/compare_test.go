@@ -135,7 +135,7 @@ func shown(object *unstructured.Unstructured, err error) string {
 
 // compare runs the scenarios on both sides.
 func (s sides) compare(t *testing.T, name string, g *generator) {
-	row := tally.Row{Plugin: name, Test: "behind fastadmit", Seed: g.seed}
+	row := tally.Row{Plugin: name, Test: "behind fastadmit"}
 	var seen strings.Builder
 	for sc := range g.scenarios {
 		for i := range sc.steps {
@@ -148,7 +148,7 @@ func (s sides) compare(t *testing.T, name string, g *generator) {
 			}
 			row.Different = append(row.Different, sc.about+" "+st.about)
 			if len(row.Different) <= differencesMax {
-				t.Errorf("%s, %s, seed %d:%s", sc.about, st.about, g.seed, differing(itself, behind))
+				t.Errorf("%s, %s:%s", sc.about, st.about, differing(itself, behind))
 			}
 			break // what follows differs, too
 		}

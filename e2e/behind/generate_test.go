@@ -2,14 +2,14 @@ package behind
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,14 +17,12 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
-
-var seed = flag.Uint64("seed", 0, "seed of the scenarios; 0 takes one from the clock")
 
 // A generator makes scenarios.
 type generator struct {
 	*rand.Rand
-	seed    uint64
 	objects []*unstructured.Unstructured // of ../testdata
 	// scenarios are all that are tried.
 	scenarios iter.Seq[*scenario]
@@ -33,11 +31,7 @@ type generator struct {
 }
 
 func newGenerator(t *testing.T) *generator {
-	g := &generator{seed: *seed}
-	if g.seed == 0 {
-		g.seed = uint64(time.Now().UnixNano())
-	}
-	g.Rand = rand.New(rand.NewPCG(g.seed, 0))
+	g := &generator{Rand: seed.Rand(t)}
 	files, err := filepath.Glob("../testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -338,15 +332,16 @@ func (g *generator) response(phase string) map[string]any {
 	r := map[string]any{"allowed": !g.in(3)}
 	if g.in(2) {
 		status := map[string]any{}
-		for field, values := range map[string][]any{
+		possible := map[string][]any{
 			"code": {200, 400, 403, 404, 409, 418, 422, 500, 599, -1}, "status": {"Success", "Failure", ""},
 			"reason": {"", "Forbidden", "NotFound", "Invalid", "Whatever it is"}, "message": {"", "answered", "two\nlines \u00e9 <&>", strings.Repeat("m", 3000)},
 			"details": {
 				map[string]any{}, map[string]any{"name": "n", "group": "g", "kind": "k", "uid": "u"},
 				map[string]any{"causes": []any{map[string]any{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a[0]"}, map[string]any{}}},
 			},
-		} {
-			if g.in(2) {
+		}
+		for _, field := range slices.Sorted(maps.Keys(possible)) {
+			if values := possible[field]; g.in(2) {
 				status[field] = values[g.IntN(len(values))]
 			}
 		}

@@ -78,7 +78,11 @@ func SelfSigned(t testing.TB, template *x509.Certificate) (certificate, key []by
 // parent is nil.
 func create(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = serial
 	if parent == nil {
 		parent = template
 	}

@@ -25,16 +25,12 @@ const (
 	cache = "../.cache"
 	logs  = cache + "/logs"
 
-	// machine is where etcd and API servers listen: not where connections to
-	// 127.0.0.1 come from, which may take any port that was free a moment ago.
-	machine = "127.12.0.1"
-
 	// stopMax is how long a process may take to end on SIGTERM. fastadmit gives
 	// connections without a request 5 s from when they were opened, and calls
 	// their answers, which take up to 3 s here; the rest is for other work on the
 	// machine. startMax is how long anything may take to be ready: twice the 90 s
 	// within which the kubelet updates a volume, for machines with other work.
-	stopMax  = 15 * time.Second
+	stopMax  = 25 * time.Second
 	startMax = 3 * time.Minute
 )
 
@@ -170,16 +166,25 @@ func tail(log string) string {
 	return strings.Join(lines, "\n")
 }
 
+// taken are the addresses that FreeAddress has returned.
+var taken sync.Map
+
 // FreeAddress returns an address and port of this machine where nobody listens,
-// for what cannot pick one itself.
+// for what cannot pick one itself. Nobody else gets the same one before something listens there:
+// each test process has an IP address of its own, which no connection comes from either.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", machine+":0")
-	if err != nil {
-		t.Fatal(err)
+	process := os.Getpid() // at most 22 bits
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 64+process>>16, process>>8&255, process&255))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		if _, again := taken.LoadOrStore(l.Addr().String(), true); !again {
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // WriteFile writes a file that lives as long as the test and returns its path.

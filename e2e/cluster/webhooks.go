@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ func configurationName(t testing.TB) string {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(t.Name())) + fmt.Sprintf(".%d", time.Now().UnixNano())
+	}, strings.ToLower(t.Name())) + "." + strings.ToLower(rand.Text())
 }
 
 // WebhookName is the name of the webhook at that place in the list given to

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -371,9 +370,9 @@ func (n *node) syncService(ctx context.Context) error {
 	return nil
 }
 
-// forward connects each connection with a pod that is ready.
+// forward connects each connection with a pod that is ready, one after the other.
 func (n *node) forward(l net.Listener) {
-	for {
+	for next := 0; ; next++ {
 		incoming, err := l.Accept()
 		if err != nil {
 			return // it was closed
@@ -385,7 +384,7 @@ func (n *node) forward(l net.Listener) {
 			incoming.Close()
 			continue
 		}
-		outgoing, err := net.Dial("tcp", ready[rand.IntN(len(ready))])
+		outgoing, err := net.Dial("tcp", ready[next%len(ready)])
 		if err != nil {
 			incoming.Close()
 			continue

@@ -223,7 +223,7 @@ func (s *stand) certificatesRotated(t *testing.T) int {
 	old := s.authority
 	s.authority = cluster.NewAuthority(t)
 	s.register(t, append(bytes.Clone(old.PEM), s.authority.PEM...))
-	time.Sleep(time.Second) // API servers learn of it
+	time.Sleep(3 * time.Second) // API servers learn of it
 	s.reloaded(t, func() { s.write(t, s.certificate(t)) })
 	s.register(t, s.authority.PEM)
 	time.Sleep(after)

@@ -26,21 +26,19 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var (
-	seed  = flag.Uint64("seed", 0, "seed of the generated cases; 0 takes one from the clock")
-	cases = flag.Int("cases", tally.Cases(1000, 10_000), "generated cases for each plugin")
-)
+var cases = flag.Int("cases", tally.Cases(1000, 10_000), "generated cases for each plugin")
 
 // differencesMax is how many differences of a plugin are worth reading.
 const differencesMax = 5
 
-func newGenerator(seed uint64) *generator {
+func newGenerator(start uint64) *generator {
 	funcs := fuzzer.MergeFuzzerFuncs(apitesting.FuzzerFuncs)
-	f := fuzzer.FuzzerFor(funcs, rand.NewSource(int64(seed)), legacyscheme.Codecs)
+	f := fuzzer.FuzzerFor(funcs, rand.NewSource(int64(start)), legacyscheme.Codecs)
 	return &generator{
-		Rand: randv2.New(randv2.NewPCG(seed, 0)),
+		Rand: randv2.New(randv2.NewPCG(start, 0)),
 		fuzz: func(internal runtime.Object) { f.Fill(internal) },
 	}
 }
@@ -71,14 +69,10 @@ func TestCoverage(t *testing.T) {
 
 // TestGenerated asks Kubernetes and fastadmit about generated requests.
 func TestGenerated(t *testing.T) {
-	start := *seed
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
-	}
 	for _, s := range suites() {
 		t.Run(s.name, func(t *testing.T) {
-			t.Logf("again: go test ./oracle -run 'TestGenerated/%s$' -seed %d", s.name, start)
-			row := tally.Row{Plugin: s.name, Test: "generated in process", Seed: start}
+			start := seed.Of(t)
+			row := tally.Row{Plugin: s.name, Test: "generated in process"}
 			for i, v := range s.variants {
 				g := newGenerator(start + uint64(i))
 				var did done

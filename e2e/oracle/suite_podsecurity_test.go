@@ -2,6 +2,8 @@ package oracle_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -134,9 +136,9 @@ func (g *generator) namespaceCase() *oracle.Case {
 	c = g.write(c, namespace, func() runtime.Object {
 		old := g.aNamespace(name)
 		if g.in(2) { // only some of them change
-			for key, value := range namespace.Labels {
+			for _, key := range slices.Sorted(maps.Keys(namespace.Labels)) {
 				if old.Labels != nil && !g.in(4) {
-					old.Labels[key] = value
+					old.Labels[key] = namespace.Labels[key]
 				}
 			}
 		}

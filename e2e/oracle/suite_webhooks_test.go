@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -70,6 +71,9 @@ var hookReplies = []string{
 	`"allowed":true,"patchType":null,"patch":null`, `"allowed":true,"patchType":"JSONPatch","patch":"not base64"`, `"allowed":"yes"`,
 	`"allowed":true,"unknown":1`,
 }
+
+// hookHarmless are the indices of the replies that deny nothing and are no failure.
+var hookHarmless = []int{0, 1, 2, 7, 9, 16}
 
 // hookPatches are what mutating webhooks do. None adds a null alone, such as a copy of
 // something missing does: in-tree that is no change (the plugin's README).
@@ -157,8 +161,8 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 }
 
 // webhooks makes a cluster with webhook configurations. Of several validating webhooks that
-// fail Kubernetes tells the one that is first to do so, and fastadmit the first one: those that
-// fail sooner or later than all others are alone.
+// fail Kubernetes tells the one that is first to do so, which is chance: at most one does. Those
+// that fail sooner or later than others, and those that cannot be called, are alone.
 func (g *generator) webhooks(mutating bool) oracle.World {
 	world := oracle.World{Objects: []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"env": "prod"}}},
@@ -169,11 +173,14 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	if alone {
 		names, most = names[:1], 1
 	}
+	fails := false // one of the validating webhooks does
 	for _, name := range names {
 		meta := metav1.ObjectMeta{Name: name}
 		var hooks []admissionregistrationv1.MutatingWebhook
 		for i := range 1 + g.IntN(most) {
-			hooks = append(hooks, g.webhook(fmt.Sprintf("%s%d%s", name, i, oracle.HooksDomain), mutating, mutating || alone))
+			h, harmless := g.webhook(fmt.Sprintf("%s%d%s", name, i, oracle.HooksDomain), mutating, mutating || alone, fails)
+			hooks = append(hooks, h)
+			fails = fails || !mutating && !harmless
 		}
 		var configuration runtime.Object = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: hooks}
 		if !mutating {
@@ -193,8 +200,9 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	return world
 }
 
-// webhook makes one that may fail sooner or later than others if it is uneven.
-func (g *generator) webhook(name string, mutating, uneven bool) admissionregistrationv1.MutatingWebhook {
+// webhook makes one that may fail sooner or later than others if it is uneven, and that does
+// not fail if another one does. It says whether it can fail.
+func (g *generator) webhook(name string, mutating, uneven, another bool) (w admissionregistrationv1.MutatingWebhook, harmless bool) {
 	server := hookServer()
 	at := g.IntN(len(hookReplies))
 	if mutating && g.in(2) {
@@ -204,6 +212,9 @@ func (g *generator) webhook(name string, mutating, uneven bool) admissionregistr
 	}
 	if !uneven && (at == hookTooMany || at == hookClosed) {
 		at = hookGarbage
+	}
+	if another {
+		at = pick(g, hookHarmless...)
 	}
 	url := fmt.Sprintf("%s/%d", server.URL, at)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -215,7 +226,7 @@ func (g *generator) webhook(name string, mutating, uneven bool) admissionregistr
 			ca = nil
 		}
 	}
-	w := admissionregistrationv1.MutatingWebhook{
+	w = admissionregistrationv1.MutatingWebhook{
 		Name:                    name,
 		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
 		Rules:                   some(g, 3, g.hookRule),
@@ -233,7 +244,7 @@ func (g *generator) webhook(name string, mutating, uneven bool) admissionregistr
 	if mutating && g.in(2) {
 		w.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
 	}
-	return w
+	return w, slices.Contains(hookHarmless, at)
 }
 
 func (g *generator) hookRule() admissionregistrationv1.RuleWithOperations {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	celgo "github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,12 +17,10 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var (
-	cases = flag.Int("cases", tally.Cases(150, 10_000), "generated cases for each feature of policies")
-	seed  = flag.Uint64("seed", 0, "of the generated cases; 0 for another each time")
-)
+var cases = flag.Int("cases", tally.Cases(150, 10_000), "generated cases for each feature of policies")
 
 // features are what generated policies have more of than others, in turns.
 var features = []string{"matching", "conditions", "variables", "validations", "messages", "annotations", "actions"}
@@ -213,14 +210,11 @@ func (g *generator) binding(name, policy string) *admissionregistrationv1.Valida
 // TestGenerated has both sides evaluate generated policies on recorded requests, and
 // on variants of them.
 func TestGenerated(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", *seed)
-	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "generated in process", Seed: *seed}
+	start := seed.Of(t)
+	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "generated in process"}
 	for f, feature := range features {
 		t.Run(feature, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(*seed, uint64(f)))
+			r := rand.New(rand.NewPCG(start, uint64(f)))
 			done, denied := 0, 0
 			for done < *cases && !t.Failed() {
 				d, n := generated(t, r, feature)

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	fastadmit "github.com/fastadmit/fastadmit/internal/policy/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // matchExpressions are true, false or fail on some recordings each.
@@ -34,9 +34,7 @@ var matchExpressions = []string{
 
 // TestMatchConditions asks both sides whether conditions hold, for each recording.
 func TestMatchConditions(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seed.Rand(t)
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	access := newAccess(t)
 	seen := make(map[string]int)

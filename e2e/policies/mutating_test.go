@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -24,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // mutated evaluates policies with fastadmit's plugin, and returns the object too.
@@ -101,14 +101,11 @@ func answersDiffer(t *testing.T, documents *MutatingDocuments, review *admission
 // recorded requests, and on variants of them. What kube-apiserver refuses to decode
 // after a mutation must be what it refuses to decode of fastadmit's answer.
 func TestGeneratedMutating(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", *seed)
-	row := tally.Row{Plugin: "MutatingAdmissionPolicy", Test: "generated in process", Seed: *seed}
+	start := seed.Of(t)
+	row := tally.Row{Plugin: "MutatingAdmissionPolicy", Test: "generated in process"}
 	for f, feature := range mutatingFeatures {
 		t.Run(feature, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(*seed, uint64(1000+f)))
+			r := rand.New(rand.NewPCG(start, uint64(1000+f)))
 			var all outcomes
 			for all.done < *cases && !t.Failed() {
 				generatedMutating(t, r, feature, &all)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,12 +21,10 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var (
-	seed  = flag.Uint64("seed", 0, "seed of the generated cases; 0 takes one from the clock")
-	cases = flag.Int("cases", tally.Cases(10_000, 100_000), "generated cases")
-)
+var cases = flag.Int("cases", tally.Cases(10_000, 100_000), "generated cases")
 
 // differencesMax is how many differences are worth reading.
 const differencesMax = 5
@@ -85,14 +82,7 @@ func kindOf(a answer) string {
 // they meet.
 type generator struct{ *rand.Rand }
 
-func newGenerator(t *testing.T) *generator {
-	start := *seed
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
-	}
-	t.Logf("again: go test ./predicates -run '%s$' -seed %d", t.Name(), start)
-	return &generator{rand.New(rand.NewPCG(start, 0))}
-}
+func newGenerator(t *testing.T) *generator { return &generator{seed.Rand(t)} }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 

@@ -56,7 +56,7 @@ func TestQuota(t *testing.T) {
 	for _, replica := range s.replicas {
 		awaitReady(t, replica)
 	}
-	hook := cluster.Webhook{URL: "https://" + s.balance(t) + "/validate/ResourceQuota", CA: s.authority.PEM, Equivalent: true}
+	hook := cluster.Webhook{URL: "https://" + s.balance(t) + "/validate/ResourceQuota", CA: s.authority.PEM, Equivalent: true, Timeout: 30}
 	for _, rule := range resourcequota.Plugin().Rules {
 		hook.Rules = append(hook.Rules, rule.WithOperations())
 	}

@@ -64,7 +64,7 @@ func (s *stand) configure(t *testing.T, plugins string) {
 	const reloads = "fastadmit_config_reload_successes_total"
 	before := s.fastadmit.Metric(t, reloads)
 	s.write(t, head+"plugins:\n"+plugins)
-	for deadline := time.Now().Add(20 * time.Second); s.fastadmit.Metric(t, reloads) == before; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.fastadmit.Metric(t, reloads) == before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the configuration is not taken: %s", plugins)
 		}
@@ -161,7 +161,7 @@ func (s *stand) namespaceSelector(t *testing.T) {
 	if _, err := s.Client.CoreV1().Namespaces().Patch(context.Background(), "loose-0", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !denies("loose-0"); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !denies("loose-0"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a changed label is not heard of")
 		}

@@ -6,7 +6,7 @@ import "os"
 // e2e-full" sets it.
 const Full = "FASTADMIT_E2E_FULL"
 
-// Cases returns how many cases to generate: few, for each run has others, or all.
+// Cases returns how many cases to generate: few in CI, or all.
 func Cases(few, all int) int {
 	if os.Getenv(Full) != "" {
 		return all

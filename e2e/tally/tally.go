@@ -22,8 +22,6 @@ type Row struct {
 	// Listed are differences that README.md gives the reason for, and Skipped
 	// are cases that were not tried.
 	Listed, Skipped []string
-	// Seed is what the cases were generated from, 0 if they were not.
-	Seed uint64
 }
 
 // Dir is where tests write, an environment variable; they do not if it is
@@ -92,16 +90,4 @@ func Table(rows []Row) string {
 		}
 	}
 	return text.String()
-}
-
-// Seeds says what cases were generated from. It is no part of the table, as it
-// is another one each time.
-func Seeds(rows []Row) string {
-	var text string
-	for _, r := range rows {
-		if line := fmt.Sprintf("%s: seed %d\n", r.Test, r.Seed); r.Seed != 0 && !strings.Contains(text, line) {
-			text += line
-		}
-	}
-	return text
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // paths are where objects of the kinds are created that policies are evaluated on.
@@ -118,10 +119,11 @@ type policyGenerator struct {
 
 func pick[T any](g *policyGenerator, all ...T) T { return all[g.IntN(len(all))] }
 
-func generatedScenarios(t *testing.T, seed uint64) (all []*scenario) {
+func generatedScenarios(t *testing.T) (all []*scenario) {
 	t.Helper()
+	start := seed.Of(t)
 	for i := range tally.Cases(40, 400) {
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		r := rand.New(rand.NewPCG(start, uint64(i)))
 		g := &policyGenerator{own: &scenario{name: fmt.Sprintf("generated-%d", i)}, base: bases[r.IntN(len(bases))]}
 		if err := json.Unmarshal([]byte(g.base), &g.object); err != nil {
 			t.Fatal(err)

@@ -275,7 +275,7 @@ func (tw *twins) await(t *testing.T) {
 	t.Helper()
 	for _, kind := range known.Kinds() {
 		series := fmt.Sprintf("fastadmit_cluster_objects{resource=%q}", kind)
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			got, watched := tw.fastadmit.Find(t, series)
 			if !watched {
 				break

@@ -98,7 +98,7 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	h["admissionReviewVersions"] = one(g, []any{"v1"}, []any{"v1"}, []any{"v1beta1"}, []any{"v2", "v1", "v1beta1"})
 	set("failurePolicy", one[any](g, nil, "Fail", "Ignore", "Ignore"))
 	set("matchPolicy", one[any](g, nil, "Exact", "Equivalent"))
-	set("timeoutSeconds", one[any](g, nil, int64(5), int64(30)))
+	set("timeoutSeconds", one[any](g, nil, int64(20), int64(30)))
 	h["rules"] = []any{g.rule()}
 	if g.in(4) {
 		h["rules"] = append(h["rules"].([]any), g.rule())
@@ -221,7 +221,12 @@ func hookScenarios(b *hookBackend) (all []*scenario) {
 		return func(h map[string]any) { h[field] = value }
 	}
 	hanging := func(policy string) func(map[string]any) {
-		return func(h map[string]any) { h["timeoutSeconds"], h["failurePolicy"] = int64(1), policy }
+		return func(h map[string]any) {
+			h["failurePolicy"] = policy
+			if strings.Contains(h["clientConfig"].(map[string]any)["url"].(string), "/hang/") { // nobody else is to fail for want of time
+				h["timeoutSeconds"] = int64(1)
+			}
+		}
 	}
 	f("hooks-reinvoked", with("reinvocationPolicy", "IfNeeded"), []string{"append", "append", "append"}, []string{"echo"})
 	f("hooks-once", with("reinvocationPolicy", "IfNeeded"), []string{"once", "append", "once"}, []string{"echo"})

@@ -2,13 +2,12 @@ package twins
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 const webhookConfiguration = `apiVersion: apiserver.config.k8s.io/v1
@@ -70,9 +70,7 @@ func TestWebhooks(t *testing.T) {
 
 // compared sends both what the scenarios have.
 func (tw *hookTwins) compared(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	g := &hookGenerator{Rand: rand.New(rand.NewPCG(seed, 0)), backend: tw.backend}
+	g := &hookGenerator{Rand: seed.Rand(t), backend: tw.backend}
 	scenarios := hookScenarios(tw.backend)
 	for i := range generatedHooks {
 		scenarios = append(scenarios, g.scenario(fmt.Sprintf("generated-%d", i)))
@@ -89,7 +87,7 @@ func (tw *hookTwins) compared(t *testing.T) {
 		tw.apply(t, own)
 	}
 	tw.awaitHooks(t)
-	row := tally.Row{Plugin: "webhooks", Test: "generated twins", Seed: seed}
+	row := tally.Row{Plugin: "webhooks", Test: "generated twins"}
 	// Scenario after scenario, so that the API servers have heard of what a scenario wrote
 	// before: they ask about what they have cached, too, which may be older.
 	for i, left := 0, true; left; i++ {
@@ -146,17 +144,17 @@ func (tw *hookTwins) wantSome(t *testing.T) {
 // each kind that were written last.
 func (tw *hookTwins) awaitHooks(t *testing.T) {
 	t.Helper()
-	number := fmt.Sprint(time.Now().UnixNano())
+	last := rand.Text()
 	own := &scenario{name: "marker"}
 	for _, phase := range []string{"Mutating", "Validating"} {
 		h := fixedHook(tw.backend, "default", "warn", strings.ToLower(phase))
-		h["objectSelector"] = map[string]any{"matchLabels": map[string]any{"last": number}}
+		h["objectSelector"] = map[string]any{"matchLabels": map[string]any{"last": last}}
 		own.Documents = append(own.Documents, configuration(phase, "zz-marker", h))
 	}
 	tw.apply(t, own)
 	marker := &policyRequest{
 		Send: "POST /api/v1/namespaces/default/configmaps?dryRun=All",
-		Body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"marker","labels":{"last":%q}}}`, number),
+		Body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"marker","labels":{"last":%q}}}`, last),
 	}
 	for side := range tw.on {
 		cluster.Await(t, "the webhooks", func() error {

@@ -21,7 +21,7 @@ import (
 
 const (
 	workloadPods  = 9 // that the controllers and the test make of workloads.yaml
-	workloadsMax  = time.Minute
+	workloadsMax  = 5 * time.Minute
 	workloadsHome = "workloads"
 )
 

@@ -168,7 +168,7 @@ func (s *stand) timeouts(t *testing.T, namespace string) {
 	}
 	f("shorter-fail", 1, admissionregistrationv1.Fail, "context deadline exceeded")
 	f("shorter-ignore", 1, admissionregistrationv1.Ignore, "")
-	f("longer", 5, admissionregistrationv1.Fail, "")
+	f("longer", 20, admissionregistrationv1.Fail, "")
 	f("default", 0, admissionregistrationv1.Fail, "")
 }
 

@@ -25,6 +25,9 @@ type breakage struct {
 	url func(t *testing.T) string
 	// text is in what the user sees of it with failurePolicy Fail.
 	text string
+	// hangs says that the webhook does not answer: it gets a second, and the others half a
+	// minute, so that on no machine it is time that fails them.
+	hangs bool
 	// mutating says that a mutating webhook fails, and not a validating one.
 	mutating bool
 }
@@ -35,8 +38,8 @@ type breakage struct {
 func (s *stand) failure(t *testing.T) {
 	for name, broken := range map[string]breakage{
 		"killed":           {url: s.killed, text: "connect: connection refused"},
-		"hung":             {url: hung, text: "context deadline exceeded"},
-		"frozen":           {url: s.frozen, text: "context deadline exceeded"},
+		"hung":             {url: hung, text: "context deadline exceeded", hangs: true},
+		"frozen":           {url: s.frozen, text: "context deadline exceeded", hangs: true},
 		"rubbish":          {url: s.answering(http.StatusOK, "rubbish"), text: "json parse error"},
 		"other-json":       {url: s.answering(http.StatusOK, `{"kind":"Status","apiVersion":"v1"}`), text: "unknown conversion"},
 		"status-500":       {url: s.answering(http.StatusInternalServerError, "broken"), text: "an error on the server"},
@@ -46,7 +49,7 @@ func (s *stand) failure(t *testing.T) {
 		"not-enabled":      {url: s.path("/validate/DenyServiceExternalIPs"), text: `plugin "DenyServiceExternalIPs" is not enabled`},
 		"unknown-path":     {url: s.path("/elsewhere"), text: `path: got "/elsewhere"`},
 		"mutates-validate": {url: s.path("/mutate/DenyUnwanted"), text: `plugin "DenyUnwanted" is not enabled or does not mutate`},
-		"out-of-time":      {url: s.path("/validate/Slow"), text: "context deadline exceeded"},
+		"out-of-time":      {url: s.path("/validate/Slow"), text: "context deadline exceeded", hangs: true},
 		"failed":           {url: s.path("/validate/Undecided"), text: "admission plugin Undecided failed: as it is meant to"},
 		"failed-mutating":  {url: s.path("/mutate/Undecided"), text: "admission plugin Undecided failed: as it is meant to", mutating: true},
 		"panicked":         {url: s.path("/validate/Panic"), text: "admission plugin Panic failed: it panicked"},
@@ -64,14 +67,17 @@ var policies = []admissionregistrationv1.FailurePolicyType{admissionregistration
 
 // breaks creates and deletes a pod under either policy.
 func (s *stand) breaks(t *testing.T, name string, broken breakage) {
-	namespace, url := s.namespace(t, name), broken.url(t)
+	namespace, url, timeout := s.namespace(t, name), broken.url(t), int32(30)
+	if broken.hangs {
+		timeout = 1
+	}
 	for _, policy := range policies {
 		for _, operation := range []string{"CREATE", "DELETE"} {
 			t.Run(string(policy)+"-"+operation, func(t *testing.T) {
 				if operation == "DELETE" {
 					s.mustCreate(t, pod(namespace, "c"))
 				}
-				hook := cluster.Webhook{URL: url, CA: s.authority.PEM, FailurePolicy: policy, Timeout: 1, // second
+				hook := cluster.Webhook{URL: url, CA: s.authority.PEM, FailurePolicy: policy, Timeout: timeout,
 					Rules: cluster.Rules(operation, "", "v1", "pods")}
 				if broken.mutating {
 					s.mutating(t, hook)

@@ -114,6 +114,15 @@ func newAsker(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*asker, erro
 	}, nil
 }
 
+// askUntil returns when the plugin decides without an answer: in time for the answer to its own
+// caller.
+func askUntil(ctx context.Context) time.Time {
+	if deadline, ok := ctx.Deadline(); ok {
+		return deadline.Add(-min(time.Until(deadline)/spareShare, spareMax))
+	}
+	return time.Now().Add(time.Minute)
+}
+
 // ask returns what the backend says to a question, which may be kept. The error is
 // that of the last try.
 func (a *asker) ask(ctx context.Context, question []byte) (status, error) {
@@ -122,10 +131,7 @@ func (a *asker) ask(ctx context.Context, question []byte) (status, error) {
 		a.series.cached.Inc()
 		return kept.(status), nil
 	}
-	until := time.Now().Add(time.Minute)
-	if deadline, ok := ctx.Deadline(); ok {
-		until = deadline.Add(-min(time.Until(deadline)/spareShare, spareMax))
-	}
+	until := askUntil(ctx)
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if a.allowTTL == 0 || a.denyTTL == 0 { // the operator wants each pod to be asked about

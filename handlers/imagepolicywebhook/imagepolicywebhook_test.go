@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -298,16 +299,14 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// review asks with that much time.
-func review(chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
+// review asks with that much time until the deadline.
+func review(t testing.TB, chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
 	r := codec.Acquire()
 	defer r.Release()
 	if err := r.Decode(bytes.Clone(body)); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), budget)
-	defer cancel()
-	return chain.Review(ctx, r, admission.Validate)
+	return chain.Review(admissiontest.WithDeadline(t, budget), r, admission.Validate)
 }
 
 // TestDeadline has a backend that does not answer: the plugin decides before the
@@ -325,10 +324,29 @@ func TestDeadline(t *testing.T) {
 		`,"defaultAllow":true`: admission.OutcomeAllowed, "": admission.OutcomeDenied, `,"allowTTL":-1`: admission.OutcomeDenied,
 	} {
 		chain, _ := b.chain(t, more)
-		if got, err := review(chain, image("a"), 500*time.Millisecond); got != want || err != nil {
+		if got, err := review(t, chain, image("a"), 500*time.Millisecond); got != want || err != nil {
 			t.Errorf("%q: got %s and %v, want %s", more, got, err, want)
 		}
 	}
+}
+
+func TestAskUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := func(left, want time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if got := time.Until(askUntil(ctx)); got != want {
+				t.Errorf("%s left: asks for %s, want %s", left, got, want)
+			}
+		}
+		f(time.Second, time.Second-time.Second/spareShare)
+		f(spareShare*spareMax, (spareShare-1)*spareMax)
+		f(30*time.Second, 30*time.Second-spareMax)
+		if got := time.Until(askUntil(t.Context())); got != time.Minute {
+			t.Errorf("without a deadline: asks for %s, want a minute", got)
+		}
+	})
 }
 
 // TestNoTimeToRetry has a pause that is longer than the time that is left: the last
@@ -337,7 +355,7 @@ func TestNoTimeToRetry(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	chain, _ := b.chain(t, `,"retryBackoff":300000`)
 	start := time.Now()
-	if got, err := review(chain, image("a"), time.Minute); got != admission.OutcomeDenied || err != nil {
+	if got, err := review(t, chain, image("a"), time.Minute); got != admission.OutcomeDenied || err != nil {
 		t.Errorf("got %s and %v, want a denial", got, err)
 	}
 	if waited := time.Since(start); waited > 30*time.Second { // who waits does so for all of the minute
@@ -361,7 +379,7 @@ func TestImpatient(t *testing.T) {
 	chain, _ := b.chain(t, "")
 	var all sync.WaitGroup
 	all.Go(func() {
-		if got, err := review(chain, image("a"), 500*time.Millisecond); got != admission.OutcomeDenied || err != nil {
+		if got, err := review(t, chain, image("a"), 2*time.Second); got != admission.OutcomeDenied || err != nil {
 			t.Errorf("got %s and %v, want a denial", got, err)
 		}
 	})
@@ -369,7 +387,7 @@ func TestImpatient(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	all.Go(func() {
-		if got, err := review(chain, image("a"), time.Minute); got != admission.OutcomeAllowed || err != nil {
+		if got, err := review(t, chain, image("a"), time.Minute); got != admission.OutcomeAllowed || err != nil {
 			t.Errorf("got %s and %v, want it allowed", got, err)
 		}
 	})

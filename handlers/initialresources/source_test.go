@@ -196,8 +196,7 @@ func TestSlow(t *testing.T) {
 	hold := make(chan struct{})
 	p := serve(t, func(string) any { <-hold; return usage{100, 30} })
 	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
+	ctx := admissiontest.WithDeadline(t, 2*time.Second)
 	review := codec.Acquire()
 	defer review.Release()
 	if err := review.Decode(body("a", "")); err != nil {

@@ -147,7 +147,7 @@ func TestOnce(t *testing.T) {
 	for began.Load() < 10 {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond) // those who come later ask again, and are answered at once
+	time.Sleep(200 * time.Millisecond) // those who come later ask again, and are answered at once
 	close(answer)
 	patient.Wait()
 	if got := asked.Load(); got >= 10 {

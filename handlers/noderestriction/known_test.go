@@ -3,7 +3,6 @@ package noderestriction
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 func TestKept(t *testing.T) {
@@ -109,8 +109,8 @@ func wireNodeName(i int) string {
 // TestKnownPod reads random pods from protobuf and from JSON, and has k8s.io/api say what
 // is in them.
 func TestKnownPod(t *testing.T) {
-	seed := rand.Uint64()
-	fill := randfill.NewWithSeed(int64(seed)).NilChance(0.3).NumElements(0, 3).Funcs(
+	start := seed.Of(t)
+	fill := randfill.NewWithSeed(int64(start)).NilChance(0.3).NumElements(0, 3).Funcs(
 		func(m *metav1.ManagedFieldsEntry, _ randfill.Continue) { m.Manager = "m" },
 	)
 	mirrors := 0
@@ -157,11 +157,11 @@ func TestKnownPod(t *testing.T) {
 		mirrors += len(want.Annotations)
 		for _, got := range []*knownPod{&fromWire, &fromText} {
 			if got := keepPod(got); !reflect.DeepEqual(got, want) {
-				t.Fatalf("seed %d:\n got %+v\nwant %+v", seed, got, want)
+				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}
 		if kept := keepPod(want); !reflect.DeepEqual(kept, want) {
-			t.Fatalf("seed %d: kept twice:\n got %+v\nwant %+v", seed, kept, want)
+			t.Fatalf("kept twice:\n got %+v\nwant %+v", kept, want)
 		}
 		for n := range wire { // cut off: an error or less, and no panic
 			_ = new(knownPod).Unmarshal(wire[:n])

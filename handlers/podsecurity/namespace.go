@@ -119,14 +119,19 @@ type offenders struct {
 	count int
 }
 
+// podsTime returns how long to wait for the pods of a namespace: at most half of the time that
+// is left, the rest is for what comes after.
+func podsTime(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(podsTimeout, time.Until(deadline)/2)
+	}
+	return podsTimeout
+}
+
 // violations returns warnings of the pods of a namespace that violate a
 // standard, as upstream's EvaluatePodsInNamespace does.
 func (p *plugin) violations(ctx context.Context, namespace string, standard api.LevelVersion) []string {
-	timeout := podsTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, podsTime(ctx))
 	defer cancel()
 	pods, err := p.pods.ListLive(ctx, namespace)
 	if err != nil && !cluster.IsInvalidName(err) { // upstream has all pods in memory

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -262,9 +263,27 @@ func TestNoTime(t *testing.T) {
 	}
 }
 
-// TestHalfOfTheTime has an API server that does not answer: half of the time is left
-// for what comes after.
-func TestHalfOfTheTime(t *testing.T) {
+func TestPodsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := func(left, want time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if got := podsTime(ctx); got != want {
+				t.Errorf("%s left: got %s, want %s", left, got, want)
+			}
+		}
+		f(2*podsTimeout-2, podsTimeout-1)
+		f(2*podsTimeout, podsTimeout)
+		f(time.Minute, podsTimeout)
+		if got := podsTime(t.Context()); got != podsTimeout {
+			t.Errorf("without a deadline: got %s, want %s", got, podsTimeout)
+		}
+	})
+}
+
+// TestPodsNotListed has an API server that does not answer: the plugin stops in time.
+func TestPodsNotListed(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer server.Close()
 	defer server.CloseClientConnections() // watches among them
@@ -275,9 +294,7 @@ func TestHalfOfTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := knowing(t, cluster.Options{Kubeconfig: kubeconfig})
-	deadline := time.Now().Add(podsTimeout) // of which the plugin has half: less than without a deadline
-	ctx, cancel := context.WithDeadline(t.Context(), deadline)
-	defer cancel()
+	ctx := admissiontest.WithDeadline(t, podsTimeout)
 	want := []string{"failed to list pods while checking new PodSecurity enforce level"}
 	if got := p.violations(ctx, "shop", baseline); !slices.Equal(got, want) || ctx.Err() != nil {
 		t.Errorf("got %q, %v, want %q and time left", got, ctx.Err(), want)

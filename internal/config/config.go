@@ -53,41 +53,6 @@ type Configuration struct {
 	ImageReview *imagereview.Policy `json:"imageReview,omitempty"`
 }
 
-// Server are settings of the server, by the names of its flags.
-type Server struct {
-	BindAddress           *string          `json:"bindAddress,omitempty"`
-	SecurePort            *int32           `json:"securePort,omitempty"`
-	TLSCertFile           *string          `json:"tlsCertFile,omitempty"`
-	TLSPrivateKeyFile     *string          `json:"tlsPrivateKeyFile,omitempty"`
-	MetricsBindAddress    *string          `json:"metricsBindAddress,omitempty"`
-	ShutdownDelayDuration *metav1.Duration `json:"shutdownDelayDuration,omitempty"`
-	Profiling             *bool            `json:"profiling,omitempty"`
-
-	MaxRequestsInflight     *int64           `json:"maxRequestsInflight,omitempty"`
-	MaxRequestBytesInflight *int64           `json:"maxRequestBytesInflight,omitempty"`
-	MaxReviewMemoryBytes    *int64           `json:"maxReviewMemoryBytes,omitempty"`
-	MaxConnectionAge        *metav1.Duration `json:"maxConnectionAge,omitempty"`
-
-	MaxConnections           *int64 `json:"maxConnections,omitempty"`
-	MaxConnectionsPerAddress *int64 `json:"maxConnectionsPerAddress,omitempty"`
-
-	CertSecretName      *string `json:"certSecretName,omitempty"`
-	CertSecretNamespace *string `json:"certSecretNamespace,omitempty"`
-	WebhookOwner        *string `json:"webhookOwner,omitempty"`
-	EventDeployment     *string `json:"eventDeployment,omitempty"`
-	ManagedPathToken    *bool   `json:"managedPathToken,omitempty"`
-
-	WebhookConfigurations []string `json:"webhookConfigurations"`
-
-	ClientCAFile       *string  `json:"clientCAFile,omitempty"`
-	ClientAllowedNames []string `json:"clientAllowedNames"`
-	TokenAuthFile      *string  `json:"tokenAuthFile,omitempty"`
-	BasicAuthFile      *string  `json:"basicAuthFile,omitempty"`
-	PathTokenFile      *string  `json:"pathTokenFile,omitempty"`
-
-	AllowUnauthenticatedWrites *bool `json:"allowUnauthenticatedWrites,omitempty"`
-}
-
 // Plugin has the settings of one plugin. They correspond to the fields of a
 // webhook in a webhook configuration.
 type Plugin struct {
@@ -185,7 +150,7 @@ func Read(source Source) (*Loaded, error) {
 		source.ReadFile = files.Read
 	}
 	r := &reader{source: &source, digest: sha256.New()}
-	loaded := new(Loaded)
+	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer()}}
 	if source.File != "" {
 		if document := r.read(source.File, Kind, &loaded.Configuration); document != nil {
 			loaded.Settings = r.checkConfiguration(document, &loaded.Configuration)
@@ -290,7 +255,9 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	for i, name := range c.EnableAdmissionPlugins {
 		r.checkName(document, fmt.Sprintf("enableAdmissionPlugins[%d]", i), name, enabled)
 	}
-	r.checkServer(document, &c.Server)
+	for _, fault := range c.Server.Faults() {
+		r.refuse(document.Errorf("server."+fault.Field, "%s", fault.Text))
+	}
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))
 	configured := make(map[string][]byte)
@@ -302,27 +269,6 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 		settings[name] = r.settings(document, &c.Plugins[i], path)
 	}
 	return settings
-}
-
-func (r *reader) checkServer(document *strictyaml.Document, s *Server) {
-	if s.SecurePort != nil && (*s.SecurePort < 0 || *s.SecurePort > 65535) {
-		r.refuse(document.Errorf("server.securePort", "got %d, want 0 to 65535", *s.SecurePort))
-	}
-	for name, d := range map[string]*metav1.Duration{"shutdownDelayDuration": s.ShutdownDelayDuration, "maxConnectionAge": s.MaxConnectionAge} {
-		if d != nil && d.Duration < 0 {
-			r.refuse(document.Errorf("server."+name, "got %s, want 0s or more", d.Duration))
-		}
-	}
-	for name, n := range map[string]*int64{"maxRequestsInflight": s.MaxRequestsInflight, "maxRequestBytesInflight": s.MaxRequestBytesInflight} {
-		if n != nil && *n < 1 {
-			r.refuse(document.Errorf("server."+name, "got %d, want 1 or more", *n))
-		}
-	}
-	for name, n := range map[string]*int64{"maxConnections": s.MaxConnections, "maxConnectionsPerAddress": s.MaxConnectionsPerAddress} {
-		if n != nil && *n < 0 {
-			r.refuse(document.Errorf("server."+name, "got %d, want 0 or more", *n))
-		}
-	}
 }
 
 // settings makes the settings of a plugin ready.

@@ -102,7 +102,7 @@ plugins:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second || loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
+	if loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second || loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
 		t.Errorf("got %+v", loaded.Configuration)
 	}
 	if string(loaded.Configs["EventRateLimit"]) != "limits: in a file" || string(loaded.Configs["AlwaysPullImages"]) != `{"a":1}` ||

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	mathrand "math/rand"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/adapters/controllerruntime/internal/compare"
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // object is an object of one of the kinds.
@@ -184,21 +186,23 @@ func clone(t testing.TB, o object) (copied object) {
 // types do not know.
 func TestGenerated(t *testing.T) {
 	all, found := setUp(t), documented(t)
-	filler := conversion.GetFuzzer(runtime.NewScheme()).NumElements(0, 2).MaxDepth(8)
+	random := seed.Rand(t)
+	filler := conversion.GetFuzzer(runtime.NewScheme()).NumElements(0, 2).MaxDepth(8).RandSource(mathrand.NewSource(random.Int64()))
 	var n tally
-	for kind, value := range kinds {
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
+		value := kinds[kind]
 		next := func() object {
 			v := value()
 			filler.Fill(v)
 			generated := clone(t, toObject(t, v))
 			generated["apiVersion"], generated["kind"] = kind.ToAPIVersionAndKind()
 			list := found[kind]
-			if len(list) == 0 || rand.IntN(4) == 0 {
+			if len(list) == 0 || random.IntN(4) == 0 {
 				return generated
 			}
-			o := clone(t, list[rand.IntN(len(list))])
-			for range 1 + rand.IntN(2) {
-				graft(o, generated)
+			o := clone(t, list[random.IntN(len(list))])
+			for range 1 + random.IntN(2) {
+				graft(random, o, generated)
 			}
 			if spec, ok := o["spec"].(object); ok {
 				spec["fieldOfTomorrow"] = object{"a": []any{1, nil}}
@@ -209,7 +213,7 @@ func TestGenerated(t *testing.T) {
 			o := next()
 			n.same(t, all, kind, review(t, admissionv1.Create, kind, o, nil, nil), o)
 			old := clone(t, o)
-			graft(old, next())
+			graft(random, old, next())
 			n.same(t, all, kind, review(t, admissionv1.Update, kind, o, old, nil), o)
 		}
 	}
@@ -225,12 +229,12 @@ func toObject(t testing.TB, v any) (o object) {
 }
 
 // graft copies a part of another object's spec.
-func graft(o, from object) {
+func graft(random *rand.Rand, o, from object) {
 	key := "spec"
 	for {
 		inner, isObject := from[key].(object)
 		target, has := o[key].(object)
-		if !isObject || !has || len(inner) == 0 || rand.IntN(6) == 0 && key != "spec" {
+		if !isObject || !has || len(inner) == 0 || random.IntN(6) == 0 && key != "spec" {
 			if part, ok := from[key]; ok && key != "spec" {
 				o[key] = part
 			}
@@ -238,7 +242,7 @@ func graft(o, from object) {
 		}
 		o, from = target, inner
 		names := slices.Sorted(maps.Keys(inner))
-		key = names[rand.IntN(len(names))]
+		key = names[random.IntN(len(names))]
 	}
 }
 

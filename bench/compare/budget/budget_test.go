@@ -18,8 +18,8 @@ func sampleOf(value int64, stack ...string) *profile.Sample {
 
 const (
 	serveConn = "github.com/valyala/fasthttp.(*Server).serveConn"
-	handle    = "github.com/fastadmit/fastadmit/cmd/fastadmit/app.(*server).handle"
-	wrapped   = "github.com/fastadmit/fastadmit/cmd/fastadmit/app.(*conn).Read"
+	handle    = "github.com/fastadmit/fastadmit/internal/server.(*Server).handle"
+	wrapped   = "github.com/fastadmit/fastadmit/internal/server.(*conn).Read"
 )
 
 func TestCount(t *testing.T) {
@@ -41,8 +41,8 @@ func TestCount(t *testing.T) {
 	f(0, "runtime.mallocgc", "crypto/tls.(*Conn).Read", wrapped, "bufio.(*Reader).Read", serveConn)
 	f(7, "runtime.mallocgc", wrapped, "bufio.(*Reader).Read", serveConn)
 	f(0, "github.com/valyala/fasthttp.(*Request).ReadBody", serveConn)
-	f(0, "github.com/fastadmit/fastadmit/cmd/fastadmit/app.(*listener).Accept", "github.com/valyala/fasthttp.(*Server).Serve")
-	f(0, "github.com/fastadmit/fastadmit/cmd/fastadmit/app.(*serverMetrics).write", "net/http.(*conn).serve")
+	f(0, "github.com/fastadmit/fastadmit/internal/server.(*listener).Accept", "github.com/valyala/fasthttp.(*Server).Serve")
+	f(0, "github.com/fastadmit/fastadmit/internal/server.(*serverMetrics).write", "net/http.(*conn).serve")
 }
 
 func TestBudget(t *testing.T) {

@@ -262,6 +262,9 @@ func (s *stepper) waiting() (int, error) {
 	threads, err := s.threads()
 	for _, id := range threads {
 		doing, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", s.process, id))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
 		if err != nil {
 			return 0, err
 		}

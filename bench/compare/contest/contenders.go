@@ -44,7 +44,7 @@ var Contenders = []Contender{
 }
 
 // startMax bounds the wait for the line that a contender prints when it serves.
-const startMax = 20 * time.Second
+const startMax = 2 * time.Minute
 
 // An Arena is where contenders are started.
 type Arena struct {

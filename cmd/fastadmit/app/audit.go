@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/audit"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/registration"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 const (
@@ -136,7 +137,7 @@ func (a *auditOptions) check() error {
 }
 
 func (a *auditOptions) run(cmd *cobra.Command) error {
-	limitMemory(os.ReadFile)
+	server.LimitMemory(os.ReadFile)
 	if err := a.check(); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // listTime is how long it takes to list ConfigMaps: longer than a review of the server waits
@@ -85,7 +87,7 @@ func TestAuditPolicies(t *testing.T) {
 		}
 	}
 	const limit = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '3'}\n"
-	write(t, "policy.yaml", limitReplicas+limit)
+	servertest.WriteFile(t, "policy.yaml", limitReplicas+limit)
 	f(1, "Deployment shop/web5: denied by ValidatingAdmissionPolicy", "--policies=policy.yaml")
 	f(1, "denied request: at most 3 replicas", "--policies=policy.yaml")
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml")
@@ -93,7 +95,7 @@ func TestAuditPolicies(t *testing.T) {
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--operation=UPDATE")
 	f(1, `<failure type="ValidatingAdmissionPolicy" message="denied by ValidatingAdmissionPolicy (422 Invalid): deployments.apps &#34;web5&#34; is forbidden`, "--policies=policy.yaml", "-o", "junit")
 	// Parameters come from the files alone.
-	write(t, "policy.yaml", limitReplicas)
+	servertest.WriteFile(t, "policy.yaml", limitReplicas)
 	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "--policies=policy.yaml")
 	f(1, "3 objects: 1 allowed, 2 denied", "--policies=policy.yaml")
 
@@ -108,13 +110,13 @@ spec:
   - expression: object.spec.replicas < 5
     message: fewer than 5 replicas
 `
-	write(t, "policy.yaml", unbound)
+	servertest.WriteFile(t, "policy.yaml", unbound)
 	f(0, `policy.yaml:1: ValidatingAdmissionPolicy "few.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`, "--policies=policy.yaml")
 	f(1, "denied request: fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies")
 	f(0, "warning", "--policies=policy.yaml", "--bind-policies=Warn")
 	f(1, "fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies=Warn", "--warnings-as-errors")
 
-	write(t, "policy.yaml", strings.Replace(unbound, "replicas < 5", "replicas <", 1))
+	servertest.WriteFile(t, "policy.yaml", strings.Replace(unbound, "replicas < 5", "replicas <", 1))
 	f(2, `policy.yaml:9: ValidatingAdmissionPolicy "few.example.com": spec.validations[0].expression: Invalid value: "object.spec.replicas <": compilation failed`,
 		"--policies=policy.yaml")
 	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
@@ -146,8 +148,8 @@ func TestAuditClusterPolicies(t *testing.T) {
 	list(group, "/apis/"+group+"/policyreplicas", "PolicyReplica")
 	const limit = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '%d'}\n"
 	list("v1", "/api/v1/configmaps", "ConfigMap", fmt.Sprintf(limit, 4))
-	write(t, "policy.yaml", strings.ReplaceAll(limitReplicas, "replicas.example.com", "file.example.com")+"---\n"+fmt.Sprintf(limit, 3))
-	write(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
+	servertest.WriteFile(t, "policy.yaml", strings.ReplaceAll(limitReplicas, "replicas.example.com", "file.example.com")+"---\n"+fmt.Sprintf(limit, 3))
+	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
 		"  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
 	for most, args := range map[int][]string{4: nil, 3: {"--policies=policy.yaml"}} {
 		out, errs, code := execute("", append([]string{

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 // awaitTimeout is how long fastadmit await waits. Pods take seconds to be ready
@@ -24,7 +26,7 @@ type awaitOptions struct {
 }
 
 func newAwaitCommand(o *options) *cobra.Command {
-	a := &awaitOptions{serveOptions: serveOptions{selection: selection{options: o}}}
+	a := &awaitOptions{serveOptions: serveOptions{selection: selection{options: o}, given: config.DefaultServer()}}
 	cmd := &cobra.Command{
 		Use:   "await",
 		Short: "Wait until kube-apiserver calls serve for the enabled plugins",
@@ -39,9 +41,8 @@ After --timeout, it exits with 1 and prints what is missing to standard error.`,
 			return a.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	a.selection.addFlags(cmd)
+	a.addFlags(cmd)
 	a.useKubeconfig("kubeconfig file for the API server; if empty, the cluster of the pod", unusedCluster)
-	a.serverOptions.addFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&a.timeout, "timeout", awaitTimeout, "how long to wait")
 	return cmd
 }
@@ -52,18 +53,17 @@ func (a *awaitOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := a.fill(a.flags, &in.Server); err != nil {
+	if err := a.use(&in); err != nil {
 		return err
 	}
-	if a.managed.secretName == "" || len(a.managed.registered) > 0 {
+	if a.settings.CertSecretName == "" || len(a.settings.WebhookConfigurations) > 0 {
 		return errors.New("await needs --cert-secret-name without --webhook-configurations: otherwise fastadmit does not register webhooks")
 	}
-	a.callers.managed = a.managed.makesPathToken(&a.callers)
-	options, err := a.managed.options(kubeconfig, &in, &a.callers)
+	options, err := a.managed.options(kubeconfig, &in, a.callers)
 	if err != nil {
 		return failed(err)
 	}
-	options.Log, options.Configuration = newLog(stderr), in.Digest
+	options.Log, options.Configuration = server.NewLog(stderr), in.Digest
 	manager, err := certs.New(*options)
 	if err != nil {
 		return failed(err)

@@ -5,12 +5,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestAwait waits for a server that registers itself, and says what is missing
 // where there is none, or one with other plugins.
 func TestAwait(t *testing.T) {
-	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
 	s, api := serveRegistered(t, config)
 	kubeconfig := api.start(t)
 	f := func(wantCode int, want string, args ...string) {
@@ -28,14 +30,14 @@ func TestAwait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := writeTestFile(t, "changed.yaml", string(text)+"plugins: [{name: AlwaysPullImages, timeout: 2s}]\n")
+	changed := servertest.TempFile(t, "changed.yaml", string(text)+"plugins: [{name: AlwaysPullImages, timeout: 2s}]\n")
 	f(1, "has not read the configuration yet", with("--config="+changed, "--timeout=2s")...)
 	if got := len(api.wrote("PATCH")); got != 2 {
 		t.Errorf("got %d writes of configurations, want those of the server", got)
 	}
-	until(t, "the server says that it is registered", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "[+]registration ok\n") &&
-			strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 1\n")
+	servertest.Until(t, "the server says that it is registered", func() bool {
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "[+]registration ok\n") &&
+			strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_registered 1\n")
 	})
 
 	kubeconfig = (&registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}).start(t)

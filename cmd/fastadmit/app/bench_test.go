@@ -32,8 +32,8 @@ func TestBench(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--profiling")
 	dir := t.TempDir()
 	page, profiles := filepath.Join(dir, "report.html"), filepath.Join(dir, "profiles")
-	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1s",
-		"--count=300", "--in-flight=2", "--metrics-url="+s.ops+"/metrics", "--pprof-dir="+profiles, "--html="+page, "--patch-sample=1",
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1s",
+		"--count=300", "--in-flight=2", "--metrics-url="+s.Ops+"/metrics", "--pprof-dir="+profiles, "--html="+page, "--patch-sample=1",
 		"--weights=pods:create=3,configmaps=1")
 	if code != exitDone || errs != "" {
 		t.Fatalf("got %d: %s%s", code, out, errs)
@@ -56,7 +56,7 @@ func TestBench(t *testing.T) {
 func TestBenchEverything(t *testing.T) {
 	s := serve(t, nil, append(everythingFlags(t, true), "--allow-unauthenticated-writes")...)
 	for _, phase := range []string{"mutate", "validate"} {
-		out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1m",
+		out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1m",
 			"--count=2000", "--in-flight=16", "--patch-sample=1")
 		if code != exitDone || errs != "" || !strings.Contains(out, " 0 failed") {
 			t.Errorf("%s: got %d: %s%s", phase, code, out, errs)
@@ -66,8 +66,8 @@ func TestBenchEverything(t *testing.T) {
 
 func TestBenchAgainst(t *testing.T) {
 	a, b := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages"), serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
-	out, errs, code := runBench(t, t.Context(), "https://"+a.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20",
-		"--against=https://"+b.address+"/mutate", "--against-insecure-skip-tls-verify", "--rounds=2", "-o=json", "--sizes=2KB,10KB:update")
+	out, errs, code := runBench(t, t.Context(), "https://"+a.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20",
+		"--against=https://"+b.Address+"/mutate", "--against-insecure-skip-tls-verify", "--rounds=2", "-o=json", "--sizes=2KB,10KB:update")
 	if code != exitDone || errs != "" {
 		t.Fatalf("got %d: %s%s", code, out, errs)
 	}
@@ -97,7 +97,7 @@ func TestBenchWrongAnswers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "mine.allowed.json"), corpus.MustRead("pods-create-v1-1.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=5", "--recordings="+dir)
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=5", "--recordings="+dir)
 	if code != exitFailed || !strings.Contains(errs, "5 requests got a wrong answer or none") || !strings.Contains(out, "WRONG: decision, 5 times; the first: mine.allowed: ") {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
@@ -105,7 +105,7 @@ func TestBenchWrongAnswers(t *testing.T) {
 
 func TestBenchSweep(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
 		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms")
 	if code != exitDone || errs != "" || !strings.Contains(out, "knee  inconclusive: the first rate is too high already") || strings.Count(out, "100/s") < 2 {
 		t.Errorf("got %d: %s%s", code, out, errs)
@@ -116,8 +116,8 @@ func TestBenchSweep(t *testing.T) {
 // ended.
 func TestBenchSweepAgainst(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	out, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
-		"--against=https://"+s.address+"/validate", "--against-insecure-skip-tls-verify", "--expect=any",
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+		"--against=https://"+s.Address+"/validate", "--against-insecure-skip-tls-verify", "--expect=any",
 		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms", "-o=json")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(out), &report); code != exitDone || errs != "" || err != nil || len(report.Sweeps) != 2 {
@@ -134,7 +134,7 @@ func TestBenchInterrupted(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	out, errs, code := runBench(t, ctx, "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--duration=1h")
+	out, errs, code := runBench(t, ctx, "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--duration=1h")
 	if code != exitDone || errs != "" || !strings.Contains(out, "interrupted") {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
@@ -167,10 +167,10 @@ func TestBenchUsage(t *testing.T) {
 	f(exitFailed, "cannot connect to https://127.0.0.1:1", url)
 	f(exitFailed, "--html: open /nowhere/report.html: no such file", url, "--html=/nowhere/report.html") // before it connects
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	served := "https://" + s.address + "/mutate"
+	served := "https://" + s.Address + "/mutate"
 	f(exitFailed, "unknown authority; set its CA certificates with --certificate-authority, or skip the verification with --insecure", served)
 	f(exitFailed, "set its CA certificates with --against-certificate-authority, or skip the verification with --against-insecure", served,
-		"--insecure-skip-tls-verify", "--count=1", "--warm-up=0", "--against=https://"+s.address+"/validate")
+		"--insecure-skip-tls-verify", "--count=1", "--warm-up=0", "--against=https://"+s.Address+"/validate")
 	page := filepath.Join(t.TempDir(), "report.html")
 	f(exitFailed, "cannot connect to https://127.0.0.1:1", url, "--html="+page)
 	if _, err := os.Stat(page); err == nil {
@@ -185,7 +185,7 @@ func TestBenchHint(t *testing.T) {
 		"--expect=any":            "20 of 20 requests were denied, which says little about allowed ones; --weights=pods:create=1 sends only this recording",
 		"--weights=pods:create=1": "",
 	} {
-		_, errs, code := runBench(t, t.Context(), "https://"+s.address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20", flag)
+		_, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20", flag)
 		if code != exitDone || !strings.Contains(errs, want) || want == "" && errs != "" {
 			t.Errorf("%s: got %d and %q, want %q", flag, code, errs, want)
 		}
@@ -205,10 +205,10 @@ func TestProfiling(t *testing.T) {
 	}
 	on, off := serve(t, nil, "--enable-admission-plugins=AlwaysAdmit", "--profiling"), serve(t, nil, "--enable-admission-plugins=AlwaysAdmit")
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline"} {
-		if got := get(on.ops + path); got != http.StatusOK {
+		if got := get(on.Ops + path); got != http.StatusOK {
 			t.Errorf("%s: got %d with --profiling", path, got)
 		}
-		if got := get(off.ops + path); got != http.StatusNotFound {
+		if got := get(off.Ops + path); got != http.StatusNotFound {
 			t.Errorf("%s: got %d without --profiling", path, got)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 // syncMax bounds how long is waited for the state of the cluster.
@@ -139,12 +140,16 @@ func (c *knownCluster) await(ctx context.Context) error {
 	return state.Wait(waiting)
 }
 
-// ready says what is followed and not known yet.
-func (c *knownCluster) ready() error {
-	if state := c.state.Load(); state != nil {
-		return state.Ready()
-	}
-	return nil
+// check is a check of /readyz: it fails until what is followed is known.
+func (c *knownCluster) check() server.Check {
+	return server.Check{Name: "cluster", Ask: func() (bool, string) {
+		if state := c.state.Load(); state != nil {
+			if err := state.Ready(); err != nil {
+				return false, err.Error()
+			}
+		}
+		return true, ""
+	}}
 }
 
 // namespaces are those that selectors ask for.

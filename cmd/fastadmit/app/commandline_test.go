@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestDidYouMean writes names a little wrong.
@@ -111,7 +112,7 @@ func TestCompletion(t *testing.T) {
 func TestAllFaultsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	write(t, "own.yaml", `apiVersion: fastadmit.io/v1alpha1
+	servertest.WriteFile(t, "own.yaml", `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 bogus: 1
 enableAdmissionPlugins: [AlwaysPullImage, EventRateLimit, PodSecurity]
@@ -120,7 +121,7 @@ plugins:
 - name: Podsecurity
   timeout: 40s
 `)
-	write(t, "admission.yaml", `apiVersion: apiserver.config.k8s.io/v1
+	servertest.WriteFile(t, "admission.yaml", `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: EventRateLimit
@@ -135,7 +136,7 @@ plugins:
 - name: PodSecurity
   path: level.yaml
 `)
-	write(t, "level.yaml", "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults:\n  enforce: restrictedd\n")
+	servertest.WriteFile(t, "level.yaml", "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults:\n  enforce: restrictedd\n")
 	f := func(want string, code int, args ...string) {
 		t.Helper()
 		stdout, stderr, got := execute("", append([]string{"config"}, args...)...)
@@ -158,7 +159,7 @@ own.yaml:8: plugins[0].timeout: got 40s, want more than 0s and at most 30s
 	f("own.yaml:2: kind: got \"Configuration\", want \"AdmissionConfiguration\": --config takes this file\n", 1,
 		"--admission-control-config-file=own.yaml", "--enable-admission-plugins=AlwaysDeny")
 	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n", 1, "--enable-admission-plugins=EventRateLimit")
-	write(t, filepath.Join(dir, "level.yaml"), "a: [")
+	servertest.WriteFile(t, filepath.Join(dir, "level.yaml"), "a: [")
 	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n", 1,
 		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=PodSecurity")
 }

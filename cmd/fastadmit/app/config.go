@@ -12,10 +12,11 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 func newConfigCommand(o *options) *cobra.Command {
-	s := &serveOptions{selection: selection{options: o, images: true}}
+	s := newServeOptions(o)
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that serve would use",
@@ -26,9 +27,8 @@ errors, it reports all of them and prints no configuration.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	s.selection.addFlags(cmd)
+	s.addFlags(cmd)
 	s.useKubeconfig(unusedCluster, unusedCluster)
-	s.serverOptions.addFlags(cmd.Flags())
 	return cmd
 }
 
@@ -38,7 +38,7 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.fill(o.flags, &in.Server); err != nil {
+	if err := o.use(&in); err != nil {
 		return err
 	}
 	text, err := yaml.Marshal(o.effective(&in))
@@ -63,7 +63,7 @@ func (o *serveOptions) onlyFlags() string {
 func (o *serveOptions) effective(in *selected) *config.Configuration {
 	c := &config.Configuration{
 		APIVersion: config.APIVersion, Kind: config.Kind,
-		EnableAdmissionPlugins: in.names(), Server: o.asFile(), Registration: *in.Registration.WithDefaults(),
+		EnableAdmissionPlugins: in.names(), Server: *o.settings, Registration: *in.Registration.WithDefaults(),
 		ImageReview: in.ImageReview,
 	}
 	fillSelectors(&c.Registration.NamespaceSelector, &c.Registration.ObjectSelector)
@@ -102,7 +102,7 @@ func fillDefaults(p *config.Plugin, plugin *admission.Plugin) {
 		p.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
 	if p.Timeout == nil {
-		p.Timeout = &metav1.Duration{Duration: budgetMax}
+		p.Timeout = &metav1.Duration{Duration: server.TimeoutMax}
 	}
 	fillSelectors(&p.NamespaceSelector, &p.ObjectSelector)
 	if p.Enforcement == nil {

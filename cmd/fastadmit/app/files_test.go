@@ -1,12 +1,15 @@
 package app
 
 import (
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // fifo replaces a file by a named pipe, which nobody writes into.
@@ -23,20 +26,17 @@ func fifo(t *testing.T, file string) {
 // served are all files that a server reads, by what the message about one says.
 func served(t *testing.T, dir string) (files map[string]string, args []string) {
 	t.Helper()
-	authority := newAuthority(t)
-	pair, err := newMemoryCertificate(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := servertest.NewAuthority(t)
+	pair := authority.Sign("fastadmit", x509.ExtKeyUsageServerAuth, time.Hour)
 	files = map[string]string{
 		"config.yaml":    configHead + "enableAdmissionPlugins: [EventRateLimit]\n",
 		"admission.yaml": "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, path: limits.yaml}]\n",
 		"limits.yaml":    "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits: [{type: Server, qps: 1, burst: 1}]\n",
-		"tls.crt":        certPEM(pair.Leaf), "tls.key": keyPEM(t, pair),
-		"ca.crt": certPEM(authority.cert), "tokens.csv": "t,u,1\n", "passwords.csv": "p,u,1\n",
+		"tls.crt":        servertest.CertPEM(pair.Leaf), "tls.key": servertest.KeyPEM(t, pair),
+		"ca.crt": servertest.CertPEM(authority.Cert), "tokens.csv": "t,u,1\n", "passwords.csv": "p,u,1\n",
 	}
 	for name, content := range files {
-		write(t, filepath.Join(dir, name), content)
+		servertest.WriteFile(t, filepath.Join(dir, name), content)
 	}
 	for flag, name := range map[string]string{
 		"config": "config.yaml", "admission-control-config-file": "admission.yaml", "tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key",
@@ -55,16 +55,16 @@ func TestFIFOWhileServing(t *testing.T) {
 	dir := t.TempDir()
 	files, args := served(t, dir)
 	s := serve(t, nil, args...)
-	readyz := func() string { return s.get(t, "/readyz?verbose", 200) }
+	readyz := func() string { return s.Get(t, "/readyz?verbose", 200) }
 	if strings.Contains(readyz(), "refused") {
 		t.Fatal(readyz())
 	}
 	for name, content := range files {
 		file := filepath.Join(dir, name)
 		fifo(t, file)
-		until(t, name+" is refused", func() bool { return strings.Contains(readyz(), file+": "+notRegular) })
-		write(t, file, content)
-		until(t, name+" is read again", func() bool { return !strings.Contains(readyz(), "refused") })
+		servertest.Until(t, name+" is refused", func() bool { return strings.Contains(readyz(), file+": "+notRegular) })
+		servertest.WriteFile(t, file, content)
+		servertest.Until(t, name+" is read again", func() bool { return !strings.Contains(readyz(), "refused") })
 	}
 }
 
@@ -79,10 +79,10 @@ func TestFIFOAtStart(t *testing.T) {
 		if _, errs, code := execute("", args...); code != 1 || !strings.Contains(errs, file+": "+notRegular) {
 			t.Errorf("%s: got exit code %d, %s", name, code, errs)
 		}
-		write(t, file, content)
+		servertest.WriteFile(t, file, content)
 	}
 	config := filepath.Join(dir, "namespaces.yaml")
-	write(t, config, configHead+"enableAdmissionPlugins: [NamespaceExists]\n")
+	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [NamespaceExists]\n")
 	file := filepath.Join(dir, "kubeconfig")
 	fifo(t, file)
 	args = []string{"serve", "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=", "--config=" + config}
@@ -98,7 +98,7 @@ func TestFIFOAtStart(t *testing.T) {
 			cluster, user = "cluster: {server: 'https://127.0.0.1:1'}", ", user: "+user
 		}
 		other := filepath.Join(dir, "other")
-		write(t, other, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"+
+		servertest.WriteFile(t, other, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"+
 			"clusters: [{name: c, "+cluster+"}]\nusers: [{name: u"+user+"}]\n")
 		if _, errs, code := execute("", append(args, "--kubeconfig="+other)...); code != 1 || !strings.Contains(errs, named+": "+notRegular) {
 			t.Errorf("%s: got exit code %d, %s", field, code, errs)
@@ -135,7 +135,7 @@ func TestReviewReadsPipes(t *testing.T) {
 	if code != 0 || !strings.Contains(got, ": Pod default/web: allowed, patched by AlwaysPullImages\n") {
 		t.Errorf("review: got exit code %d, %s %s", code, got, errs)
 	}
-	got, errs, code = execute("", "manifests", "--config="+pipe("config", config), "--url=https://example.com", "--ca-bundle-file="+pipe("ca", certPEM(newAuthority(t).cert)))
+	got, errs, code = execute("", "manifests", "--config="+pipe("config", config), "--url=https://example.com", "--ca-bundle-file="+pipe("ca", servertest.CertPEM(servertest.NewAuthority(t).Cert)))
 	if code != 0 || !strings.Contains(got, "caBundle: ") {
 		t.Errorf("manifests: got exit code %d, %s %s", code, got, errs)
 	}

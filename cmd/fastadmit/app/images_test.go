@@ -6,15 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/valyala/fasthttp"
-
-	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
-	"github.com/fastadmit/fastadmit/internal/imagereview"
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 const (
@@ -31,32 +26,32 @@ func imageQuestion(image string) []byte {
 // rules.
 func TestImageReview(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, file, configHead+imageRules)
+	servertest.WriteFile(t, file, configHead+imageRules)
 	s := serve(t, nil, "--config="+file)
 	f := func(code int, want string, raw []byte) {
 		t.Helper()
-		response, body := s.open(t).send(raw)
+		response, body := s.Open(t).Send(raw)
 		if response.StatusCode != code || !strings.Contains(string(body), want) || response.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s %s, want %d with %s", response.Status, body, code, want)
 		}
 	}
 	const path = "/imagereview?timeout=30s"
 	pinned := "nginx@sha256:" + strings.Repeat("0", 64)
-	f(200, `"status":{"allowed":true}}`, request(path, imageQuestion(pinned)))
+	f(200, `"status":{"allowed":true}}`, servertest.Request(path, imageQuestion(pinned)))
 	f(200, `"status":{"allowed":false,"reason":"image nginx may not run: it is not named by its digest (rule pinned)","auditAnnotations":{"refused-by-rule":"pinned"}}}`,
-		request(path, imageQuestion("nginx")))
-	f(400, `kind: got \"AdmissionReview\", want \"ImageReview\"`, request(path, corpus.MustRead(podCreate)))
-	f(400, "cannot read ImageReview", request(path, []byte(imagesHead)))
-	f(404, "or /imagereview", request("/imagereviews", imageQuestion("nginx")))
-	f(404, "or /imagereview", request("/x/imagereview", imageQuestion("nginx")))
+		servertest.Request(path, imageQuestion("nginx")))
+	f(400, `kind: got \"AdmissionReview\", want \"ImageReview\"`, servertest.Request(path, corpus.MustRead(servertest.PodCreate)))
+	f(400, "cannot read ImageReview", servertest.Request(path, []byte(imagesHead)))
+	f(404, "or /imagereview", servertest.Request("/imagereviews", imageQuestion("nginx")))
+	f(404, "or /imagereview", servertest.Request("/x/imagereview", imageQuestion("nginx")))
 	f(405, "method: got GET", []byte("GET /imagereview HTTP/1.1\r\nHost: a\r\n\r\n"))
-	f(415, "Content-Type", request(path, imageQuestion("nginx"), "Content-Type: text/plain"))
+	f(415, "Content-Type", servertest.Request(path, imageQuestion("nginx"), "Content-Type: text/plain"))
 	f(411, "Content-Length", []byte("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"))
-	f(413, "body: got more than", []byte(fmt.Sprintf("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", bodyBytesMax+1)))
+	f(413, "body: got more than", []byte(fmt.Sprintf("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", 32<<20+1)))
 	many := strings.Repeat(`{"image":"nginx"},`, 10_000)
-	f(200, "; and 9996 more", request(path, []byte(imagesHead+`{"containers":[`+many+`{"image":"nginx"}]}}`)))
-	f(200, `"allowed":false`, request(path, []byte(imagesHead+`{"containers":[{"image":"nginx"}],"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 1<<20)+`"}}}`)))
-	page := s.get(t, "/metrics", 200)
+	f(200, "; and 9996 more", servertest.Request(path, []byte(imagesHead+`{"containers":[`+many+`{"image":"nginx"}]}}`)))
+	f(200, `"allowed":false`, servertest.Request(path, []byte(imagesHead+`{"containers":[{"image":"nginx"}],"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 1<<20)+`"}}}`)))
+	page := s.Get(t, "/metrics", 200)
 	for _, series := range []string{
 		`fastadmit_requests_total{webhook="imagereview",operation="other",decision="allowed"} 1`,
 		`fastadmit_requests_total{webhook="imagereview",operation="other",decision="denied"} 3`,
@@ -66,42 +61,20 @@ func TestImageReview(t *testing.T) {
 			t.Errorf("got no %s in the metrics", series)
 		}
 	}
-	if !strings.Contains(s.log.String(), `"endpoint":"imagereview","namespace":"shop","rule":"pinned","message":"image nginx may not run`) {
-		t.Errorf("got no refusal in the log: %s", s.log.String())
+	if !strings.Contains(s.Log.String(), `"endpoint":"imagereview","namespace":"shop","rule":"pinned","message":"image nginx may not run`) {
+		t.Errorf("got no refusal in the log: %s", s.Log.String())
 	}
 
-	write(t, file, configHead+"imageReview: {rules: [{name: all, refusedRepositories: [docker.io]}]}\n")
-	until(t, "the rules changed", func() bool {
-		_, body := s.open(t).send(request(path, imageQuestion(pinned)))
+	servertest.WriteFile(t, file, configHead+"imageReview: {rules: [{name: all, refusedRepositories: [docker.io]}]}\n")
+	servertest.Until(t, "the rules changed", func() bool {
+		_, body := s.Open(t).Send(servertest.Request(path, imageQuestion(pinned)))
 		return strings.Contains(string(body), "(rule all)")
 	})
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
-	until(t, "there are no rules", func() bool {
-		response, _ := s.open(t).send(request(path, imageQuestion(pinned)))
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
+	servertest.Until(t, "there are no rules", func() bool {
+		response, _ := s.Open(t).Send(servertest.Request(path, imageQuestion(pinned)))
 		return response.StatusCode == http.StatusNotFound
 	})
-}
-
-// TestImageReviewRefused has a question whose time is over, and one that is too large.
-func TestImageReviewRefused(t *testing.T) {
-	s := newIdleServer(new(lockedBuffer))
-	s.useImages(&imagereview.Policy{Rules: []imagereview.Rule{{Name: "pinned", RequireDigest: true}}})
-	i := s.images.Load()
-	f := func(image string, start time.Time, code int, want string, errored uint64) {
-		t.Helper()
-		ctx := new(fasthttp.RequestCtx)
-		ctx.Request.SetRequestURI("/imagereview?timeout=1s")
-		ctx.Request.SetBody(imageQuestion(image))
-		s.answerImages(ctx, new(conn), i, call{endpoint: i.endpoint, start: start, operation: operationAt("")})
-		if got, body := ctx.Response.StatusCode(), string(ctx.Response.Body()); got != code || !strings.Contains(body, want) {
-			t.Errorf("got %d %s, want %d with %s", got, body, code, want)
-		}
-		if got := i.endpoint.metrics.decisions[operationAt("")][admission.OutcomeErrored].Get(); got != errored {
-			t.Errorf("got %d questions that failed, want %d", got, errored)
-		}
-	}
-	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge, "bytes of a string, the maximum", 0)
-	f("nginx", time.Now().Add(-time.Second), http.StatusInternalServerError, "ImageReview: no time left: context deadline exceeded", 1)
 }
 
 // TestImageReviewCallers has callers who may not ask.
@@ -109,12 +82,12 @@ func TestImageReviewCallers(t *testing.T) {
 	dir := t.TempDir()
 	file, tokens, paths := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "tokens"), filepath.Join(dir, "paths")
 	token := pathtoken.New()
-	write(t, file, configHead+imageRules)
-	write(t, tokens, "secret,kube-apiserver,1\n")
-	write(t, paths, token+"\n")
+	servertest.WriteFile(t, file, configHead+imageRules)
+	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
+	servertest.WriteFile(t, paths, token+"\n")
 	f := func(s *running, code int, path string, headers ...string) {
 		t.Helper()
-		response, body := s.open(t).send(request(path, imageQuestion("nginx"), append(headers, "Content-Type: application/json")...))
+		response, body := s.Open(t).Send(servertest.Request(path, imageQuestion("nginx"), append(headers, "Content-Type: application/json")...))
 		if response.StatusCode != code || code == 200 && !strings.Contains(string(body), `"allowed":false`) {
 			t.Errorf("%s %q: got %s %s, want %d", path, headers, response.Status, body, code)
 		}
@@ -134,7 +107,7 @@ func TestImageReviewFaults(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	f := func(rules, want string) {
 		t.Helper()
-		write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nimageReview:\n  rules:\n"+rules)
+		servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nimageReview:\n  rules:\n"+rules)
 		if _, errs, code := execute("", "config", "--config="+file); code != 1 || !strings.Contains(errs, file+want) {
 			t.Errorf("%s: got exit code %d, %s, want %q", rules, code, errs, want)
 		}
@@ -144,7 +117,7 @@ func TestImageReviewFaults(t *testing.T) {
 	f("  - {name: a, requireDigests: true}\n", ":6: imageReview.rules[0].requireDigests: unknown field")
 	f("  - {name: a, requireDigest: true}\n  - {name: a, requireDigest: true}\n", ":7: imageReview.rules[1].name: Duplicate value")
 	f("    []\n", ":6: imageReview.rules: Required value")
-	write(t, file, configHead+imageRules)
+	servertest.WriteFile(t, file, configHead+imageRules)
 	if out, errs, code := execute("", "config", "--config="+file); code != 0 || !strings.Contains(out, "imageReview:\n  rules:\n  - name: pinned\n    requireDigest: true\n") {
 		t.Errorf("got exit code %d, %s%s, want the rules", code, out, errs)
 	}

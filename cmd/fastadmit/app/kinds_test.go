@@ -12,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission/example/creator"
 	"github.com/fastadmit/fastadmit/admission/example/teamlabel"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // executeOwn runs a command of a binary with plugins and a version of one's own.
@@ -29,7 +30,7 @@ func executeOwn(stdin string, args ...string) (stdout, stderr string, code int) 
 // TestManifestsClusterRole prints what plugins and selectors do in the cluster, those
 // of plugins of one's own too.
 func TestManifestsClusterRole(t *testing.T) {
-	config := writeTestFile(t, "config.yaml", `apiVersion: fastadmit.io/v1alpha1
+	config := servertest.TempFile(t, "config.yaml", `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [TeamLabel, AlwaysPullImages]
 plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {a: b}}}]
@@ -120,7 +121,7 @@ func TestReviewOpenKinds(t *testing.T) {
 func TestBuildInfo(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysAdmit")
 	want := fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q} 1\n", "v1.2.3", runtime.Version())
-	if got := s.get(t, "/metrics", http.StatusOK); !strings.Contains(got, want) {
+	if got := s.Get(t, "/metrics", http.StatusOK); !strings.Contains(got, want) {
 		t.Errorf("got no %s in %s", want, got)
 	}
 }

@@ -11,57 +11,36 @@ import (
 	"strings"
 
 	"github.com/VictoriaMetrics/metrics"
-	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 // managed says that fastadmit keeps its certificates in a Secret, and registers
 // itself or has kube-apiserver trust it where others registered it.
 type managed struct {
-	secretName, secretNamespace, owner string
-	deployment                         string   // whose Events say that registration fails
-	registered                         []string // by others, each mutating/<name> or validating/<name>
-	pathToken                          bool     // make a path token, unless callers are known otherwise
-
-	manager *certs.Manager // nil if it does not
-	last    selected       // what was registered last
+	settings *config.Server
+	manager  *certs.Manager // nil if it does not
+	last     selected       // what was registered last
 }
 
-func (m *managed) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&m.secretName, "cert-secret-name", "",
-		"Secret for certificates, shared by all replicas; fastadmit issues and renews them, and registers the webhook configurations")
-	flags.StringVar(&m.secretNamespace, "cert-secret-namespace", "", "namespace of --cert-secret-name; if empty, the pod's namespace")
-	flags.StringVar(&m.owner, "webhook-owner", "", "ClusterRole that owns the webhook configurations and the Secret, so that they are deleted with it")
-	flags.StringVar(&m.deployment, "event-deployment", "",
-		"Deployment, in the namespace of the Secret, that gets an Event if the registration fails; if empty, no Events")
-	flags.StringSliceVar(&m.registered, "webhook-configurations", nil,
-		"webhook configurations that you apply, as mutating/<name> or validating/<name>: fastadmit only sets the caBundle of its webhooks in them, and creates none")
-	flags.BoolVar(&m.pathToken, "managed-path-token", true,
-		"if fastadmit registers itself and no other flag authenticates callers: generate a path token, keep it in --cert-secret-name, register it, and refuse calls without it")
-}
-
-// makesPathToken reports whether managed registration is how callers are known.
-func (m *managed) makesPathToken(c *callers) bool {
-	return m.pathToken && m.secretName != "" && len(m.registered) == 0 && !c.asksOtherwise() && c.pathTokenFile == ""
-}
-
-// others returns the names in --webhook-configurations, by kind. The error says
+// registeredByOthers returns the names in --webhook-configurations, by kind. The error says
 // what is wrong with them.
-func (m *managed) others() (mutating, validating []string, err error) {
-	for i, configuration := range m.registered {
+func registeredByOthers(settings *config.Server) (mutating, validating []string, err error) {
+	for i, configuration := range settings.WebhookConfigurations {
 		kind, name, _ := strings.Cut(configuration, "/")
 		switch {
 		case len(validation.IsDNS1123Subdomain(name)) > 0 || kind != "mutating" && kind != "validating":
 			return nil, nil, fmt.Errorf("--webhook-configurations: got %q, want mutating/<name> or validating/<name>", configuration)
-		case slices.Contains(m.registered[:i], configuration):
+		case slices.Contains(settings.WebhookConfigurations[:i], configuration):
 			return nil, nil, fmt.Errorf("--webhook-configurations: got %s twice", configuration)
-		case m.secretName == "":
+		case settings.CertSecretName == "":
 			return nil, nil, errors.New("--webhook-configurations needs --cert-secret-name")
 		case kind == "mutating":
 			mutating = append(mutating, name)
@@ -76,8 +55,8 @@ func (m *managed) others() (mutating, validating []string, err error) {
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // start begins to keep certificates, if it is asked for.
-func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, callers *callers, log *slog.Logger, set *metrics.Set) error {
-	if m.secretName == "" {
+func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, callers *server.Callers, log *slog.Logger, set *metrics.Set) error {
+	if m.settings.CertSecretName == "" {
 		return nil
 	}
 	o, err := m.options(kubeconfig, in, callers)
@@ -93,13 +72,13 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, ca
 }
 
 // options returns what is kept and registered for what was selected.
-func (m *managed) options(kubeconfig string, in *selected, callers *callers) (*certs.Options, error) {
-	if m.secretNamespace == "" {
+func (m *managed) options(kubeconfig string, in *selected, callers *server.Callers) (*certs.Options, error) {
+	if m.settings.CertSecretNamespace == "" {
 		content, err := files.Read(namespaceFile)
 		if err != nil {
 			return nil, fmt.Errorf("--cert-secret-namespace is empty and fastadmit does not run in a pod: %w", err)
 		}
-		m.secretNamespace = strings.TrimSpace(string(content))
+		m.settings.CertSecretNamespace = strings.TrimSpace(string(content))
 	}
 	reach, err := cluster.RESTConfig(kubeconfig)
 	if err != nil {
@@ -112,27 +91,27 @@ func (m *managed) options(kubeconfig string, in *selected, callers *callers) (*c
 	}
 	o := &certs.Options{
 		Config:          reach,
-		SecretNamespace: m.secretNamespace,
-		SecretName:      m.secretName,
+		SecretNamespace: m.settings.CertSecretNamespace,
+		SecretName:      m.settings.CertSecretName,
 		Hosts:           hosts(mutating, validating),
-		Owner:           m.owner,
-		Deployment:      m.deployment,
+		Owner:           m.settings.WebhookOwner,
+		Deployment:      m.settings.EventDeployment,
 		RulesVary:       in.chain.RulesVary(),
 	}
-	if len(m.registered) == 0 {
+	if len(m.settings.WebhookConfigurations) == 0 {
 		o.Configurations = []runtime.Object{mutating, validating}
-	} else if o.MutatingWebhookConfigurations, o.ValidatingWebhookConfigurations, err = m.others(); err != nil {
+	} else if o.MutatingWebhookConfigurations, o.ValidatingWebhookConfigurations, err = registeredByOthers(m.settings); err != nil {
 		return nil, err
 	}
-	if callers.managed {
-		o.PathTokens = callers.acceptPathTokens
+	if callers.Managed {
+		o.PathTokens = callers.AcceptPathTokens
 	}
 	return o, nil
 }
 
 // reload registers what was selected anew, unless others do.
-func (m *managed) reload(in *selected, callers *callers) error {
-	if m.manager == nil || len(m.registered) > 0 {
+func (m *managed) reload(in *selected, callers *server.Callers) error {
+	if m.manager == nil || len(m.settings.WebhookConfigurations) > 0 {
 		return nil
 	}
 	before := m.last
@@ -149,13 +128,13 @@ func (m *managed) reload(in *selected, callers *callers) error {
 
 // configurations returns both webhook configurations. One that no plugin needs
 // has no webhooks, so that those it may have had are taken away.
-func (m *managed) configurations(callers *callers) (
+func (m *managed) configurations(callers *server.Callers) (
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration,
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration,
 	err error,
 ) {
 	options := m.last.Registration
-	if options.PathToken = callers.firstPathToken(); callers.managed {
+	if options.PathToken = callers.FirstPathToken(); callers.Managed {
 		options.PathToken = certs.PathTokenPlaceholder
 	}
 	r, err := m.last.register(&options)
@@ -195,7 +174,7 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 
 // checks call the server, which listens at that address, as kube-apiserver
 // does, and say whether it is registered.
-func (m *managed) checks(address net.Addr) []check {
+func (m *managed) checks(address net.Addr) []server.Check {
 	certificate := func() (bool, string) {
 		host, port, err := net.SplitHostPort(address.String())
 		if err == nil && net.ParseIP(host).IsUnspecified() {
@@ -215,8 +194,8 @@ func (m *managed) checks(address net.Addr) []check {
 		}
 		return true, ""
 	}
-	return []check{
-		{name: "certificate", ask: certificate},
-		{name: "registration", ask: registration, informs: "webhooks are registered when their Service has pods that are ready"},
+	return []server.Check{
+		{Name: "certificate", Ask: certificate},
+		{Name: "registration", Ask: registration, Informs: "webhooks are registered when their Service has pods that are ready"},
 	}
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -15,9 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // A registry is as much of an API server as certificates and registrations of
@@ -107,7 +106,7 @@ func (r *registry) start(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close) // after fastadmit, which watches
-	return writeTestFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+	return servertest.TempFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
 }
 
@@ -121,10 +120,10 @@ func (r *registry) wrote(prefix string) []string {
 // TestOthersRegister has others register fastadmit: only the caBundle of their
 // webhooks for it is written, and nothing is registered beside them.
 func TestOthersRegister(t *testing.T) {
-	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
 	s, api := serveManaged(t, config)
 	const patch = "PATCH " + theirs + "?fieldManager=fastadmit-certs&force=true "
-	until(t, "a caBundle is written", func() bool { return len(api.wrote(patch)) > 0 })
+	servertest.Until(t, "a caBundle is written", func() bool { return len(api.wrote(patch)) > 0 })
 	var applied struct {
 		Metadata map[string]string
 		Webhooks []struct {
@@ -142,16 +141,16 @@ func TestOthersRegister(t *testing.T) {
 		t.Errorf("got metadata %v, want the version that was read", applied.Metadata)
 	}
 
-	until(t, "it says that one is missing, and is ready", func() bool {
-		code, about := s.readyz(t)
+	servertest.Until(t, "it says that one is missing, and is ready", func() bool {
+		code, about := s.Readyz(t)
 		return code == http.StatusOK && strings.Contains(about, "[-]registration failed without affecting readiness, because webhooks are registered when their Service has pods that are ready: "+
-			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
+			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
 	})
 
 	// Other plugins are nothing that fastadmit registers.
-	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
-	until(t, "the change takes effect", func() bool {
-		return strings.Contains(s.get(t, "/metrics", 200), "\nfastadmit_config_reload_successes_total 1\n")
+	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
+	servertest.Until(t, "the change takes effect", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_config_reload_successes_total 1\n")
 	})
 	if got := len(api.wrote("")) - len(api.wrote(patch)) - len(api.wrote("POST /api/v1/namespaces/fastadmit/secrets ")); got != 0 {
 		t.Errorf("got writes %q, want those of the Secret and of one configuration", api.wrote(""))
@@ -161,29 +160,26 @@ func TestOthersRegister(t *testing.T) {
 // TestReadyNeedsTrust has /readyz call the server by the caBundle that is
 // registered.
 func TestReadyNeedsTrust(t *testing.T) {
-	s, api := serveManaged(t, writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n"))
-	until(t, "it is ready", func() bool {
-		code, about := s.readyz(t)
+	s, api := serveManaged(t, servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n"))
+	servertest.Until(t, "it is ready", func() bool {
+		code, about := s.Readyz(t)
 		return code == http.StatusOK && strings.Contains(about, "[+]certificate ok\n") && len(api.wrote("PATCH")) > 0
 	})
-	other, err := newMemoryCertificate(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := servertest.NewAuthority(t)
 	api.mu.Lock()
 	api.refuses = true
 	api.mu.Unlock()
-	api.register(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate[0]}))
+	api.register([]byte(servertest.CertPEM(other.Cert)))
 	api.changed <- struct{}{}
-	until(t, "it is not ready while nobody trusts it", func() bool {
-		code, about := s.readyz(t)
+	servertest.Until(t, "it is not ready while nobody trusts it", func() bool {
+		code, about := s.Readyz(t)
 		return code == http.StatusServiceUnavailable && strings.Contains(about, "[-]certificate failed: ") &&
 			strings.Contains(about, "not valid for fastadmit.fastadmit.svc by the caBundle")
 	})
 	api.mu.Lock()
 	api.refuses = false
 	api.mu.Unlock()
-	until(t, "it is ready again", func() bool { code, _ := s.readyz(t); return code == http.StatusOK })
+	servertest.Until(t, "it is ready again", func() bool { code, _ := s.Readyz(t); return code == http.StatusOK })
 }
 
 func TestOthersRegisterWrong(t *testing.T) {
@@ -200,19 +196,19 @@ func TestOthersRegisterWrong(t *testing.T) {
 		f(fmt.Sprintf(`: got %q, want mutating/<name> or validating/<name>`, wrong), managed, "--webhook-configurations=validating/a,"+wrong)
 	}
 	f(`: got mutating/a twice`, managed, "--webhook-configurations=mutating/a,validating/a,mutating/a")
-	f(`: got "x", want`, managed, "--config="+writeTestFile(t, "config.yaml", configHead+"server: {webhookConfigurations: [x]}"))
+	f(`: got "x", want`, managed, "--config="+servertest.TempFile(t, "config.yaml", configHead+"server: {webhookConfigurations: [x]}"))
 }
 
 // TestManagedPathToken registers fastadmit with a path token, keeps it in the
 // Secret, and takes no calls without it.
 func TestManagedPathToken(t *testing.T) {
-	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
 	s, api := serveRegistered(t, config)
 	var token string
-	until(t, "both are registered", func() bool {
+	servertest.Until(t, "both are registered", func() bool {
 		registered := api.wrote("PATCH /apis/admissionregistration.k8s.io/v1/")
 		for _, w := range registered {
-			match := regexp.MustCompile(`"url":"https://` + s.address + `/([a-z0-9]{26})/(mutate|validate)/fail"`).FindStringSubmatch(w)
+			match := regexp.MustCompile(`"url":"https://` + s.Address + `/([a-z0-9]{26})/(mutate|validate)/fail"`).FindStringSubmatch(w)
 			if match == nil || token != "" && match[1] != token {
 				t.Fatalf("got %s, want one token in all paths", w)
 			}
@@ -221,7 +217,7 @@ func TestManagedPathToken(t *testing.T) {
 		return len(registered) == 2
 	})
 	call := func(path string) int {
-		response, _ := s.open(t).send(request(path, corpus.MustRead(podCreate)))
+		response, _ := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate)))
 		return response.StatusCode
 	}
 	if got := call("/" + token + "/mutate/fail?timeout=5s"); got != http.StatusOK {
@@ -236,7 +232,7 @@ func TestManagedPathToken(t *testing.T) {
 	if !strings.Contains(secret, base64.StdEncoding.EncodeToString([]byte(token))[:32]) {
 		t.Errorf("got Secret %s, want the token in it", secret)
 	}
-	for _, text := range []string{s.log.String(), s.get(t, "/metrics", 200), s.get(t, "/readyz?verbose", 200)} {
+	for _, text := range []string{s.Log.String(), s.Get(t, "/metrics", 200), s.Get(t, "/readyz?verbose", 200)} {
 		if strings.Contains(text, token) {
 			t.Errorf("got the token in %s", text)
 		}
@@ -257,7 +253,7 @@ func serveRegistered(t *testing.T, config string) (*running, *registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, config, strings.ReplaceAll(string(text), "ADDRESS", address))
+	servertest.WriteFile(t, config, strings.ReplaceAll(string(text), "ADDRESS", address))
 	_, port, _ := net.SplitHostPort(address)
 	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
 	return serve(t, nil, "--config="+config, "--kubeconfig="+api.start(t), "--secure-port="+port,

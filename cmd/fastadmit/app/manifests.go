@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/registration"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 type manifestsOptions struct {
@@ -75,13 +76,15 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	take(m.flags, "path-token-file", &m.registration.pathTokenFile, in.Server.PathTokenFile)
-	tokens, err := readPathTokens(m.registration.pathTokenFile)
-	if err != nil {
-		return failed(fmt.Errorf("cannot read --path-token-file: %w", err))
+	if !m.flags.Changed("path-token-file") {
+		m.registration.pathTokenFile = in.Server.PathTokenFile
 	}
-	if tokens != nil {
-		options.PathToken = tokens.first
+	if m.registration.pathTokenFile != "" {
+		tokens, err := pathtoken.ReadFile(m.registration.pathTokenFile)
+		if err != nil {
+			return failed(fmt.Errorf("cannot read --path-token-file: %w", err))
+		}
+		options.PathToken = tokens[0]
 	}
 	r, err := in.register(options)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/internal/registration"
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 var update = flag.Bool("update-manifests", false, "write what manifests prints to testdata anew")
@@ -22,7 +24,7 @@ var update = flag.Bool("update-manifests", false, "write what manifests prints t
 const caFile = "testdata/ca.crt"
 
 func TestManifests(t *testing.T) {
-	config := writeTestFile(t, "fastadmit.yaml", `apiVersion: fastadmit.io/v1alpha1
+	config := servertest.TempFile(t, "fastadmit.yaml", `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs, AlwaysDeny]
 registration: {labels: {app: fastadmit}, timeoutSeconds: 3}
@@ -80,15 +82,6 @@ plugins:
 		"--kind=ValidatingWebhookConfiguration")
 }
 
-func writeTestFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // TestManifestsWrong shows what the command says when it is used wrongly (2) or
 // cannot do what it was asked for (1). Then it prints nothing.
 func TestManifestsWrong(t *testing.T) {
@@ -115,9 +108,9 @@ func TestManifestsWrong(t *testing.T) {
 	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration, ValidatingWebhookConfiguration or ClusterRole`, images, "--kind=Pod")
 	f(1, "no enabled plugin needs a MutatingWebhookConfiguration", services, "--kind=MutatingWebhookConfiguration")
 	f(1, "cannot read --ca-bundle-file: open ", images, "--ca-bundle-file="+filepath.Join(t.TempDir(), "missing"))
-	f(1, "is empty", images, "--ca-bundle-file="+writeTestFile(t, "empty", ""))
+	f(1, "is empty", images, "--ca-bundle-file="+servertest.TempFile(t, "empty", ""))
 	f(2, "registration.clientConfig.caBundle: Invalid value: got no PEM block, want at least one certificate", images,
-		"--ca-bundle-file="+writeTestFile(t, "text", "text"))
+		"--ca-bundle-file="+servertest.TempFile(t, "text", "text"))
 	f(1, "cannot enable plugin EventRateLimit: ", "--enable-admission-plugins=EventRateLimit")
 }
 
@@ -161,4 +154,25 @@ func TestRegistrationFlags(t *testing.T) {
 	f(byURL, byURL)
 	f(byURL, "{namespace: m, clientConfig: {url: 'https://a', caBundle: YQ==}}", "--namespace=m")
 	f(byURL, "clientConfig: {service: {namespace: fastadmit, name: fastadmit, port: 1}, caBundle: YQ==}", "--service-port=1")
+}
+
+// TestManifestsPathToken puts the first token of the file into the paths, as
+// managed registration does.
+func TestManifestsPathToken(t *testing.T) {
+	token := pathtoken.New()
+	file := servertest.TempFile(t, "tokens", token+"\n"+pathtoken.New())
+	f := func(want string, args ...string) {
+		t.Helper()
+		stdout, stderr, code := execute("", append([]string{"manifests", "--enable-admission-plugins=AlwaysPullImages"}, args...)...)
+		if code != 0 || !strings.Contains(stdout, want) || !strings.Contains(stderr, "whoever may read the webhook configurations can call fastadmit") {
+			t.Errorf("%q: got exit code %d, %s, %s, want %s", args, code, stdout, stderr, want)
+		}
+	}
+	f("path: /"+token+"/mutate/fail\n", "--path-token-file="+file)
+	f("url: https://a.example.com/p/"+token+"/mutate/fail\n", "--path-token-file="+file, "--url=https://a.example.com/p/")
+	f("path: /"+token+"/validate/fail\n", "--config="+servertest.TempFile(t, "config.yaml", configHead+"server: {pathTokenFile: "+file+"}\n"))
+	_, stderr, code := execute("", "manifests", "--enable-admission-plugins=AlwaysPullImages", "--path-token-file="+servertest.TempFile(t, "tokens", "x"))
+	if code != 1 || !strings.Contains(stderr, "cannot read --path-token-file: ") {
+		t.Errorf("got exit code %d, %s, want that the file is wrong", code, stderr)
+	}
 }

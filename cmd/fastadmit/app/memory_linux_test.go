@@ -21,6 +21,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 const (
@@ -184,7 +186,7 @@ func TestLargestReviews(t *testing.T) {
 	}
 	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir, "--allow-unauthenticated-writes")
 
-	const most = bodyBytesMax - 1000
+	const most = (32 << 20) - 1000
 	list := func(size int, format, element string) string {
 		return fmt.Sprintf(format, strings.TrimSuffix(strings.Repeat(element+",", (size-len(format))/(len(element)+1)), ","))
 	}
@@ -194,7 +196,7 @@ func TestLargestReviews(t *testing.T) {
 	update := list(most/2, `{"spec":{"containers":[%s]}}`, `0`)
 	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`, `{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
 		`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
-	images := list(bytesInFlightMax/16-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
+	images := list(server.RequestBytesInFlightMax/16-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
 	account := func(size int) string {
 		return `{"metadata":{},"spec":{"serviceAccountName":"` + strings.Repeat("a", size) + `"}}`
 	}
@@ -254,7 +256,7 @@ func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old 
 	body := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},` +
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"attacked","operation":"` + operation + `",` +
 		`"userInfo":{"username":"a"},"object":` + object + `,"oldObject":` + old + `}}`)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS.Clone()}, Timeout: 2 * time.Minute}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: servertest.TLS.Clone()}, Timeout: 2 * time.Minute}
 	defer client.CloseIdleConnections()
 	for range 30 {
 		most := len(body) - 1

@@ -3,6 +3,8 @@ package app
 import (
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 const noLatest = `# no :latest
@@ -31,12 +33,12 @@ const deniedLatest = "Pod default/web: denied by ValidatingAdmissionPolicy (422 
 // TestReviewPolicies reviews with policies that no configuration names.
 func TestReviewPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "latest.yaml", noLatest)
-	write(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "latest.yaml", noLatest)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
 	reviewed(t, "", 1, []string{"pod.yaml:1: " + deniedLatest}, nil, "pod.yaml", "--policies=latest.yaml")
 	// Of what --policies names, in all versions, and beside something else.
 	for _, version := range []string{"admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1", "policies.fastadmit.io/v1"} {
-		write(t, "versions.yaml", strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
+		servertest.WriteFile(t, "versions.yaml", strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
 		reviewed(t, "", 1, []string{deniedLatest, "1 object: 0 allowed, 1 denied"}, nil, "pod.yaml", "--policies=versions.yaml")
 	}
 	// It does not enable what is disabled.
@@ -52,8 +54,8 @@ func TestReviewPolicies(t *testing.T) {
 // TestReviewWithoutBinding has policies that kube-apiserver would not evaluate.
 func TestReviewWithoutBinding(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "pod.yaml", latestPod)
-	write(t, "unbound.yaml", strings.Replace(noLatest, "policyName: no-latest", "policyName: other", 1))
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "unbound.yaml", strings.Replace(noLatest, "policyName: no-latest", "policyName: other", 1))
 	const note = `fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`
 	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy "other.example.com", which does not exist`
 	reviewed(t, "", 0, []string{note, orphan, "1 allowed"}, nil, "pod.yaml", "--policies=unbound.yaml")
@@ -68,10 +70,10 @@ func TestReviewWithoutBinding(t *testing.T) {
 // TestReviewWrongPolicies has policies that cannot be evaluated. The position is told.
 func TestReviewWrongPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
 	f := func(policy string, want ...string) {
 		t.Helper()
-		write(t, "bad.yaml", policy)
+		servertest.WriteFile(t, "bad.yaml", policy)
 		reviewed(t, "", 2, want, []string{"1 allowed"}, "pod.yaml", "--policies=bad.yaml")
 	}
 	f(strings.ReplaceAll(noLatest, "':latest'))", "':latest')"),
@@ -122,22 +124,22 @@ func TestReviewParams(t *testing.T) {
 	limit := func(name, namespace, most string) string {
 		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {limits: 'yes'}}\ndata: {max: '" + most + "'}\n"
 	}
-	write(t, "web.yaml", deployment)
-	write(t, "policy.yaml", limitReplicas)
+	servertest.WriteFile(t, "web.yaml", deployment)
+	servertest.WriteFile(t, "policy.yaml", limitReplicas)
 	f := func(code int, want string, args ...string) {
 		t.Helper()
 		reviewed(t, "", code, []string{want}, nil, append(args, "--no-workload-pods")...)
 	}
 	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "web.yaml", "--policies=policy.yaml")
 	// Beside the policy, among the input, and in another namespace.
-	write(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
+	servertest.WriteFile(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
 	f(1, "denied request: at most 3 replicas", "web.yaml", "--policies=policy.yaml")
-	write(t, "policy.yaml", limitReplicas)
-	write(t, "limit.yaml", limit("a", "shop", "5"))
+	servertest.WriteFile(t, "policy.yaml", limitReplicas)
+	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "5"))
 	f(0, "2 allowed", "web.yaml", "limit.yaml", "--policies=policy.yaml")
-	write(t, "limit.yaml", limit("a", "shop", "5")+limit("b", "shop", "4"))
+	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "5")+limit("b", "shop", "4"))
 	f(1, "denied request: at most 4 replicas", "web.yaml", "limit.yaml", "--policies=policy.yaml")
-	write(t, "limit.yaml", limit("a", "other", "5"))
+	servertest.WriteFile(t, "limit.yaml", limit("a", "other", "5"))
 	f(1, "no params found", "web.yaml", "limit.yaml", "--policies=policy.yaml")
 	// Custom resources, of no namespace.
 	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n" +
@@ -145,12 +147,12 @@ func TestReviewParams(t *testing.T) {
 	custom := strings.ReplaceAll(strings.ReplaceAll(limitReplicas, "{apiVersion: v1, kind: ConfigMap}", "{apiVersion: example.com/v1, kind: Limit}"),
 		`selector: {matchLabels: {limits: "yes"}}`, "name: most")
 	const object = "---\napiVersion: example.com/v1\nkind: Limit\nmetadata: {name: most}\ndata: {max: '2'}\n"
-	write(t, "policy.yaml", custom)
+	servertest.WriteFile(t, "policy.yaml", custom)
 	f(1, "paramKind kind `&ParamKind{APIVersion:example.com/v1,Kind:Limit,}` not known", "web.yaml", "--policies=policy.yaml")
-	write(t, "policy.yaml", custom+crd+object)
+	servertest.WriteFile(t, "policy.yaml", custom+crd+object)
 	f(1, "denied request: at most 2 replicas", "web.yaml", "--policies=policy.yaml")
 	// A suite.
-	write(t, "fastadmit-test.yaml", suiteHead+`policies: [policy.yaml]
+	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+`policies: [policy.yaml]
 cases:
 - name: too many
   object: web.yaml

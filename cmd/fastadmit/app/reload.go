@@ -5,16 +5,19 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 const (
@@ -30,13 +33,27 @@ const (
 // A reloader reads files anew when they change. A change that is good takes
 // effect at once; one that is not changes nothing.
 type reloader struct {
-	server  *server
+	log     *slog.Logger
+	metrics reloadMetrics
 	watcher *fsnotify.Watcher
 	watched map[string]os.FileInfo // folders, as they were when watching began
 	parts   []*part
 
 	rules    <-chan struct{} // says that plugins want other reviews to be sent
 	register func() error    // registers them
+}
+
+// reloadMetrics are about changes of the configuration files.
+type reloadMetrics struct {
+	successes, failures *metrics.Counter
+	lastSuccess         atomic.Int64 // in seconds since 1970
+}
+
+func (m *reloadMetrics) register(set *metrics.Set) {
+	m.successes = set.NewCounter("fastadmit_config_reload_successes_total")
+	m.failures = set.NewCounter("fastadmit_config_reload_failures_total")
+	m.lastSuccess.Store(time.Now().Unix())
+	set.NewGauge("fastadmit_config_reload_last_success_timestamp_seconds", func() float64 { return float64(m.lastSuccess.Load()) })
 }
 
 // A part is files that are read together, and folders of which all files are.
@@ -51,12 +68,13 @@ type part struct {
 }
 
 // newReloader watches the files of the parts, which were read just now.
-func newReloader(server *server, parts ...*part) (*reloader, error) {
+func newReloader(log *slog.Logger, set *metrics.Set, parts ...*part) (*reloader, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	r := &reloader{server: server, watcher: watcher, watched: make(map[string]os.FileInfo), parts: parts}
+	r := &reloader{log: log, watcher: watcher, watched: make(map[string]os.FileInfo), parts: parts}
+	r.metrics.register(set)
 	for _, p := range parts {
 		p.read = p.contents()
 		if err := r.watch(p); err != nil {
@@ -117,16 +135,16 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 		case <-r.watcher.Events:
 			settled.Reset(debounceTime)
 		case err := <-r.watcher.Errors:
-			r.server.log.Error("cannot watch files", "error", fmt.Sprint(err))
+			r.log.Error("cannot watch files", "error", fmt.Sprint(err))
 			settled.Reset(debounceTime) // events may have been lost
 		case <-asked:
-			r.server.log.Info("reading all files again because of SIGHUP")
+			r.log.Info("reading all files again because of SIGHUP")
 			for _, p := range r.parts {
 				r.reload(ctx, p, true)
 			}
 		case <-r.rules:
 			if err := r.register(); err != nil {
-				r.server.log.Error("cannot register the rules of the plugins, the previous ones stay registered", "error", err.Error())
+				r.log.Error("cannot register the rules of the plugins, the previous ones stay registered", "error", err.Error())
 			}
 		case <-settled.C:
 			for _, p := range r.parts {
@@ -143,7 +161,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	unwatched := r.watch(p) // a folder may be another one, with the same files
 	now := p.contents()
 	if now == p.read && unwatched != nil {
-		r.server.log.Error("cannot watch files", "error", unwatched.Error())
+		r.log.Error("cannot watch files", "error", unwatched.Error())
 	}
 	if now == p.read && (!always || len(p.files()) == 0) {
 		return // something else in these folders changed
@@ -156,25 +174,24 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 			break
 		}
 	}
-	metrics := &r.server.metrics.reloads
 	if err != nil {
 		text := err.Error()
 		p.refused.Store(&text)
-		metrics.failures.Inc()
-		r.server.log.Error(p.name+" refused, the previous version stays in use", "error", text)
+		r.metrics.failures.Inc()
+		r.log.Error(p.name+" refused, the previous version stays in use", "error", text)
 		return
 	}
 	p.refused.Store(nil)
-	metrics.successes.Inc()
-	metrics.lastSuccess.Store(time.Now().Unix())
-	r.server.log.Info(p.name + " reloaded")
+	r.metrics.successes.Inc()
+	r.metrics.lastSuccess.Store(time.Now().Unix())
+	r.log.Info(p.name + " reloaded")
 }
 
 // checks say for each part whether what is in use is what the files have.
-func (r *reloader) checks() []check {
-	var checks []check
+func (r *reloader) checks() []server.Check {
+	var checks []server.Check
 	for _, p := range r.parts {
-		checks = append(checks, check{name: p.name, ask: func() (bool, string) {
+		checks = append(checks, server.Check{Name: p.name, Ask: func() (bool, string) {
 			if refused := p.refused.Load(); refused != nil {
 				return true, "a change was refused, the previous version stays in use: " + *refused
 			}
@@ -185,7 +202,7 @@ func (r *reloader) checks() []check {
 }
 
 // configPart is the configuration, which in was loaded from.
-func (o *serveOptions) configPart(server *server, in selected) *part {
+func (o *serveOptions) configPart(in selected) *part {
 	return &part{
 		name:    "configuration",
 		files:   func() []string { return in.Files },
@@ -199,13 +216,13 @@ func (o *serveOptions) configPart(server *server, in selected) *part {
 				err = o.cluster.await(ctx)
 			}
 			if err == nil {
-				err = o.managed.reload(&next, &o.callers)
+				err = o.managed.reload(&next, o.callers)
 			}
 			if err != nil {
 				in.Files, in.Folders = next.Files, next.Folders
 				return err
 			}
-			server.useSelected(&next)
+			o.serveSelected(&next)
 			next.chain.Start(ctx, in.chain, o.ringRules)
 			in = next
 			return nil

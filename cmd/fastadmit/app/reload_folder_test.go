@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fastadmit/fastadmit/admission"
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestReloadReplacedFolder replaces a folder by one with the same files, and changes a file
@@ -23,7 +26,7 @@ func TestReloadReplacedFolder(t *testing.T) {
 	create := func(folder string) {
 		t.Helper()
 		must(os.Mkdir(folder, 0o700))
-		write(t, filepath.Join(folder, "a.yaml"), "a")
+		servertest.WriteFile(t, filepath.Join(folder, "a.yaml"), "a")
 	}
 	for name, replace := range map[string]func(folder string){
 		"removed and created": func(folder string) {
@@ -49,7 +52,7 @@ func TestReloadReplacedFolder(t *testing.T) {
 				create(folder)
 			}
 			var reloads atomic.Int64
-			r, err := newReloader(newServer(new(admission.Chain), new(callers), newLog(new(lockedBuffer))), &part{
+			r, err := newReloader(server.NewLog(new(servertest.Buffer)), metrics.NewSet(), &part{
 				name: "folder", files: func() []string { return nil }, folders: func() []string { return []string{folder} },
 				reload: func(context.Context) error {
 					reloads.Add(1)
@@ -62,8 +65,8 @@ func TestReloadReplacedFolder(t *testing.T) {
 			go r.run(ctx, nil)
 			replace(folder)
 			time.Sleep(3 * debounceTime) // so that it is looked at while the files are the same
-			write(t, filepath.Join(folder, "a.yaml"), "b")
-			until(t, "the file was read", func() bool { return reloads.Load() > 0 })
+			servertest.WriteFile(t, filepath.Join(folder, "a.yaml"), "b")
+			servertest.Until(t, "the file was read", func() bool { return reloads.Load() > 0 })
 		})
 	}
 }

@@ -10,60 +10,32 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 const configHead = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n"
-
-// write makes a file, or replaces it at once.
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	if err := os.WriteFile(file+".tmp", []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".tmp", file); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until waits for something to become true.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
-// answer sends a new Pod to /validate and returns the code and body.
-func (x *exchange) answer(path string) (int, string) {
-	x.t.Helper()
-	response, body := x.send(request(path, corpus.MustRead(podCreate)))
-	return response.StatusCode, string(body)
-}
 
 // TestReload changes the configuration of a server that is asked all the time.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
 	s := serve(t, nil, "--config="+file)
-	x := s.open(t)
-	if _, body := x.answer("/validate"); !strings.Contains(body, `"allowed":true`) {
+	x := s.Open(t)
+	if _, body := x.Answer("/validate"); !strings.Contains(body, `"allowed":true`) {
 		t.Fatalf("got %s", body)
 	}
 	var stop atomic.Bool
 	done := make(chan int)
-	asking := s.open(t)
+	asking := s.Open(t)
 	go func() {
 		n := 0
 		for ; !stop.Load(); n++ {
-			if code, body := asking.answer("/mutate"); code != http.StatusOK {
+			if code, body := asking.Answer("/mutate"); code != http.StatusOK {
 				t.Errorf("a request got %d %s", code, body)
 				break
 			}
@@ -71,18 +43,18 @@ func TestReload(t *testing.T) {
 		done <- n
 	}()
 	denies := func() bool {
-		_, body := x.answer("/validate")
+		_, body := x.Answer("/validate")
 		return strings.Contains(body, `"allowed":false`)
 	}
 
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit, AlwaysDeny]\n")
-	until(t, "a plugin was added", denies)
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  rules:\n"+
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit, AlwaysDeny]\n")
+	servertest.Until(t, "a plugin was added", denies)
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  rules:\n"+
 		"  - {operations: [DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}\n")
-	until(t, "a plugin was narrowed", func() bool { return !denies() })
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  enforcement: [{action: warn}]\n")
-	until(t, "a denial became a warning", func() bool {
-		_, body := x.answer("/validate")
+	servertest.Until(t, "a plugin was narrowed", func() bool { return !denies() })
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  enforcement: [{action: warn}]\n")
+	servertest.Until(t, "a denial became a warning", func() bool {
+		_, body := x.Answer("/validate")
 		return strings.Contains(body, `"warnings":["AlwaysDeny: pods`)
 	})
 	stop.Store(true)
@@ -90,26 +62,26 @@ func TestReload(t *testing.T) {
 		t.Error("nothing was asked in between")
 	}
 
-	before := s.get(t, "/metrics", 200)
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
-	until(t, "a change was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: "+file+":4: bogus: unknown field")
+	before := s.Get(t, "/metrics", 200)
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
+	servertest.Until(t, "a change was refused", func() bool {
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: "+file+":4: bogus: unknown field")
 	})
-	if code, body := x.answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
+	if code, body := x.Answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
 		t.Errorf("after a bad change: got %d %s, want what was before", code, body)
 	}
-	after := s.get(t, "/metrics", 200)
+	after := s.Get(t, "/metrics", 200)
 	for _, line := range []string{"fastadmit_config_reload_successes_total 3\n", "fastadmit_config_reload_failures_total 0\n"} {
 		if !strings.Contains(before, line) {
 			t.Errorf("no %q in %s", line, before)
 		}
 	}
-	if !strings.Contains(after, "fastadmit_config_reload_failures_total 1\n") || !strings.Contains(s.log.String(), "configuration refused") {
-		t.Errorf("a bad change is neither counted nor logged: %s\n%s", after, s.log.String())
+	if !strings.Contains(after, "fastadmit_config_reload_failures_total 1\n") || !strings.Contains(s.Log.String(), "configuration refused") {
+		t.Errorf("a bad change is neither counted nor logged: %s\n%s", after, s.Log.String())
 	}
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
-	until(t, "a good change after a bad one", func() bool {
-		return s.get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]configuration ok\n[+]certificate ok\n[+]callers ok\nok\n"
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
+	servertest.Until(t, "a good change after a bad one", func() bool {
+		return s.Get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]configuration ok\n[+]certificate ok\n[+]callers ok\nok\n"
 	})
 }
 
@@ -126,9 +98,9 @@ func TestReloadConfigMap(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, data), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, data, "config.yaml"), configHead+config)
-		write(t, filepath.Join(dir, data, "limits.yaml"), "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits:\n- "+limits+"\n")
-		write(t, filepath.Join(dir, data, "admission.yaml"),
+		servertest.WriteFile(t, filepath.Join(dir, data, "config.yaml"), configHead+config)
+		servertest.WriteFile(t, filepath.Join(dir, data, "limits.yaml"), "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits:\n- "+limits+"\n")
+		servertest.WriteFile(t, filepath.Join(dir, data, "admission.yaml"),
 			"kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, path: limits.yaml}]\n")
 		next := filepath.Join(dir, "..data_tmp")
 		if err := os.Symlink(data, next); err != nil {
@@ -145,25 +117,25 @@ func TestReloadConfigMap(t *testing.T) {
 		}
 	}
 	s := serve(t, nil, "--config="+filepath.Join(dir, "config.yaml"), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"))
-	x := s.open(t)
+	x := s.Open(t)
 	reloads := func(n int) func() bool {
 		return func() bool {
-			return strings.Contains(s.get(t, "/metrics", 200), fmt.Sprintf("fastadmit_config_reload_successes_total %d\n", n))
+			return strings.Contains(s.Get(t, "/metrics", 200), fmt.Sprintf("fastadmit_config_reload_successes_total %d\n", n))
 		}
 	}
 	event := func() bool {
-		_, body := x.send(request("/validate", corpus.MustRead("events-create-v1-1.json")))
+		_, body := x.Send(servertest.Request("/validate", corpus.MustRead("events-create-v1-1.json")))
 		return bytes.Contains(body, []byte(`"allowed":true`))
 	}
 	publish("enableAdmissionPlugins: [EventRateLimit, AlwaysPullImages]\n", "{type: Server, qps: 1, burst: 1000}")
-	until(t, "reloaded", reloads(1))
+	servertest.Until(t, "reloaded", reloads(1))
 	for range 1000 {
 		if !event() {
 			t.Fatal("refused within the new burst")
 		}
 	}
 	publish("enableAdmissionPlugins: [EventRateLimit]\n", "{type: Server, qps: 1, burst: 1000}")
-	until(t, "reloaded", reloads(2))
+	servertest.Until(t, "reloaded", reloads(2))
 	allowed := 0
 	for range 1000 {
 		if event() {
@@ -187,9 +159,9 @@ func TestReloadManifests(t *testing.T) {
 	if err := os.Mkdir(state, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(state, "shop.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+	servertest.WriteFile(t, filepath.Join(state, "shop.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
 	admission := filepath.Join(dir, "admission.yaml")
-	write(t, admission, `apiVersion: apiserver.config.k8s.io/v1
+	servertest.WriteFile(t, admission, `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: ValidatingAdmissionPolicy
@@ -197,8 +169,8 @@ plugins:
 `)
 	s := serve(t, nil, "--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file="+admission,
 		"--cluster-state-dir="+state)
-	x := s.open(t)
-	if _, body := x.answer("/validate"); !strings.Contains(body, `"allowed":true`) {
+	x := s.Open(t)
+	if _, body := x.Answer("/validate"); !strings.Contains(body, `"allowed":true`) {
 		t.Fatalf("got %s, want no policy to deny", body)
 	}
 	policy := `apiVersion: admissionregistration.k8s.io/v1
@@ -214,14 +186,14 @@ metadata: {name: b}
 spec: {policyName: p, validationActions: [Deny]}
 `
 	denies := func() bool {
-		_, body := x.answer("/validate")
+		_, body := x.Answer("/validate")
 		return strings.Contains(body, "this is no pot")
 	}
-	write(t, filepath.Join(policies, "pot.yaml"), policy)
-	until(t, "a policy was added", denies)
-	write(t, filepath.Join(policies, "pot.yaml"), strings.Replace(policy, "object.kind", "object.", 1))
-	until(t, "a policy that does not compile was refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "compilation failed")
+	servertest.WriteFile(t, filepath.Join(policies, "pot.yaml"), policy)
+	servertest.Until(t, "a policy was added", denies)
+	servertest.WriteFile(t, filepath.Join(policies, "pot.yaml"), strings.Replace(policy, "object.kind", "object.", 1))
+	servertest.Until(t, "a policy that does not compile was refused", func() bool {
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "compilation failed")
 	})
 	if !denies() {
 		t.Error("after a bad change: got no denial, want what was before")
@@ -229,30 +201,30 @@ spec: {policyName: p, validationActions: [Deny]}
 	if err := os.Remove(filepath.Join(policies, "pot.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a policy was removed", func() bool { return !denies() })
+	servertest.Until(t, "a policy was removed", func() bool { return !denies() })
 }
 
 func TestClusterStateDir(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {strict: 'yes'}}\n")
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {strict: 'yes'}}\n")
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels: {strict: '%s'}\n"
-	write(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "yes"))
+	servertest.WriteFile(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "yes"))
 	f := func(want string, args ...string) {
 		t.Helper()
 		s := serve(t, nil, append(args, "--config="+file)...)
-		if _, body := s.open(t).answer("/validate"); !strings.Contains(body, want) {
+		if _, body := s.Open(t).Answer("/validate"); !strings.Contains(body, want) {
 			t.Errorf("got %s, want %s in it", body, want)
 		}
 	}
 	f(`"allowed":false`, "--cluster-state-dir="+state)
-	write(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "no"))
+	servertest.WriteFile(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "no"))
 	f(`"allowed":true`, "--cluster-state-dir="+state)
-	write(t, filepath.Join(state, "namespaces.yaml"), "")
+	servertest.WriteFile(t, filepath.Join(state, "namespaces.yaml"), "")
 	f(`"message":"AlwaysDeny: namespaces \"shop\" not found","reason":"NotFound"`, "--cluster-state-dir="+state)
 
 	for namespace, want := range map[string]string{"shop": "allowed", "strict": "denied"} {
-		write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: strict}}\n")
+		servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: strict}}\n")
 		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: " + namespace + "}\n"
 		if got, errs, _ := execute(pod, "review", "-f", "-", "--config="+file); !strings.Contains(got, want) {
 			t.Errorf("review in %s: got %s %s, want %s", namespace, got, errs, want)
@@ -268,11 +240,11 @@ func TestClusterStateDir(t *testing.T) {
 // TestFailurePolicyEndpoints shows which plugins answer where.
 func TestFailurePolicyEndpoints(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny, LimitPodHardAntiAffinityTopology]\nplugins:\n- {name: AlwaysDeny, failurePolicy: Ignore}\n")
-	x := serve(t, nil, "--config="+file).open(t)
+	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny, LimitPodHardAntiAffinityTopology]\nplugins:\n- {name: AlwaysDeny, failurePolicy: Ignore}\n")
+	x := serve(t, nil, "--config="+file).Open(t)
 	f := func(path, want string) {
 		t.Helper()
-		if code, body := x.answer(path); code != 200 || !strings.Contains(body, want) {
+		if code, body := x.Answer(path); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: got %d %s, want %s in it", path, code, body, want)
 		}
 	}
@@ -287,7 +259,7 @@ func TestFailurePolicyEndpoints(t *testing.T) {
 // the same comes.
 func TestConfigCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, file, configHead+`
+	servertest.WriteFile(t, file, configHead+`
 enableAdmissionPlugins: [AlwaysPullImages, SecurityContextDeny]
 server: {securePort: 443, bindAddress: 127.0.0.1}
 plugins:
@@ -396,7 +368,7 @@ server:
 	if printed != want {
 		t.Errorf("got\n%s\nwant\n%s", printed, want)
 	}
-	write(t, file, printed)
+	servertest.WriteFile(t, file, printed)
 	if again, errs, code := execute("", "config", "--config="+file); again != printed || code != 0 {
 		t.Errorf("again: got exit code %d, %s\n%s", code, errs, again)
 	}
@@ -410,30 +382,30 @@ server:
 // the server goes on with the connections that it has.
 func TestHangup(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	write(t, tokens, "secret,kube-apiserver,1\n")
+	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
 	s := serve(t, nil, "--config="+config, "--token-auth-file="+tokens)
-	served := func() string { return s.dial(t).ConnectionState().PeerCertificates[0].SerialNumber.String() }
+	served := func() string { return s.Dial(t).ConnectionState().PeerCertificates[0].SerialNumber.String() }
 	certificate := served()
-	ask := func(x *exchange) {
+	ask := func(x *servertest.Exchange) {
 		t.Helper()
-		response, body := x.send(request("/validate", corpus.MustRead(podCreate), "Authorization: Bearer secret", "Content-Type: application/json"))
+		response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret", "Content-Type: application/json"))
 		if response.StatusCode != http.StatusOK || response.Close {
 			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
 		}
 	}
-	x := s.open(t)
+	x := s.Open(t)
 	ask(x)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all parts were read again", func() bool {
-		log := s.log.String()
+	servertest.Until(t, "all parts were read again", func() bool {
+		log := s.Log.String()
 		return strings.Contains(log, "because of SIGHUP") && strings.Contains(log, `"callers reloaded"`) && strings.Contains(log, `"configuration reloaded"`)
 	})
 	ask(x)
-	ask(s.open(t))
+	ask(s.Open(t))
 	if got := served(); got != certificate {
 		t.Error("the certificate made in memory was replaced, which nobody trusts")
 	}

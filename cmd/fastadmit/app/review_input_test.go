@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // reviewed runs review with standard input, and says what is wrong unless it
@@ -69,9 +71,9 @@ func TestReviewFolders(t *testing.T) {
 	if err := os.MkdirAll("deploy/sub", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, "deploy/sub/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
-	write(t, "deploy/b.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`)
-	write(t, "c.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n")
+	servertest.WriteFile(t, "deploy/sub/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+	servertest.WriteFile(t, "deploy/b.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`)
+	servertest.WriteFile(t, "c.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n")
 	const images = "--enable-admission-plugins=AlwaysDeny"
 	reviewed(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: d}\n", 1, []string{
 		"deploy/b.json:1: Pod default/b: denied", filepath.Join("deploy", "sub", "a.yaml") + ":1: Pod default/a: denied",
@@ -103,7 +105,7 @@ func TestReviewSeesTheInput(t *testing.T) {
 	f("ResourceQuota", quota+with("")+strings.Replace(with(""), "name: web", "name: second", 1), 1, "Pod shop/second: denied by ResourceQuota (403 Forbidden)")
 	// What is in a folder is the rest of the cluster, and gives way.
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "cluster.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
+	servertest.WriteFile(t, filepath.Join(dir, "cluster.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
 	f("PodSecurity", with(""), 1, "denied by PodSecurity", "--cluster-state-dir="+dir)
 	f("PodSecurity", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
 	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
@@ -143,7 +145,7 @@ func TestReviewOld(t *testing.T) {
 	service := func(name, ip string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {externalIPs: [" + ip + "]}\n---\n"
 	}
-	write(t, old, service("same", "192.0.2.1")+service("more", "192.0.2.1"))
+	servertest.WriteFile(t, old, service("same", "192.0.2.1")+service("more", "192.0.2.1"))
 	const plugin = "--enable-admission-plugins=DenyServiceExternalIPs"
 	stdin := service("same", "192.0.2.1") + service("more", "192.0.2.2") + service("new", "192.0.2.1")
 	reviewed(t, stdin, 1, []string{"UPDATE Service default/same: allowed", "UPDATE Service default/more: denied", ": Service default/new: denied"}, nil,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // execute runs the command as a shell does.
@@ -80,7 +81,7 @@ spec:
 
 // TestReviewRecording reviews a recording of the corpus as a file.
 func TestReviewRecording(t *testing.T) {
-	got, errs, code := execute("", "review", "-f", "../../../corpus/"+podCreate, "--enable-admission-plugins=AlwaysPullImages")
+	got, errs, code := execute("", "review", "-f", "../../../corpus/"+servertest.PodCreate, "--enable-admission-plugins=AlwaysPullImages")
 	if code != 0 || errs != "" || strings.Count(got, "imagePullPolicy") != 3 {
 		t.Errorf("got exit code %d, %q, %q", code, errs, got)
 	}
@@ -210,9 +211,9 @@ func TestReviewIsDryRun(t *testing.T) {
 "operation":"CREATE","dryRun":false,"object":` + event + `}}`
 	dir := t.TempDir()
 	admission, kubeconfig := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "kubeconfig")
-	write(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
+	servertest.WriteFile(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
 		"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
-	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
+	servertest.WriteFile(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1"}}]}`) // nothing is asked there
 	f := func(document string, allowed int, flags ...string) {
 		t.Helper()

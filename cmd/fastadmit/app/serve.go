@@ -1,30 +1,26 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/cobra"
-	"github.com/valyala/fasthttp"
 
-	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/server"
 )
-
-// finishMax bounds how long requests in flight are waited for at the end: as
-// long as any of them can take.
-const finishMax = budgetMax + 5*time.Second
 
 // rulesMax bounds how long registration waits at the start for what plugins follow of
 // the cluster to know which reviews they want. Until they know, they want all.
@@ -32,14 +28,19 @@ const rulesMax = 5 * time.Second
 
 type serveOptions struct {
 	selection
-	serverOptions
+	given config.Server // by flags
+
+	settings *config.Server // those of the flags and of the configuration file
+	callers  *server.Callers
+	managed  managed
+	server   *server.Server
 
 	hangup chan os.Signal // SIGHUP, to read all files again
 	rules  chan struct{}  // says that plugins want other reviews to be sent
 }
 
 func newServeCommand(o *options) *cobra.Command {
-	s := &serveOptions{selection: selection{options: o, images: true}}
+	s := newServeOptions(o)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve admission webhooks over HTTPS",
@@ -61,86 +62,117 @@ exits.`,
 			signal.Notify(s.hangup, syscall.SIGHUP)
 			defer signal.Stop(s.hangup)
 			signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
-			lines := newLogQueue(cmd.ErrOrStderr())
-			defer lines.close()
+			lines := server.NewLogQueue(cmd.ErrOrStderr())
+			defer lines.Close()
 			return s.run(ctx, cmd.OutOrStdout(), lines)
 		},
 	}
-	s.selection.addFlags(cmd)
-	s.serverOptions.addFlags(cmd.Flags())
+	s.addFlags(cmd)
 	return cmd
+}
+
+func newServeOptions(o *options) *serveOptions {
+	return &serveOptions{selection: selection{options: o, images: true}, given: config.DefaultServer()}
+}
+
+func (o *serveOptions) addFlags(cmd *cobra.Command) {
+	o.selection.addFlags(cmd)
+	addServerFlags(cmd.Flags(), &o.given)
+}
+
+// use takes the settings of the configuration file and of the flags.
+func (o *serveOptions) use(in *selected) (err error) {
+	if o.settings, err = serverSettings(o.flags, &o.given, &in.Server); err != nil {
+		return err
+	}
+	o.callers = callersOf(o.settings)
+	o.managed.settings = o.settings
+	return nil
 }
 
 // run serves until ctx ends, then finishes what is in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	limitMemory(os.ReadFile)
-	log := newLog(stderr)
-	server := newServer(new(admission.Chain), &o.callers, log)
-	o.cluster.log, o.cluster.metrics = log, server.metrics.set
-	server.metrics.build(o.options.shownVersion())
+	server.LimitMemory(os.ReadFile)
+	log, set := server.NewLog(stderr), metrics.NewSet()
+	set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", o.options.shownVersion(), runtime.Version()), func() float64 { return 1 })
+	o.cluster.log, o.cluster.metrics = log, set
 	background, started, end := outlasting(ctx)
 	defer end()
 	in, err := o.load(background, nil)
 	if err != nil {
 		return err
 	}
-	server.useSelected(&in)
-	if err := o.fill(o.flags, &in.Server); err != nil {
+	if err := o.use(&in); err != nil {
 		return err
 	}
-	o.callers.managed = o.managed.makesPathToken(&o.callers)
-	if err := failed(o.callers.load()); err != nil {
+	if err := failed(o.callers.Load()); err != nil {
 		return err
 	}
 	if err := failed(o.checkWrites(in.chain)); err != nil {
 		return err
 	}
-	limits, err := o.limits()
-	if err != nil {
+	if err := o.newServer(log, set); err != nil {
 		return err
 	}
-	server.load.requestsMax, server.load.bytesMax = o.requestsMax, o.requestBytesMax
-	server.memory = newMemory(cmp.Or(o.reviewMemoryMax, reviewMemory()))
-	server.timeouts.maxAge = o.connectionAgeMax
+	o.serveSelected(&in)
 	o.startPlugins(background, &in)
-	serve, err := o.certificates(ctx, &in, server)
+	certificates, err := o.certify(ctx, &in, log, set)
 	if err != nil {
 		return err
 	}
-	parts := append([]*part{o.configPart(server, in)}, serve.parts...)
-	reloader, err := newReloader(server, append(parts, &part{name: "callers", files: o.callers.files, reload: o.reloadCallers})...)
+	parts := append([]*part{o.configPart(in)}, certificates.parts...)
+	reloader, err := newReloader(log, set, append(parts, &part{name: "callers", files: o.callers.Files, reload: o.reloadCallers})...)
 	if err != nil {
 		return failed(err)
 	}
 	go o.watchRules(reloader).run(background, o.hangup)
-	ln, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.securePort))))
-	if err != nil {
-		return failed(fmt.Errorf("cannot serve webhooks: %w", err))
-	}
-	defer ln.Close()
-	var serving atomic.Bool
-	stopped := make(chan error, 2)
-	ops, opsAddress, err := o.startOps(server, limits.ops, append(o.checks(&serving, reloader), serve.checks(ln.Addr())...), stopped)
+	ports, about, err := o.listen(certificates)
 	if err != nil {
 		return failed(err)
 	}
-	defer ops.Close()
-
-	webhooks := server.http()
-	connections := server.listen(ln, tlsConfig(serve.get, o.callers.caFile != ""), limits)
-	defer connections.watch()()
-	go func() { stopped <- webhooks.Serve(connections) }()
-	serving.Store(true)
+	ports.Ready = append(append([]server.Check{o.cluster.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
 	started()
-	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ln.Addr(), opsAddress, serve.about)
+	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ports.Webhooks.Addr(), about, certificates.about)
+	err = o.server.Serve(ctx, ports)
+	o.stopPlugins(background)
+	return failed(err)
+}
 
-	select {
-	case err := <-stopped:
-		return failed(fmt.Errorf("stopped serving: %w", err))
-	case <-ctx.Done():
+// newServer makes the server, which has no plugins yet.
+func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error) {
+	o.server, err = server.New(&server.Options{
+		Log: log, Metrics: set, Callers: o.callers,
+		RequestsMax:              o.settings.MaxRequestsInflight,
+		RequestBytesMax:          o.settings.MaxRequestBytesInflight,
+		ReviewMemoryMax:          o.settings.MaxReviewMemoryBytes,
+		ConnectionsMax:           o.settings.MaxConnections,
+		ConnectionsPerAddressMax: o.settings.MaxConnectionsPerAddress,
+		ConnectionAgeMax:         o.settings.MaxConnectionAge.Duration,
+	})
+	return err
+}
+
+// serveSelected answers with what was loaded from now on.
+func (o *serveOptions) serveSelected(in *selected) {
+	o.server.Use(in.chain, in.Digest)
+	o.server.UseImages(in.ImageReview)
+}
+
+// listen opens the ports. about describes the ops port.
+func (o *serveOptions) listen(c *certificates) (ports *server.Ports, about string, err error) {
+	ports = &server.Ports{Certificate: c.get, Profiling: o.settings.Profiling, ShutdownDelay: o.settings.ShutdownDelayDuration.Duration}
+	ports.Webhooks, err = net.Listen("tcp", net.JoinHostPort(o.settings.BindAddress, strconv.Itoa(int(o.settings.SecurePort))))
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot serve webhooks: %w", err)
 	}
-	serving.Store(false)
-	return failed(o.drain(background, server, connections, webhooks))
+	if o.settings.MetricsBindAddress == "" {
+		return ports, "no metrics", nil
+	}
+	ports.Ops, err = net.Listen("tcp", o.settings.MetricsBindAddress)
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("cannot serve metrics: %w", err), ports.Webhooks.Close())
+	}
+	return ports, fmt.Sprintf("metrics on http://%s", ports.Ops.Addr()), nil
 }
 
 // outlasting returns the context of what plugins follow and do beside reviews. It goes on
@@ -151,21 +183,16 @@ func outlasting(ctx context.Context) (background context.Context, started func()
 	return background, context.AfterFunc(ctx, end), end
 }
 
-// drain answers what still comes, and then ends what plugins do beside reviews.
-func (o *serveOptions) drain(ctx context.Context, server *server, connections *listener, webhooks *fasthttp.Server) error {
-	server.draining.Store(true)
-	time.Sleep(o.shutdownDelay)
-	connections.finish()
-	err := server.finish(webhooks)
-	ctx, cancel := context.WithTimeout(ctx, pluginsEndMax)
-	defer cancel()
-	server.serving.Load().chain.Stop(ctx)
-	return err
-}
-
 // pluginsEndMax is how long plugins may take to end what they do beside reviews: some
 // delete what they wrote about this process, which takes a request to kube-apiserver.
 const pluginsEndMax = 2 * time.Second
+
+// stopPlugins ends what plugins do beside reviews.
+func (o *serveOptions) stopPlugins(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pluginsEndMax)
+	defer cancel()
+	o.server.Chain().Stop(ctx)
+}
 
 // startPlugins begins what plugins do beside reviews.
 func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
@@ -175,7 +202,7 @@ func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
 
 // watchRules has what plugins want to be sent registered when that changes.
 func (o *serveOptions) watchRules(r *reloader) *reloader {
-	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, &o.callers) }
+	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, o.callers) }
 	return r
 }
 
@@ -190,11 +217,11 @@ func (o *serveOptions) ringRules() {
 // reloadCallers reads anew who may call. What fastadmit registers may have
 // another path token then.
 func (o *serveOptions) reloadCallers(context.Context) error {
-	before := o.callers.firstPathToken()
-	if err := o.callers.load(); err != nil || o.callers.firstPathToken() == before {
+	before := o.callers.FirstPathToken()
+	if err := o.callers.Load(); err != nil || o.callers.FirstPathToken() == before {
 		return err
 	}
-	return o.managed.reload(&o.managed.last, &o.callers)
+	return o.managed.reload(&o.managed.last, o.callers)
 }
 
 // certificates are what is served, and what goes with it.
@@ -202,90 +229,33 @@ type certificates struct {
 	get    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	about  string
 	parts  []*part
-	checks func(net.Addr) []check
+	checks func(net.Addr) []server.Check
 }
 
-// certificates makes the certificates ready: those of files, those that are kept in a Secret, or one in memory.
-func (o *serveOptions) certificates(ctx context.Context, in *selected, server *server) (*certificates, error) {
-	if o.managed.secretName != "" {
+// certify makes the certificates ready: those of files, those that are kept in a Secret, or one in memory.
+func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logger, set *metrics.Set) (*certificates, error) {
+	if o.settings.CertSecretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)
 		in.chain.AwaitRules(waiting)
 		cancel()
-		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, &o.callers, server.log, server.metrics.set); err != nil {
+		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, o.callers, log, set); err != nil {
 			return nil, failed(fmt.Errorf("cannot manage certificates: %w", err))
 		}
 		return &certificates{
 			get:    o.managed.manager.Certificate,
-			about:  fmt.Sprintf("certificate in Secret %s/%s", o.managed.secretNamespace, o.managed.secretName),
+			about:  fmt.Sprintf("certificate in Secret %s/%s", o.settings.CertSecretNamespace, o.settings.CertSecretName),
 			checks: o.managed.checks,
 		}, nil
 	}
-	if err := o.certificate.load(); err != nil {
-		return nil, err
+	certificate := &server.Certificate{CertFile: o.settings.TLSCertFile, KeyFile: o.settings.TLSPrivateKeyFile}
+	if err := certificate.Load(); err != nil {
+		return nil, failed(err)
 	}
-	server.metrics.set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", o.certificate.expiry)
+	set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", certificate.Expiry)
 	return &certificates{
-		get:    o.certificate.get,
-		about:  o.certificate.about(),
-		parts:  []*part{{name: "certificate", files: o.certificate.files, reload: func(context.Context) error { return o.certificate.load() }}},
-		checks: func(net.Addr) []check { return nil },
+		get:    certificate.Get,
+		about:  certificate.About(),
+		parts:  []*part{{name: "certificate", files: certificate.Files, reload: func(context.Context) error { return certificate.Load() }}},
+		checks: func(net.Addr) []server.Check { return nil },
 	}, nil
-}
-
-// checks are what /readyz looks at.
-func (o *serveOptions) checks(serving *atomic.Bool, reloader *reloader) []check {
-	checks := []check{
-		{name: "serving", ask: func() (bool, string) { return serving.Load(), "" }},
-		{name: "cluster", ask: func() (bool, string) {
-			if err := o.cluster.ready(); err != nil {
-				return false, err.Error()
-			}
-			return true, ""
-		}},
-	}
-	return append(checks, reloader.checks()...)
-}
-
-// startOps starts the ops server, unless it has no address.
-func (o *serveOptions) startOps(server *server, most int64, ready []check, stopped chan<- error) (*http.Server, string, error) {
-	ops := newOpsServer(server.metrics, []check{server.check()}, ready, o.profiling)
-	if o.metricsBindAddress == "" {
-		return ops, "no metrics", nil
-	}
-	ln, err := net.Listen("tcp", o.metricsBindAddress)
-	if err != nil {
-		return nil, "", fmt.Errorf("cannot serve metrics: %w", err)
-	}
-	limited := newOpsListener(ln, server.metrics.ops, most, server.log)
-	go func() {
-		if err := ops.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			stopped <- err
-		}
-	}()
-	return ops, fmt.Sprintf("metrics on http://%s", ln.Addr()), nil
-}
-
-// finish stops accepting and waits for the requests in flight, but for those
-// whose plugins do not return.
-func (s *server) finish(webhooks *fasthttp.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), finishMax)
-	defer cancel()
-	finished := make(chan error, 1)
-	go func() { finished <- webhooks.ShutdownWithContext(ctx) }()
-	ticker := time.NewTicker(watchPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-finished:
-			if err != nil {
-				return fmt.Errorf("cannot finish the requests in flight: %w", err)
-			}
-			return nil
-		case <-ticker.C:
-			if stuck := s.stuck.Load(); stuck > 0 && int64(webhooks.GetOpenConnectionsCount()) <= stuck {
-				s.log.Warn("stopped before all plugins returned", "calls", stuck)
-				return nil
-			}
-		}
-	}
 }

@@ -2,50 +2,25 @@ package app
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/json"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"regexp"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // A running is a server started as the command starts it.
 type running struct {
-	address string // of the webhooks
-	ops     string // URL of the ops port
-	stop    context.CancelFunc
-	done    chan error
-	log     *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	servertest.Client
+	stop context.CancelFunc
+	done chan error
 }
 
 var ready = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+), `)
@@ -60,11 +35,11 @@ func serve(t testing.TB, own []admission.Plugin, args ...string) *running {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
-	s := &running{stop: stop, done: make(chan error, 1), log: new(lockedBuffer)}
+	s := &running{Client: servertest.Client{Log: new(servertest.Buffer)}, stop: stop, done: make(chan error, 1)}
 	cmd := NewCommand(opts...)
 	cmd.SetArgs(append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0"}, args...))
 	cmd.SetOut(writer)
-	cmd.SetErr(s.log)
+	cmd.SetErr(s.Log)
 	go func() {
 		s.done <- cmd.ExecuteContext(ctx)
 		writer.Close()
@@ -77,7 +52,7 @@ func serve(t testing.TB, own []admission.Plugin, args ...string) *running {
 	if match == nil {
 		t.Fatalf("got ready line %q", line)
 	}
-	s.address, s.ops = match[1], match[2]
+	s.Address, s.Ops = match[1], match[2]
 	t.Cleanup(func() { s.end(t) })
 	return s
 }
@@ -92,623 +67,40 @@ func (s *running) end(t testing.TB) {
 			t.Errorf("the server ended with %v", err)
 		}
 		s.done <- nil
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the server did not end")
 	}
 }
 
-var clientTLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
-
-func (s *running) dial(t testing.TB) *tls.Conn {
-	t.Helper()
-	conn, err := tls.Dial("tcp", s.address, clientTLS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-// request renders a request as kube-apiserver sends it.
-func request(path string, body []byte, headers ...string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: fastadmit.fastadmit.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n", path)
-	fmt.Fprintf(&b, "Content-Length: %d\r\nAccept: application/json, */*\r\n", len(body))
-	if len(headers) == 0 {
-		headers = []string{"Content-Type: application/json"}
-	}
-	for _, header := range headers {
-		fmt.Fprintf(&b, "%s\r\n", header)
-	}
-	b.WriteString("Accept-Encoding: gzip\r\n\r\n")
-	b.Write(body)
-	return b.Bytes()
-}
-
-type exchange struct {
-	t      testing.TB
-	conn   net.Conn
-	reader *bufio.Reader
-}
-
-func (s *running) open(t testing.TB) *exchange {
-	return exchangeOn(t, s.dial(t))
-}
-
-func exchangeOn(t testing.TB, conn net.Conn) *exchange {
-	return &exchange{t: t, conn: conn, reader: bufio.NewReader(conn)}
-}
-
-// send writes raw bytes and reads one response.
-func (x *exchange) send(raw []byte) (*http.Response, []byte) {
-	x.t.Helper()
-	if _, err := x.conn.Write(raw); err != nil {
-		x.t.Fatalf("cannot send: %v", err)
-	}
-	return x.receive()
-}
-
-func (x *exchange) receive() (*http.Response, []byte) {
-	x.t.Helper()
-	response, err := http.ReadResponse(x.reader, nil)
-	if err != nil {
-		x.t.Fatalf("cannot read the response: %v", err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		x.t.Fatalf("cannot read the response's body: %v", err)
-	}
-	response.Body.Close()
-	return response, body
-}
-
-// answers checks that the next request on the connection works, or that the
-// server had said that it closes it.
-func (x *exchange) answers(closed bool) {
-	x.t.Helper()
-	if closed {
-		if n, err := x.reader.Read(make([]byte, 1)); err == nil || n > 0 {
-			x.t.Errorf("the connection goes on after it was said to close")
+// TestDrainKeepsPlugins wants what plugins do beside reviews to go on until the last review
+// is answered: what they follow decides those reviews. The process ends after it.
+func TestDrainKeepsPlugins(t *testing.T) {
+	var returned atomic.Bool
+	plugin := admission.Plugin{Name: "Follows", Rules: []admission.Rule{admission.Any()}, Validates: true}
+	plugin.New = func(admission.Setup) (admission.Handler, error) {
+		h := admission.Handler{Validate: func(context.Context, *codec.Review) admission.Result { return admission.Allowed() }}
+		h.Rules = func() []admission.Rule { return plugin.Rules }
+		h.Run = func(ctx context.Context, rulesChanged func()) {
+			rulesChanged()
+			<-ctx.Done()
+			time.Sleep(50 * time.Millisecond) // such as a request to kube-apiserver
+			returned.Store(true)
 		}
-		return
+		return h, nil
 	}
-	response, body := x.send(request("/mutate", corpus.MustRead(podCreate)))
-	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) {
-		x.t.Errorf("the next request got %s %s", response.Status, body)
-	}
-}
-
-const podCreate = "pods-create-v1-1.json"
-
-func TestServeAnswersEveryRecording(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,StorageObjectInUseProtection")
-	x := s.open(t)
-	patched := 0
-	for _, name := range corpus.Names() {
-		body := corpus.MustRead(name)
-		var sent struct {
-			APIVersion string
-			Request    struct{ UID string }
-		}
-		if err := json.Unmarshal(body, &sent); err != nil {
-			t.Fatal(err)
-		}
-		response, content := x.send(request("/mutate?timeout=10s", body))
-		var got struct {
-			APIVersion, Kind string
-			Response         struct {
-				UID, PatchType string
-				Allowed        bool
-				Patch          []byte
-			}
-		}
-		if err := json.Unmarshal(content, &got); err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s: got %s %s (%v)", name, response.Status, content, err)
-		}
-		if got.APIVersion != sent.APIVersion || got.Kind != "AdmissionReview" || got.Response.UID != sent.Request.UID || !got.Response.Allowed {
-			t.Errorf("%s: got %s", name, content)
-		}
-		if (got.Response.PatchType == "JSONPatch") != (len(got.Response.Patch) > 0) {
-			t.Errorf("%s: got patch %s of type %q", name, got.Response.Patch, got.Response.PatchType)
-		}
-		if len(got.Response.Patch) > 0 {
-			patched++
-		}
-		if response.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: got Content-Type %q", name, response.Header.Get("Content-Type"))
-		}
-	}
-	if patched == 0 {
-		t.Error("nothing was patched")
-	}
-}
-
-// TestServeRecordedHTTP sends whole HTTP requests as a real kube-apiserver
-// sent them, in the two pieces in which they came: headers and body.
-func TestServeRecordedHTTP(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	files, err := os.ReadDir("testdata/http")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no recordings: %v", err)
-	}
-	x := s.open(t)
-	for _, file := range files {
-		raw, err := os.ReadFile("testdata/http/" + file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-		_, query, ok := bytes.Cut(line, []byte("?"))
-		head, body, complete := bytes.Cut(rest, []byte("\r\n\r\n"))
-		if !ok || !complete {
-			t.Fatalf("%s is no recorded request", file.Name())
-		}
-		if _, err := fmt.Fprintf(x.conn, "POST /mutate?%s\r\n%s\r\n\r\n", query, head); err != nil {
-			t.Fatal(err)
-		}
-		response, content := x.send(body)
-		if response.StatusCode != http.StatusOK || !bytes.Contains(content, []byte(`"allowed":true`)) {
-			t.Errorf("%s: got %s %s", file.Name(), response.Status, content)
-		}
-	}
-}
-
-// TestServeRefuses sends what is no review. Each answer is an HTTP error with
-// a metav1.Status, and afterwards the connection works or is closed.
-func TestServeRefuses(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	f := func(name string, raw []byte, code int, reason, message string, closed bool) {
-		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Helper()
-			x := s.open(t)
-			response, body := x.send(raw)
-			var status struct {
-				Kind, APIVersion, Status, Reason, Message string
-				Code                                      int
-			}
-			if err := json.Unmarshal(body, &status); err != nil {
-				t.Fatalf("got %s %q: %v", response.Status, body, err)
-			}
-			if response.StatusCode != code || status.Code != code || status.Reason != reason || !strings.Contains(status.Message, message) {
-				t.Errorf("got %s %s, want %d %s with %q", response.Status, body, code, reason, message)
-			}
-			if status.Kind != "Status" || status.APIVersion != "v1" || status.Status != "Failure" {
-				t.Errorf("got %s, want a metav1.Status", body)
-			}
-			if response.Close != closed {
-				t.Errorf("got close %v, want %v", response.Close, closed)
-			}
-			x.answers(response.Close)
-		})
-	}
-	post := func(body string) []byte { return request("/mutate?timeout=10s", []byte(body)) }
-	bad := func(name, body, message string) {
-		t.Helper()
-		f(name, post(body), 400, "BadRequest", message, false)
-	}
-	review := func(request string) string {
-		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + request + `}`
-	}
-
-	bad("empty body", "", "the body is empty")
-	bad("only space", " \n", "the body is empty")
-	bad("not JSON", "hello", "invalid JSON at byte 0")
-	bad("an array", "[]", "invalid JSON at byte 0")
-	bad("protobuf", "k8s\x00\x01\x02", "invalid JSON at byte 0")
-	bad("wrong kind", `{"kind":"Pod","apiVersion":"v1"}`, `kind: got "Pod", want "AdmissionReview"`)
-	bad("no kind", `{"apiVersion":"admission.k8s.io/v1","request":{"uid":"u"}}`, `kind: got nothing`)
-	bad("wrong apiVersion", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v2","request":{"uid":"u"}}`, `apiVersion: got "admission.k8s.io/v2"`)
-	bad("no request", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "request: got nothing")
-	bad("null request", review("null"), "request: got nothing")
-	bad("a response", review(`[]`), "request: got []")
-	bad("no uid", review(`{}`), "request.uid: got nothing")
-	bad("empty uid", review(`{"uid":""}`), "request.uid: got nothing")
-	bad("uid a number", review(`{"uid":1}`), "request.uid: got 1, want a string")
-	bad("object a string", review(`{"uid":"u","object":"x"}`), "request.object: got \"x\", want an object")
-	bad("trailing garbage", review(`{"uid":"u"}`)+"x", "want nothing behind the object")
-	bad("invalid UTF-8", review("{\"uid\":\"\xff\"}"), "want a string in UTF-8")
-	bad("broken where it is read", review(podReview(`{"spec":{"containers":[{"image":"a" "b"}]}}`)), "request.object: invalid JSON at byte")
-	bad("depth bomb, open", review(`{"uid":"u","object":`+strings.Repeat(`{"a":`, 100_000)), "invalid JSON")
-
-	f("path", request("/nowhere", nil), 404, "NotFound", `path: got "/nowhere"`, false)
-	f("plugin", request("/mutate/Nothing", nil), 404, "NotFound", `plugin "Nothing" is not enabled`, false)
-	f("plugin that is off", request("/validate/AlwaysDeny", nil), 404, "NotFound", `plugin "AlwaysDeny" is not enabled`, false)
-	f("media type", request("/mutate", []byte("{}"), "Content-Type: text/plain"), 415, "UnsupportedMediaType", `got "text/plain"`, false)
-	f("no media type", request("/mutate", []byte("{}"), "X-Nothing: 1"), 415, "UnsupportedMediaType", `got ""`, false)
-	f("encoding", request("/mutate", []byte("{}"), "Content-Type: application/json", "Content-Encoding: gzip"), 415, "UnsupportedMediaType", `got "gzip"`, false)
-	f("header block", request("/mutate", nil, "Baggage: "+strings.Repeat("x", headerBytesMax)), 431, "RequestHeaderFieldsTooLarge", "16384 bytes", true)
-	f("not HTTP", []byte("\x00\x01\x02\r\n\r\n"), 400, "BadRequest", "cannot read the HTTP request", true)
-	f("body over the limit", oversized(bodyBytesMax+1), 413, "RequestEntityTooLarge", "33554432 bytes", true)
-	f("body far over the limit", oversized(1<<40), 413, "RequestEntityTooLarge", "33554432 bytes", true)
-}
-
-// podReview is a request about a pod with that object.
-func podReview(object string) string {
-	return `{"uid":"u","operation":"CREATE","resource":{"group":"","version":"v1","resource":"pods"},"object":` + object + `}`
-}
-
-// oversized announces a body and does not send it.
-func oversized(n int) []byte {
-	return []byte(strings.Replace(string(request("/mutate", nil)), "Content-Length: 0", fmt.Sprintf("Content-Length: %d", n), 1))
-}
-
-// TestServeLowerCase calls one plugin by the path that the service of a webhook
-// configuration can have.
-func TestServeLowerCase(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
-	for _, path := range []string{"/mutate/AlwaysPullImages", "/mutate/alwayspullimages"} {
-		if _, body := s.open(t).send(request(path, corpus.MustRead(podCreate))); !bytes.Contains(body, []byte(`"patchType":"JSONPatch"`)) {
-			t.Errorf("%s: got %s, want a patch", path, body)
-		}
-	}
-	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics,
-		`fastadmit_requests_total{webhook="mutate/AlwaysPullImages",operation="CREATE",decision="patched"} 2`) {
-		t.Errorf("both are not counted as one:\n%s", metrics)
-	}
-}
-
-func TestServeRefusesMethods(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		x := s.open(t)
-		response, body := x.send(bytes.Replace(request("/mutate", []byte("{}")), []byte("POST"), []byte(method), 1))
-		if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "POST" || !bytes.Contains(body, []byte("want POST")) {
-			t.Errorf("%s: got %s, Allow %q, %s", method, response.Status, response.Header.Get("Allow"), body)
-		}
-		x.answers(response.Close)
-	}
-}
-
-// TestServeAccepts sends odd reviews that are valid all the same.
-func TestServeAccepts(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	f := func(name, request string) {
-		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Helper()
-			x := s.open(t)
-			response, body := x.send(reviewRequest(request))
-			if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) {
-				t.Errorf("got %s %.200s", response.Status, body)
-			}
-			x.answers(response.Close)
-		})
-	}
-	many := func(n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, `,"k%d":%d`, i, i)
-		}
-		return b.String()
-	}
-	f("depth bomb", podReview(strings.Repeat(`{"spec":`, 100_000)+"{}"+strings.Repeat("}", 100_000)))
-	f("deep array where containers are", podReview(`{"spec":{"containers":`+strings.Repeat(`[`, 100_000)+strings.Repeat("]", 100_000)+`}}`))
-	f("100,000 keys in the object", podReview(`{"a":1`+many(100_000)+`,"spec":{}}`))
-	f("100,000 keys in the envelope", `{"uid":"u"`+many(100_000)+`}`)
-	f("invalid UTF-8 that nobody reads", podReview("{\"metadata\":{\"name\":\"\xff\"}}"))
-	f("no operation and resource", `{"uid":"u"}`)
-}
-
-func reviewRequest(review string) []byte {
-	return request("/mutate", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":`+review+`}`))
-}
-
-// TestServeBodyLimit sends bodies of the limit and one byte more.
-func TestServeBodyLimit(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	f := func(size, code int) {
-		t.Helper()
-		x := s.open(t)
-		response, content := x.send(request("/validate", padded(size)))
-		if response.StatusCode != code {
-			t.Errorf("%d bytes: got %s %.200s, want %d", size, response.Status, content, code)
-		}
-	}
-	f(bodyBytesMax-1, 200)
-	f(bodyBytesMax, 200)
-	f(bodyBytesMax+1, 413)
-}
-
-// padded returns a body of that size.
-func padded(size int) []byte {
-	pod := corpus.MustRead(podCreate)
-	return append(bytes.Repeat([]byte(" "), size-len(pod)), pod...)
-}
-
-// TestServeTruncated cuts a request at every byte and closes: nothing hangs
-// and the server lives.
-func TestServeTruncated(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	raw := request("/mutate?timeout=1s", corpus.MustRead("configmaps-create-v1-1.json"))
-	step := 1
-	if testing.Short() {
-		step = 17
-	}
-	plain := s.open(t)
-	for cut := 0; cut < len(raw); cut += step {
-		conn, err := tls.Dial("tcp", s.address, clientTLS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write(raw[:cut]); err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
-	}
-	plain.answers(false)
-
-	// The same body cut, with the length of what is sent, is a review cut off.
-	body := corpus.MustRead("configmaps-create-v1-1.json")
-	end := len(bytes.TrimSpace(body))
-	for cut := 0; cut < end; cut += step {
-		response, content := plain.send(request("/mutate", body[:cut]))
-		if response.StatusCode != http.StatusBadRequest || !bytes.Contains(content, []byte(`"reason":"BadRequest"`)) {
-			t.Fatalf("cut at byte %d: got %s %s", cut, response.Status, content)
-		}
-	}
-	plain.answers(false)
-}
-
-// TestServeSlowSender sends a request a piece at a time.
-func TestServeSlowSender(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
-	x := s.open(t)
-	raw := request("/validate", corpus.MustRead(podCreate))
-	for len(raw) > 1 {
-		n := min(len(raw)-1, 400)
-		if _, err := x.conn.Write(raw[:n]); err != nil {
-			t.Fatal(err)
-		}
-		raw = raw[n:]
-		time.Sleep(5 * time.Millisecond)
-	}
-	if response, body := x.send(raw); response.StatusCode != http.StatusOK {
-		t.Errorf("got %s %s", response.Status, body)
-	}
-}
-
-// TestServePanics shows that neither a plugin's panic nor one outside plugins
-// ends the process or tells its secrets.
-func TestServePanics(t *testing.T) {
-	explode := func(context.Context, *codec.Review) admission.Result { panic("secret") }
-	s := serve(t, []admission.Plugin{{
-		Name: "Explodes", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
-		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: explode}, nil },
-	}}, "--enable-admission-plugins=AlwaysPullImages,Explodes")
-	x := s.open(t)
-	response, body := x.send(request("/validate/Explodes", corpus.MustRead(podCreate)))
-	want := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
-		`"message":"admission plugin Explodes failed: it panicked, see the log of fastadmit","reason":"InternalError","code":500}`
-	if response.StatusCode != http.StatusInternalServerError || string(body) != want || response.Close {
-		t.Errorf("got %s %s, want 500 and %s", response.Status, body, want)
-	}
-	response, body = x.send(request("/mutate", corpus.MustRead(podCreate)))
-	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) {
-		t.Errorf("afterwards: got %s %s", response.Status, body)
-	}
-	if log := s.log.String(); !strings.Contains(log, "plugin panicked") || !strings.Contains(log, "TestServePanics") || strings.Contains(log, "secret") {
-		t.Errorf("got log %s, want the panic's stack in it, and not what it was with", log)
-	}
-	if metrics := s.get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_plugin_panics_total{plugin="Explodes"} 1`) {
-		t.Errorf("the panic is not counted:\n%s", metrics)
-	}
-}
-
-func (s *running) get(t testing.TB, path string, code int) string {
-	t.Helper()
-	got, body := s.ask(t, path)
-	if got != code {
-		t.Fatalf("%s: got %d %s, want %d", path, got, body, code)
-	}
-	return body
-}
-
-// readyz returns the code and the text of /readyz?verbose.
-func (s *running) readyz(t testing.TB) (code int, about string) {
-	t.Helper()
-	return s.ask(t, "/readyz?verbose")
-}
-
-// ask returns what the ops port answers.
-func (s *running) ask(t testing.TB, path string) (code int, body string) {
-	t.Helper()
-	response, err := http.Get(s.ops + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(content)
-}
-
-// TestMetricsAreFixed shows that requests change values, never the set of
-// series.
-func TestMetricsAreFixed(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
-	series := func() []string {
-		var names []string
-		for line := range strings.Lines(s.get(t, "/metrics", 200)) {
-			if name, _, ok := strings.Cut(line, " "); ok && strings.HasPrefix(name, "fastadmit_") {
-				names = append(names, name)
-			}
-		}
-		return names
-	}
-	before := series()
-	x := s.open(t)
-	x.send(request("/mutate", corpus.MustRead(podCreate)))
-	x.send(request("/validate/AlwaysDeny", corpus.MustRead("configmaps-delete-v1-1.json")))
-	x.send(request("/validate", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"INVENTED"}}`)))
-	x.send(request("/nothing", nil))
-	after := series()
-	if len(before) == 0 || strings.Join(before, "\n") != strings.Join(after, "\n") {
-		t.Errorf("the series changed from %d to %d", len(before), len(after))
-	}
-	metrics := s.get(t, "/metrics", 200)
-	for _, want := range []string{
-		`fastadmit_requests_total{webhook="mutate",operation="CREATE",decision="denied"} 1`,
-		`fastadmit_requests_total{webhook="validate/AlwaysDeny",operation="DELETE",decision="denied"} 1`,
-		`fastadmit_requests_total{webhook="validate",operation="other",decision="denied"} 1`,
-		`fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} 1`,
-		`fastadmit_plugin_decisions_total{plugin="AlwaysDeny",phase="mutate",decision="denied"} 1`,
-		`fastadmit_plugin_duration_seconds_count{plugin="AlwaysPullImages",phase="mutate"} 1`,
-		`fastadmit_request_duration_seconds_bucket{webhook="mutate",le="5e-05"}`,
-		`fastadmit_refused_requests_total{code="404"} 1`,
-		`fastadmit_requests_in_flight 0`,
-		`process_resident_memory_bytes`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("no %s in\n%s", want, metrics)
-		}
-	}
-	for _, secret := range []string{"shop", "web-8d7c59b89", "replicaset-controller"} {
-		if strings.Contains(metrics, secret) {
-			t.Errorf("%q of a request is in the metrics", secret)
-		}
-	}
-}
-
-func TestHealth(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysAdmit", "--shutdown-delay-duration=500ms")
-	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
-		if got := s.get(t, path, 200); got != "ok\n" {
-			t.Errorf("%s: got %q", path, got)
-		}
-	}
-	s.get(t, "/nothing", 404)
+	s := serve(t, []admission.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
 	s.stop()
-	until(t, "/readyz fails", func() bool {
-		code, _ := s.readyz(t)
+	servertest.Until(t, "the server drains", func() bool {
+		code, _ := s.Readyz(t)
 		return code == http.StatusServiceUnavailable
 	})
-	s.get(t, "/livez", 200)
-	if response, body := s.open(t).send(request("/validate", corpus.MustRead(podCreate))); response.StatusCode != http.StatusOK {
-		t.Errorf("during the delay: got %s %s", response.Status, body)
-	}
-}
-
-// TestShutdownFinishes stops the server while a plugin is at work.
-func TestShutdownFinishes(t *testing.T) {
-	started, finish := make(chan struct{}), make(chan struct{})
-	slow := func(context.Context, *codec.Review) admission.Result {
-		close(started)
-		<-finish
-		return admission.Allowed()
-	}
-	s := serve(t, []admission.Plugin{{
-		Name: "Slow", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
-		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: slow}, nil },
-	}}, "--enable-admission-plugins=Slow")
-	x := s.open(t)
-	if _, err := x.conn.Write(request("/validate", corpus.MustRead(podCreate))); err != nil {
-		t.Fatal(err)
-	}
-	<-started
-	s.stop()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			break // it does not accept any more
-		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("the server goes on accepting")
-		}
-	}
-	close(finish)
-	response, body := x.receive()
-	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) || !response.Close {
-		t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
+	time.Sleep(100 * time.Millisecond) // in which it would have returned
+	response, _ := s.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate)))
+	if response.StatusCode != http.StatusOK || returned.Load() {
+		t.Errorf("got %s, returned %v, want an answer by a plugin that still runs", response.Status, returned.Load())
 	}
 	s.end(t)
-}
-
-// TestBudget shows that plugins learn when kube-apiserver stops waiting.
-func TestBudget(t *testing.T) {
-	var left time.Duration
-	var err error
-	look := func(ctx context.Context, _ *codec.Review) admission.Result {
-		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
-		waiting, cancel := context.WithTimeout(ctx, time.Millisecond)
-		defer cancel()
-		<-waiting.Done()
-		err = ctx.Err()
-		return admission.Allowed()
-	}
-	s := serve(t, []admission.Plugin{{
-		Name: "Looks", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
-		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: look}, nil },
-	}}, "--enable-admission-plugins=Looks")
-	x := s.open(t)
-	f := func(query string, want time.Duration) {
-		t.Helper()
-		x.send(request("/validate"+query, corpus.MustRead(podCreate)))
-		if left > want || left < want-5*time.Second || err != nil {
-			t.Errorf("%q: got %s left and error %v, want %s", query, left, err, want)
-		}
-	}
-	f("?timeout=10s", 10*time.Second)
-	f("?timeout=30s", 30*time.Second)
-	f("", 30*time.Second)
-	f("?timeout=31s", 30*time.Second)
-	f("?timeout=0s", 30*time.Second)
-	f("?timeout=-5s", 30*time.Second)
-	f("?timeout=nonsense", 30*time.Second)
-}
-
-// TestServeConcurrently compares every answer under 32 clients with the answer
-// to one: pooled memory that is used too long would mix them up.
-func TestServeConcurrently(t *testing.T) {
-	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ExtendedResourceToleration,StorageObjectInUseProtection")
-	want := make(map[string]string)
-	x := s.open(t)
-	for _, name := range corpus.Names() {
-		_, body := x.send(request("/mutate", corpus.MustRead(name)))
-		want[name] = string(body)
-	}
-	const clients, rounds = 32, 3
-	var wg sync.WaitGroup
-	for range clients {
-		x := s.open(t)
-		wg.Go(func() {
-			for range rounds {
-				for _, name := range corpus.Names() {
-					if _, body := x.send(request("/mutate", corpus.MustRead(name))); string(body) != want[name] {
-						t.Errorf("%s: got %s, want %s", name, body, want[name])
-						return
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// TestBudgetOutlivesItsCall derives contexts that end after their call did.
-// They ask the budget once more then, which must not be another call's.
-func TestBudgetOutlivesItsCall(t *testing.T) {
-	derive := func(ctx context.Context, _ *codec.Review) admission.Result {
-		_, cancel := context.WithTimeout(ctx, time.Millisecond)
-		time.AfterFunc(2*time.Millisecond, cancel)
-		return admission.Allowed()
-	}
-	s := serve(t, []admission.Plugin{{
-		Name: "Derives", Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
-		New: func(admission.Setup) (admission.Handler, error) { return admission.Handler{Validate: derive}, nil },
-	}}, "--enable-admission-plugins=Derives")
-	x := s.open(t)
-	for range 2000 {
-		if response, body := x.send(request("/validate", corpus.MustRead("configmaps-create-v1-1.json"))); response.StatusCode != http.StatusOK {
-			t.Fatalf("got %s %s", response.Status, body)
-		}
+	if !returned.Load() {
+		t.Error("the process ended before the plugin returned")
 	}
 }

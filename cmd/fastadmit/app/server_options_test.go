@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -12,35 +11,84 @@ import (
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
-// TestServerOptionsOfFile has the configuration file set every option, each to another
-// value than its default.
-func TestServerOptionsOfFile(t *testing.T) {
-	f := func(from config.Server) {
-		t.Helper()
-		var o serverOptions
+// TestServerSettings has the file and flags set each setting to another value than its
+// default. A flag overrides the file, and a setting of neither has its default.
+func TestServerSettings(t *testing.T) {
+	file := config.Server{
+		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
+		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, Profiling: true,
+		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4, MaxConnectionAge: metav1.Duration{Duration: time.Minute},
+		MaxConnections: 5, MaxConnectionsPerAddress: 6,
+		CertSecretName: "k", CertSecretNamespace: "c", WebhookOwner: "d", EventDeployment: "e", ManagedPathToken: false,
+		WebhookConfigurations: []string{"mutating/fastadmit.io"},
+		ClientCAFile:          "f", ClientAllowedNames: []string{"g"}, TokenAuthFile: "h", BasicAuthFile: "i", PathTokenFile: "j",
+		AllowUnauthenticatedWrites: true,
+	}
+	defaults := config.DefaultServer()
+	for field, value := range reflect.ValueOf(file).Fields() {
+		byDefault := reflect.ValueOf(defaults).FieldByIndex(field.Index)
+		if reflect.DeepEqual(value.Interface(), byDefault.Interface()) {
+			t.Errorf("%s: the file does not change the default", field.Name)
+		}
+		name := field.Tag.Get("flag")
+		given := config.DefaultServer()
 		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-		o.addFlags(flags)
-		err := o.fill(flags, &from)
-		got, _ := json.Marshal(o.asFile())
-		want, _ := json.Marshal(from)
-		if err != nil || string(got) != string(want) {
-			t.Errorf("got %s, %v\nwant %s", got, err, want)
+		addServerFlags(flags, &given)
+		if f := flags.Lookup(name); f == nil || f.Usage == "" {
+			t.Fatalf("%s: there is no flag --%s with a help", field.Name, name)
+		}
+		// The flag sets this setting to its default, the file all others to other values.
+		text := flags.Lookup(name).DefValue
+		if text == "[]" {
+			text = ""
+		}
+		if err := flags.Set(name, text); err != nil {
+			t.Fatal(err)
+		}
+		in := file
+		switch field.Name {
+		case "CertSecretName":
+			in.WebhookConfigurations = []string{} // which need it
+		case "TLSCertFile", "TLSPrivateKeyFile":
+			continue // they are needed together, and cannot be used with CertSecretName
+		}
+		in.TLSCertFile, in.TLSPrivateKeyFile = "", ""
+		got, err := serverSettings(flags, &given, &in)
+		if err != nil {
+			t.Errorf("--%s=%s: %v", name, text, err)
+			continue
+		}
+		want := in
+		reflect.ValueOf(&want).Elem().FieldByIndex(field.Index).Set(byDefault)
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("--%s=%s:\ngot  %+v\nwant %+v", name, text, *got, want)
 		}
 	}
-	all := config.Server{
-		BindAddress: new("127.0.0.1"), SecurePort: new(int32(443)), TLSCertFile: new("a"), TLSPrivateKeyFile: new("b"), MetricsBindAddress: new(":80"),
-		ShutdownDelayDuration: &metav1.Duration{Duration: time.Second}, Profiling: new(true),
-		MaxRequestsInflight: new(int64(2)), MaxRequestBytesInflight: new(int64(3)), MaxReviewMemoryBytes: new(int64(4)), MaxConnectionAge: &metav1.Duration{Duration: time.Minute},
-		MaxConnections: new(int64(5)), MaxConnectionsPerAddress: new(int64(6)),
-		CertSecretName: new(""), CertSecretNamespace: new("c"), WebhookOwner: new("d"), EventDeployment: new("e"), ManagedPathToken: new(false), WebhookConfigurations: []string{},
-		ClientCAFile: new("f"), ClientAllowedNames: []string{"g"}, TokenAuthFile: new("h"), BasicAuthFile: new("i"), PathTokenFile: new("j"), AllowUnauthenticatedWrites: new(true),
-	}
-	for i := range reflect.TypeOf(all).NumField() {
-		if reflect.ValueOf(all).Field(i).IsNil() {
-			t.Errorf("%s is not set", reflect.TypeOf(all).Field(i).Name)
+}
+
+// TestServerSettingsFaults has settings that cannot be used.
+func TestServerSettingsFaults(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		given := config.DefaultServer()
+		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		addServerFlags(flags, &given)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		file := config.DefaultServer()
+		if _, err := serverSettings(flags, &given, &file); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", args, err, want)
 		}
 	}
-	f(all)
-	all.TLSCertFile, all.CertSecretName, all.WebhookConfigurations = new(""), new("k"), []string{"mutating/fastadmit.io"} // instead of the certificate of a file
-	f(all)
+	f("--secure-port: got -1, want 0 to 65535", "--secure-port=-1")
+	f("--secure-port: got 65536, want 0 to 65535", "--secure-port=65536")
+	f("--shutdown-delay-duration: got -1s, want 0s or more", "--shutdown-delay-duration=-1s")
+	f("--max-connection-age: got -1ns, want 0s or more", "--max-connection-age=-1ns")
+	f("--max-requests-inflight: got 0, want 1 or more", "--max-requests-inflight=0")
+	f("--max-review-memory-bytes: got -1, want 0 or more", "--max-review-memory-bytes=-1")
+	f("--cert-secret-name cannot be used with --tls-cert-file", "--cert-secret-name=a", "--tls-cert-file=a", "--tls-private-key-file=b")
+	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-cert-file=a")
+	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-private-key-file=a")
+	f("--webhook-configurations needs --cert-secret-name", "--webhook-configurations=mutating/a")
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // tested runs the test command, and says what is wrong unless it ends with that code
@@ -87,12 +89,12 @@ cases:
 
 func TestTest(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "latest.yaml", noLatest)
-	write(t, "pod.yaml", latestPod)
-	write(t, "fastadmit-test.yaml", passingSuite)
+	servertest.WriteFile(t, "latest.yaml", noLatest)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "fastadmit-test.yaml", passingSuite)
 	tested(t, 0, []string{"4 cases in 1 suite: 4 passed, 0 failed\n"}, []string{"PASS"})
 	tested(t, 0, []string{"PASS   latest/made by a Deployment (", "4 passed"}, nil, ".", "-v")
-	write(t, "more.test.yaml", failingSuite)
+	servertest.WriteFile(t, "more.test.yaml", failingSuite)
 	tested(t, 1, []string{
 		"FAIL   more.test.yaml/wrong decision (more.test.yaml:7)\n  decision:\n  - want allowed\n  + got  denied by ValidatingAdmissionPolicy (422 Invalid): pods \"web\"",
 		"FAIL   more.test.yaml/wrong message (more.test.yaml:10)\n  code:\n  - want 403\n  + got  422\n  message:\n  - want \"images must have a tag\"\n  + got  \"pods",
@@ -125,11 +127,11 @@ func TestTest(t *testing.T) {
 // TestTestCluster has cases that need objects of a cluster, users and old objects.
 func TestTestCluster(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "namespaces.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n")
-	write(t, "policy.yaml", strings.Replace(noLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+	servertest.WriteFile(t, "namespaces.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n")
+	servertest.WriteFile(t, "policy.yaml", strings.Replace(noLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
 		"request.userInfo.username == 'admin' || (oldObject != null && oldObject.metadata.name == 'web')", 1))
-	write(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n")
-	write(t, "fastadmit-test.yaml", suiteHead+`enableAdmissionPlugins: [PodSecurity]
+	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n")
+	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+`enableAdmissionPlugins: [PodSecurity]
 admissionControlConfigFile: admission.yaml
 policies: [policy.yaml]
 namespace: strict
@@ -166,11 +168,11 @@ cases:
 // TestTestWrong has suites that cannot be run, and wrong usage.
 func TestTestWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "latest.yaml", noLatest)
-	write(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "latest.yaml", noLatest)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
 	f := func(suite string, want ...string) {
 		t.Helper()
-		write(t, "a.test.yaml", suite)
+		servertest.WriteFile(t, "a.test.yaml", suite)
 		tested(t, 2, append(want, "BROKEN"), nil, "a.test.yaml")
 	}
 	f("", "a.test.yaml: got an empty file")
@@ -187,16 +189,16 @@ func TestTestWrong(t *testing.T) {
 	f(suiteHead+"policies: [latest.yaml]\ncases: [{name: a, object: {apiVersion: example.com/v1, kind: Thing}, expect: {decision: denied}}]\n",
 		`BROKEN a.test.yaml/a (a.test.yaml:4)`, `Thing cannot be reviewed: unknown kind "Thing"`)
 	f(suiteHead+"cases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n", "no admission plugin is enabled")
-	write(t, "bad.yaml", strings.ReplaceAll(noLatest, "':latest'))", "':latest')"))
+	servertest.WriteFile(t, "bad.yaml", strings.ReplaceAll(noLatest, "':latest'))", "':latest')"))
 	f(suiteHead+"policies: [bad.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n",
 		`bad.yaml:10: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression`)
 	// Others are run nevertheless.
-	write(t, "fastadmit-test.yaml", passingSuite)
+	servertest.WriteFile(t, "fastadmit-test.yaml", passingSuite)
 	tested(t, 2, []string{"BROKEN a.test.yaml", "4 passed, 0 failed, 1 broken"}, nil)
 	// A policy without a binding is told where a case fails.
-	write(t, "a.test.yaml", suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
+	servertest.WriteFile(t, "a.test.yaml", suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
 	unbound, _, _ := strings.Cut(noLatest, "---")
-	write(t, "unbound.yaml", unbound)
+	servertest.WriteFile(t, "unbound.yaml", unbound)
 	tested(t, 1, []string{"- want denied\n  + got  allowed", `unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding`}, nil, "a.test.yaml")
 	tested(t, 2, []string{"there is no suite: no file has one of the names fastadmit-test.yaml"}, nil, t.TempDir())
 	tested(t, 2, []string{"no such file"}, nil, "nowhere")

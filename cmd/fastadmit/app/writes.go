@@ -9,8 +9,8 @@ import (
 
 // checkWrites returns an error if a plugin of the chain writes to the cluster
 // and whoever reaches the port could make it do so.
-func (o *serverOptions) checkWrites(chain *admission.Chain) error {
-	if o.unauthenticatedWrites || o.callers.asks() {
+func (o *serveOptions) checkWrites(chain *admission.Chain) error {
+	if o.settings.AllowUnauthenticatedWrites || o.callers.Authenticates() {
 		return nil
 	}
 	var writers []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestWriters names the plugins that write to the cluster.
@@ -24,7 +25,7 @@ func TestWriters(t *testing.T) {
 
 // TestUnauthenticatedWrites does not start plugins that anybody could make write.
 func TestUnauthenticatedWrites(t *testing.T) {
-	state := "--cluster-state-dir=" + filepath.Dir(writeTestFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
+	state := "--cluster-state-dir=" + filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
 	f := func(want []string, args ...string) {
 		t.Helper()
 		_, stderr, code := execute("", append([]string{"serve", state, "--metrics-bind-address="}, args...)...)
@@ -45,10 +46,10 @@ func TestUnauthenticatedWrites(t *testing.T) {
 
 	// The ways out. That the authority is no certificate is found before, that no kube-apiserver is there behind.
 	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"}, "--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
-	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+writeTestFile(t, "ca", ""))
-	tokens := writeTestFile(t, "tokens.csv", "a,b,c\n")
+	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+servertest.TempFile(t, "ca", ""))
+	tokens := servertest.TempFile(t, "tokens.csv", "a,b,c\n")
 	for _, way := range []string{"--token-auth-file=" + tokens, "--basic-auth-file=" + tokens, "--allow-unauthenticated-writes",
-		"--path-token-file=" + writeTestFile(t, "tokens", pathtoken.New()), "--config=" + writeTestFile(t, "config.yaml", configHead+"server: {allowUnauthenticatedWrites: true}\n")} {
+		"--path-token-file=" + servertest.TempFile(t, "tokens", pathtoken.New()), "--config=" + servertest.TempFile(t, "config.yaml", configHead+"server: {allowUnauthenticatedWrites: true}\n")} {
 		serve(t, nil, "--enable-admission-plugins=ResourceQuota,NamespaceAutoProvision", state, way)
 	}
 	serve(t, nil, "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement", state)
@@ -57,16 +58,16 @@ func TestUnauthenticatedWrites(t *testing.T) {
 // TestUnauthenticatedWritesReload refuses a change that switches on such a
 // plugin.
 func TestUnauthenticatedWritesReload(t *testing.T) {
-	config := writeTestFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
-	s := serve(t, nil, "--config="+config, "--cluster-state-dir="+filepath.Dir(writeTestFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
-	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceAutoProvision]\n")
-	until(t, "the change is refused", func() bool {
-		return strings.Contains(s.get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: got plugins that write to the cluster")
+	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
+	s := serve(t, nil, "--config="+config, "--cluster-state-dir="+filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
+	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceAutoProvision]\n")
+	servertest.Until(t, "the change is refused", func() bool {
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: got plugins that write to the cluster")
 	})
-	s.open(t).answers(false)
-	if got := s.get(t, "/metrics", 200); strings.Contains(got, "NamespaceAutoProvision") {
+	s.Open(t).Answers(false)
+	if got := s.Get(t, "/metrics", 200); strings.Contains(got, "NamespaceAutoProvision") {
 		t.Error("got metrics of a plugin that was refused")
 	}
-	write(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceExists]\n")
-	until(t, "another change is taken", func() bool { return strings.Contains(s.get(t, "/metrics", 200), "NamespaceExists") })
+	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceExists]\n")
+	servertest.Until(t, "another change is taken", func() bool { return strings.Contains(s.Get(t, "/metrics", 200), "NamespaceExists") })
 }

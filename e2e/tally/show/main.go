@@ -15,9 +15,9 @@ import (
 )
 
 func main() {
-	table, seeds, err := show(os.Args[1])
+	table, err := show(os.Args[1])
 	losses, lossErr := showLosses(os.Args[1])
-	fmt.Print(table, seeds, losses)
+	fmt.Print(table, losses)
 	err = errors.Join(err, lossErr)
 	if err == nil && len(os.Args) > 2 {
 		err = write(os.Args[2], map[string]string{begin: table, beginLosses: losses})
@@ -28,23 +28,23 @@ func main() {
 	}
 }
 
-func show(dir string) (table, seeds string, err error) {
+func show(dir string) (table string, err error) {
 	rows, err := tally.Read(dir)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	table, seeds = tally.Table(rows), tally.Seeds(rows)
+	table = tally.Table(rows)
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if !slices.ContainsFunc(rows, func(r tally.Row) bool { return r.Plugin == p.Name }) {
-			return table, seeds, fmt.Errorf("%s: got no cases, want some", p.Name)
+			return table, fmt.Errorf("%s: got no cases, want some", p.Name)
 		}
 	}
 	for _, r := range rows {
 		if len(r.Different) > 0 {
-			return table, seeds, fmt.Errorf("%s, %s: %d cases differ and are not listed", r.Plugin, r.Test, len(r.Different))
+			return table, fmt.Errorf("%s, %s: %d cases differ and are not listed", r.Plugin, r.Test, len(r.Different))
 		}
 	}
-	return table, seeds, nil
+	return table, nil
 }
 
 // showLosses returns the table of what was lost. Each row was asserted by its

@@ -89,7 +89,7 @@ func TestTimeouts(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	f := func(seconds string, left time.Duration, wanted ...string) { // the second one on a busy machine
+	f := func(seconds string, left time.Duration, wanted ...string) { // the later ones on a busy machine
 		t.Helper()
 		more := ""
 		if seconds != "" {
@@ -115,8 +115,8 @@ func TestTimeouts(t *testing.T) {
 	f("1", 0, "1s")
 	f("30", 0, "30s")
 	f("3", time.Minute, "3s")
-	f("30", 27400*time.Millisecond, "27s", "26s") // half a second less; a tenth would be more
-	f("30", 4400*time.Millisecond, "4s", "3s")    // a tenth less
+	f("30", 27400*time.Millisecond, "27s", "26s", "25s")   // half a second less; a tenth would be more
+	f("30", 4400*time.Millisecond, "4s", "3s", "2s", "1s") // a tenth less
 }
 
 // TestDeadlineOfReview denies a review that ends while a webhook is called whose failures are

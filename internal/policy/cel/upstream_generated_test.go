@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	celgo "github.com/google/cel-go/cel"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,12 +13,10 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var (
-	cases = flag.Int("cases", 60, "generated cases for each feature, each an expression on an object")
-	seed  = flag.Uint64("seed", 0, "of the generated cases; 0 for another each time")
-)
+var cases = flag.Int("cases", 60, "generated cases for each feature, each an expression on an object")
 
 // spoilt returns a review of an object that no API server would let a built-in type
 // have, as one of a custom resource is.
@@ -52,10 +49,7 @@ func spoilt(t testing.TB, r *rand.Rand, body []byte) []byte {
 // TestUpstreamGenerated has kube-apiserver's package and this one evaluate generated
 // expressions, with variables and without, of all features.
 func TestUpstreamGenerated(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", *seed)
+	start := seed.Of(t)
 	names := corpus.Names()
 	returns := [...][]*celgo.Type{Any, Bool, String, StringOrNull}
 	kinds := [...]expressions.Kind{expressions.Any, expressions.Bool, expressions.String, expressions.String}
@@ -63,7 +57,7 @@ func TestUpstreamGenerated(t *testing.T) {
 	allDone, allValues := 0, 0
 	for f, feature := range expressions.Features() {
 		t.Run(feature, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(*seed, uint64(f)))
+			r := rand.New(rand.NewPCG(start, uint64(f)))
 			done, values := 0, 0
 			for done < *cases && !t.Failed() {
 				var reviews []*asked

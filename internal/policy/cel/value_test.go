@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
 // decoded is an object as kube-apiserver gives it to CEL: as maps.
@@ -182,8 +182,8 @@ type generator struct {
 	lists []string // those that are arrays
 }
 
-func newGenerator(seed uint64, object []byte) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
+func newGenerator(start uint64, object []byte) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(start, 1))}
 	var content any
 	_ = json.Unmarshal(object, &content) // whoever compares says what is wrong
 	g.collect("object", content, 0)
@@ -284,10 +284,9 @@ func testGenerated(t *testing.T, expression func(*generator) string) {
 	if testing.Short() {
 		each = 1
 	}
-	start := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", start)
+	start := seed.Of(t)
 	evaluated, values := 0, 0
-	for seed, name := range corpus.Names() {
+	for i, name := range corpus.Names() {
 		var review struct {
 			Request struct{ Object, OldObject json.RawMessage }
 		}
@@ -298,7 +297,7 @@ func testGenerated(t *testing.T, expression func(*generator) string) {
 			if len(object) == 0 || string(object) == "null" {
 				continue
 			}
-			g := newGenerator(start+uint64(seed), object)
+			g := newGenerator(start+uint64(i), object)
 			for range each {
 				evaluated++
 				if compareValues(t, object, expression(g)) {
@@ -318,7 +317,7 @@ func FuzzValues(f *testing.F) {
 }
 
 func fuzz(f *testing.F, expression func(*generator) string) {
-	f.Fuzz(func(t *testing.T, object []byte, seed uint64) {
+	f.Fuzz(func(t *testing.T, object []byte, start uint64) {
 		var content unstructured.Unstructured
 		if content.UnmarshalJSON(object) != nil {
 			t.Skip()
@@ -327,7 +326,7 @@ func fuzz(f *testing.F, expression func(*generator) string) {
 		if err != nil {
 			t.Skip()
 		}
-		g := newGenerator(seed, canonical)
+		g := newGenerator(start, canonical)
 		for range 8 {
 			compareValues(t, canonical, expression(g))
 		}

@@ -10,6 +10,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 const (
@@ -42,6 +44,19 @@ func Check(token string) error {
 		return fmt.Errorf("got a path token of %d characters, want %d to %d lower-case letters and digits, as printed by openssl rand -hex 16", n, LengthMin, LengthMax)
 	}
 	return nil
+}
+
+// ReadFile returns the tokens in a file, see Parse.
+func ReadFile(name string) (tokens []string, err error) {
+	content, err := files.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err = Parse(string(content))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return tokens, nil
 }
 
 // Parse reads the text of a file with one token per line. It ignores empty lines. The error

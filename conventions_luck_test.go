@@ -1,0 +1,77 @@
+package fastadmit_test
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/docs"
+)
+
+// randomPackages are those whose functions draw from a source that has another seed in
+// each process, and the functions that do not: they take a source or a seed.
+var randomPackages = map[string][]string{
+	"math/rand":            {"New", "NewSource", "NewZipf", "Rand", "Source", "Source64", "Zipf"},
+	"math/rand/v2":         {"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"},
+	"sigs.k8s.io/randfill": {"NewWithSeed", "Filler", "Continue"},
+	"testing/quick":        {},
+	"hash/maphash":         {},
+}
+
+// TestConventionsSeeds has generated cases come from package internal/seed, or from a
+// number in the test: a test that draws others in each run passes or fails by chance.
+func TestConventionsSeeds(t *testing.T) {
+	for _, s := range sources(t) {
+		// Packages such as e2e/cluster are part of tests.
+		if !s.IsTest && !strings.HasPrefix(s.Dir, "e2e/") {
+			continue
+		}
+		names := randomNames(&s)
+		ast.Inspect(s.File, func(node ast.Node) bool {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from, _ := selector.X.(*ast.Ident)
+			switch {
+			case slices.Contains([]string{"UnixNano", "UnixMicro", "UnixMilli", "Nanosecond"}, selector.Sel.Name) && (from == nil || from.Name != "time"):
+				t.Errorf("%s: got a number from the clock, want one from internal/seed, or rand.Text of crypto/rand for a name", s.At(node))
+			case from == nil || names[from.Name] == "":
+			case !slices.Contains(randomPackages[names[from.Name]], selector.Sel.Name):
+				t.Errorf("%s: %s.%s has another seed in each run, want internal/seed", s.At(node), names[from.Name], selector.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// randomNames returns the names that a file has for packages of random numbers.
+func randomNames(s *docs.Source) map[string]string {
+	names := make(map[string]string)
+	for i, path := range s.ImportPaths() {
+		if randomPackages[path] == nil {
+			continue
+		}
+		name := path[strings.LastIndex(path, "/")+1:]
+		if name == "v2" {
+			name = "rand"
+		}
+		if spec := s.Imports[i]; spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = path
+	}
+	return names
+}
+
+// TestConventionsShuffle has tests run in an order that is the same in each run.
+func TestConventionsShuffle(t *testing.T) {
+	for _, name := range []string{"Makefile", "e2e/run", ".ci/run"} {
+		for line := range strings.Lines(read(t, name)) {
+			if _, how, ok := strings.Cut(line, "-shuffle="); ok && !strings.HasPrefix(how, "$(FASTADMIT_SEED)") {
+				t.Errorf("%s: %s: want -shuffle=$(FASTADMIT_SEED)", name, strings.TrimSpace(line))
+			}
+		}
+	}
+}

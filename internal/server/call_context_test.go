@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestBudgetRequester asks the context of a call whose request is under review,
+// which is what the share of requests of the API server depends on.
+func TestBudgetRequester(t *testing.T) {
+	review := codec.Acquire()
+	defer review.Release()
+	const body = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"shop","userInfo":{"username":"jane"}}}`
+	if err := review.Decode([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	b := new(Server).acquireContext(time.Now(), new(fasthttp.Args), review, []byte(body))
+	ctx, cancel := context.WithTimeout(b, time.Second) // as for a plugin with a timeout of its own
+	defer cancel()
+	for _, ctx := range []context.Context{b, ctx} {
+		r, ok := ctx.Value(cluster.CallerKey{}).(cluster.Requester)
+		if !ok {
+			t.Fatal("the context does not say who asks")
+		}
+		if user, namespace := r.Requester(); user != "jane" || namespace != "shop" {
+			t.Errorf("got %q in %q", user, namespace)
+		}
+	}
+	b.release()
+	if b.Value(cluster.CallerKey{}) != nil || b.Value("other") != nil {
+		t.Error("the context of a call that is over says who asks")
+	}
+}

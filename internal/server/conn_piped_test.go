@@ -1,0 +1,222 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
+)
+
+// piped returns a connection without a network after its handshake, and its other end.
+func piped(t *testing.T, server *Server) (*conn, *tls.Conn) {
+	t.Helper()
+	var certificate Certificate
+	if err := certificate.Load(); err != nil {
+		t.Fatal(err)
+	}
+	own, other := net.Pipe()
+	c := &conn{
+		Conn:     tls.Server(own, tlsConfig(certificate.Get, false)),
+		listener: &listener{server: server, table: newConnTable(server.metrics.webhooks, 1, 1)},
+	}
+	client, shaken := tls.Client(other, servertest.TLS), make(chan error, 1)
+	go func() { shaken <- client.Handshake() }()
+	if err := errors.Join(c.Conn.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	return c, client
+}
+
+// TestWriteEnds writes to a client that reads nothing: it does not wait for it beyond
+// the time to write an answer.
+func TestWriteEnds(t *testing.T) {
+	p, _ := serveBriefly(t)
+	c, _ := piped(t, p.server)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Write([]byte("answer"))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v, want that the time is over", err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = c.Conn.NetConn().Close()
+		t.Error("still waiting, want an error")
+	}
+}
+
+// TestKnownByCertificate has connections before their first request: those whose certificate
+// is all that is asked for are known.
+func TestKnownByCertificate(t *testing.T) {
+	authority := servertest.NewAuthority(t)
+	ca, tokens := servertest.TempFile(t, "ca.pem", servertest.CertPEM(authority.Cert)), servertest.TempFile(t, "tokens.csv", "secret,kube-apiserver,1\n")
+	certificate := authority.Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour)
+	f := func(name string, callers *Callers, want bool, shown ...tls.Certificate) {
+		t.Helper()
+		if err := callers.Load(); err != nil {
+			t.Fatal(err)
+		}
+		s := newTestServer(new(admission.Chain), callers, NewLog(new(servertest.Buffer)))
+		own, other := net.Pipe()
+		config := servertest.TLS.Clone()
+		config.Certificates = shown
+		go func() { _ = tls.Client(other, config).Handshake() }() // the server's end says whether it worked
+		l := &listener{server: s, table: newConnTable(s.metrics.webhooks, 1, 1)}
+		serve := tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }, callers.CAFile != "")
+		c := &conn{Conn: tls.Server(own, serve), listener: l}
+		c.member.peer = c
+		l.table.add(&c.member)
+		if err := c.Handshake(); err != nil || c.known != want || (l.table.callers.size == 1) != want {
+			t.Errorf("%s: got %v, known %v, %d known in the table, want %v", name, err, c.known, l.table.callers.size, want)
+		}
+		_ = own.Close()
+	}
+	f("a certificate", &Callers{CAFile: ca}, true, certificate)
+	f("none", &Callers{CAFile: ca}, false)
+	f("one of somebody else", &Callers{CAFile: ca}, false, servertest.NewAuthority(t).Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour))
+	f("a token is asked for as well", &Callers{CAFile: ca, TokenFile: tokens}, false, certificate)
+	f("nothing is asked for", new(Callers), false, certificate)
+}
+
+// TestLateStranger refuses a stranger whose handshake was so long ago that the time to write
+// is over.
+func TestLateStranger(t *testing.T) {
+	c, client := piped(t, newIdleServer(new(servertest.Buffer)))
+	c.stranger = &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "not you"}
+	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan struct{})
+	go func() {
+		defer close(refused)
+		c.refuse()
+	}()
+	x := servertest.Over(t, client)
+	if response, body := x.Receive(); response.StatusCode != http.StatusForbidden || !bytes.Contains(body, []byte("not you")) {
+		t.Errorf("got %s %s", response.Status, body)
+	}
+	if <-refused; !c.linger {
+		t.Error("the connection is closed at once, so that the answer may be lost")
+	}
+}
+
+// TestLinger has clients that are refused send nothing more, or more and more: each connection
+// ends when the client had the time to see the refusal, or sent as much as it may.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := func(sends int, most int, want time.Duration) {
+			t.Helper()
+			c, client := piped(t, newIdleServer(new(servertest.Buffer)))
+			c.linger = true
+			sent, read := make(chan int, 1), make(chan struct{})
+			go func() {
+				defer close(read)
+				_, _ = io.Copy(io.Discard, client) // what says that nothing more comes
+			}()
+			go func() {
+				n, chunk := 0, make([]byte, 16<<10)
+				for range sends {
+					more, err := client.Write(chunk)
+					if n += more; err != nil {
+						break
+					}
+				}
+				sent <- n
+			}()
+			start := time.Now()
+			_ = c.Close()
+			took := time.Since(start)
+			if n := <-sent; took != want || n > most {
+				t.Errorf("the client sent %d bytes, at most %d are to be read; it took %s, want %s", n, most, took, want)
+			}
+			<-read
+			_ = client.Close()
+		}
+		f(0, 0, lingerMax)
+		f(2*lingerBytesMax/(16<<10), lingerBytesMax+1<<20, 0)
+	})
+}
+
+// TestIdleEnds has a connection that is not used, before its first request and after it.
+func TestIdleEnds(t *testing.T) {
+	for requests := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newIdleServer(new(servertest.Buffer))
+			if err := s.callers.Load(); err != nil {
+				t.Fatal(err)
+			}
+			c, client := piped(t, s)
+			c.fresh.Store(true)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = s.http().ServeConn(c)
+			}()
+			x, start := servertest.Over(t, client), time.Now()
+			for range requests {
+				if response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK {
+					t.Errorf("got %s %s", response.Status, body)
+				}
+			}
+			rest, err := io.ReadAll(x.Reader)
+			if took := time.Since(start); err != nil || len(rest) > 0 || took != defaultTimeouts.idle {
+				t.Errorf("after %d requests: got %q, %v in %s, want the end in %s", requests, rest, err, took, defaultTimeouts.idle)
+			}
+			<-ended
+		})
+	}
+}
+
+// TestDeafClient begins a handshake and reads nothing of it: it ends when its time is over.
+func TestDeafClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newIdleServer(new(servertest.Buffer))
+		var certificate Certificate
+		if err := certificate.Load(); err != nil {
+			t.Fatal(err)
+		}
+		own, other := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = tls.Client(&deafConn{other}, servertest.TLS.Clone()).Handshake() // the server ends it
+		}()
+		c, start := &conn{Conn: tls.Server(own, tlsConfig(certificate.Get, false)), listener: &listener{server: s}}, time.Now()
+		if err := c.Handshake(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != defaultTimeouts.handshake {
+			t.Errorf("got %v in %s, want that the time is over in %s", err, time.Since(start), defaultTimeouts.handshake)
+		}
+		_ = other.Close()
+		<-ended
+	})
+}
+
+// TestDeafAbandoned answers a call in place of its plugin, to a client that reads nothing: it
+// does not wait for it beyond the time to write.
+func TestDeafAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newIdleServer(new(servertest.Buffer))
+		c, client := piped(t, s)
+		c.call.endpoint = &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
+		start := time.Now()
+		s.abandon(c, "it is stuck")
+		if took := time.Since(start); took > 2*abandonedWriteMax { // once more for the end of TLS
+			t.Errorf("took %s, want at most %s", took, 2*abandonedWriteMax)
+		}
+		_ = client.Close()
+	})
+}

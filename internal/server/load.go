@@ -1,0 +1,282 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// load is what a server works on: the calls that are being answered, and the
+// bytes that bodies take, from when there is memory for one to its answer. Only bodies
+// of callers that may call are read, so strangers are no part of it. What of a
+// body fits into a read buffer is part of what a connection costs, and of
+// requests that are refused nothing is counted.
+type load struct {
+	requests, bytes       atomic.Int64
+	requestsMax, bytesMax int64
+	grace                 time.Duration // how long a body may be on its way before it has to give way
+	pace                  float64       // of how many bytes a second it must be, not to give way at once; 0 for any
+
+	mu          sync.Mutex
+	first, last *conn // those whose bodies are not complete, a list in the order of when they began
+}
+
+// arriving is what is counted of a connection's request. All but bytes
+// and came is guarded by load.mu.
+type arriving struct {
+	bytes          atomic.Int64
+	came           atomic.Int64 // how many of them were read
+	begun          time.Time
+	listed         bool
+	previous, next *conn
+}
+
+const (
+	// RequestsInFlightMax is how many requests may be in flight by default. A
+	// processor answers some 50,000 a second, so these wait for 20 ms at most
+	// where nothing is looked up in the cluster.
+	RequestsInFlightMax = 1000
+
+	// RequestBytesInFlightMax is how many bytes the bodies in flight may take by default:
+	// as many as four of the largest, a quarter of the chart's memory limit. One of
+	// 17 MB takes as much as the largest, see bodyMemory.
+	RequestBytesInFlightMax = 4 * bodyBytesMax
+
+	// cheapBytes is how large a body may be to be read although the answer is
+	// known: less than closing the connection costs, which makes kube-apiserver
+	// begin with a new handshake.
+	cheapBytes = 64 << 10
+
+	// arrivalGrace is how long a body may be on its way before it has to give way
+	// to others. The largest takes a tenth of it from kube-apiserver, which sends
+	// what it has in memory already.
+	arrivalGrace = time.Second
+
+	// arrivalPace is how many bytes of a body must come in a second, after
+	// arrivalPause, for it not to give way to others earlier: what TCP sends at
+	// first over a distance of 100 ms, 14 KB and twice as much each time, is more.
+	arrivalPace  = 128 << 10
+	arrivalPause = 100 * time.Millisecond
+
+	// retryAfter is after how many seconds kube-apiserver tries again by itself,
+	// up to ten times within its timeout (k8s.io/client-go rest/request.go).
+	retryAfter = "1"
+
+	// memoryShare is the part of the container's memory that the Go heap and
+	// stacks may take before the collector works harder.
+	memoryShare = 0.9
+)
+
+// errOverloaded is why a body is not read: there is no room for it.
+var errOverloaded = errors.New("too many bytes in flight")
+
+// begin counts a call, unless there are too many.
+func (l *load) begin() bool {
+	if l.requests.Add(1) <= l.requestsMax {
+		return true
+	}
+	l.requests.Add(-1)
+	return false
+}
+
+func (l *load) end() { l.requests.Add(-1) }
+
+// reserve counts so many bytes more in flight, unless that is more than may be:
+// bodies that have been coming for too long are dropped first. Every
+// reservation is released.
+func (l *load) reserve(bytes int64) bool {
+	for {
+		now := l.bytes.Load()
+		switch {
+		case now+bytes <= l.bytesMax:
+			if l.bytes.CompareAndSwap(now, now+bytes) {
+				return true
+			}
+		case !l.dropSlowest():
+			return false
+		}
+	}
+}
+
+// bodyMemory returns how much memory fasthttp makes for a body of so many bytes: a
+// power of two (its roundUpForSliceCap).
+func bodyMemory(bytes int) int64 { return 1 << bits.Len(uint(bytes-1)) }
+
+func (l *load) release(bytes int64) { l.bytes.Add(-bytes) }
+
+// hasRoom reports whether a body of so many bytes may come.
+func (l *load) hasRoom(bytes int) bool {
+	takes := bodyMemory(bytes)
+	if !l.reserve(takes) {
+		return false
+	}
+	l.release(takes)
+	return true
+}
+
+// dropSlowest drops a body that is coming for longer, or more slowly, than it may
+// while others wait, the one that began first, and reports whether there is less
+// in flight now. The connection's goroutine refuses the request.
+func (l *load) dropSlowest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	c := l.first
+	for c != nil && !l.isSlow(&c.body, now) {
+		c = c.body.next
+	}
+	if c == nil {
+		return false
+	}
+	l.unlist(c)
+	if c.state.drop() {
+		l.release(c.body.bytes.Swap(0))
+		_ = c.SetReadDeadline(time.Unix(0, 1)) // fails if it is closed already
+	}
+	return true
+}
+
+func (l *load) isSlow(b *arriving, now time.Time) bool {
+	passed := now.Sub(b.begun)
+	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
+}
+
+// expect counts the body of a connection's request, for whose rest there are so many
+// bytes of memory.
+func (l *load) expect(c *conn, bytes int) error {
+	if !l.reserve(int64(bytes)) {
+		return errOverloaded
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.body.bytes.Store(int64(bytes))
+	c.body.came.Store(0)
+	c.body.begun, c.body.listed = time.Now(), true
+	if c.body.previous = l.last; l.last != nil {
+		l.last.body.next = c
+	} else {
+		l.first = c
+	}
+	l.last = c
+	return nil
+}
+
+func (l *load) unlist(c *conn) {
+	b := &c.body
+	if b.previous != nil {
+		b.previous.body.next = b.next
+	} else {
+		l.first = b.next
+	}
+	if b.next != nil {
+		b.next.body.previous = b.previous
+	} else {
+		l.last = b.previous
+	}
+	b.listed, b.previous, b.next = false, nil, nil
+}
+
+// arrived says that all of the body is there.
+func (l *load) arrived(c *conn) {
+	if c.body.bytes.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.body.listed {
+		l.unlist(c)
+	}
+}
+
+// forget ends the counting of a body, whatever became of it.
+func (l *load) forget(c *conn) {
+	if c.body.bytes.Load() == 0 {
+		return
+	}
+	l.arrived(c)
+	l.release(c.body.bytes.Swap(0))
+}
+
+// chunkedLength stands for the length of a body that is not read because it is sent
+// in chunks.
+const chunkedLength = math.MaxInt
+
+// limitBody is called when a request's header was read. It keeps the body of a
+// request that is going to be refused from being read, by making it too large.
+// Bodies in chunks are refused: kube-apiserver always says how long they are
+// (k8s.io/client-go rest/request.go), and without that there is no telling
+// whether there is room for one, nor a bound for what stands between the chunks.
+func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	refused := fasthttp.RequestConfig{MaxRequestBodySize: 1}
+	coming := header.ContentLength()
+	if coming == -1 {
+		header.SetContentLength(chunkedLength)
+		return refused
+	}
+	if !s.callers.knows(header) {
+		return refused
+	}
+	if coming > cheapBytes && coming <= bodyBytesMax {
+		if s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(coming) {
+			return refused
+		}
+		s.bodyBuffers.use(header, coming)
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// LimitMemory tells the Go runtime how much memory its container has, unless
+// GOMEMLIMIT does. readFile is os.ReadFile.
+func LimitMemory(readFile func(string) ([]byte, error)) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit := containerMemory(readFile); limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// goMemory returns how much memory the Go runtime may take, if that has a limit.
+func goMemory() (limit int64, limited bool) {
+	limit = debug.SetMemoryLimit(-1) // which only asks
+	if limit == math.MaxInt64 {
+		return 0, false
+	}
+	return limit, true
+}
+
+// containerMemory returns the memory that may be used of what the control group
+// of the process has (Linux Documentation/admin-guide/cgroup-v2.rst, and v1),
+// 0 if that has no limit.
+func containerMemory(readFile func(string) ([]byte, error)) int64 {
+	for _, file := range [...]string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		content, err := readFile(file)
+		if err != nil {
+			continue
+		}
+		bytes, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+		if err != nil || bytes <= 0 || bytes >= math.MaxInt64/2 { // "max", and what v1 has for it
+			return 0
+		}
+		return int64(float64(bytes) * memoryShare)
+	}
+	return 0
+}
+
+// overloaded refuses a request that there is no room for.
+func (s *Server) overloaded(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
+	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
+		fmt.Sprintf("got %d requests and %d bytes of them in flight, of at most %d and %d",
+			s.load.requests.Load(), s.load.bytes.Load(), s.load.requestsMax, s.load.bytesMax))
+}

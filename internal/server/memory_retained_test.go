@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
+)
+
+// TestKeptOfStrangers has strangers send headers of which fasthttp keeps many times their
+// length: the refusal closes the connection.
+func TestKeptOfStrangers(t *testing.T) {
+	p := servePatiently(t, timeouts{})
+	f := func(name, raw string, closed bool) {
+		t.Helper()
+		if response, _ := p.Open(t).Send([]byte(raw + "\r\n")); response.StatusCode != http.StatusNotFound || response.Close != closed {
+			t.Errorf("%s: got %s, close %v, want 404, close %v", name, response.Status, response.Close, closed)
+		}
+	}
+	const head = " HTTP/1.1\r\nHost: a\r\n"
+	f("ordinary", "GET /nowhere"+head, false)
+	f("a long path", "GET /"+strings.Repeat("p", 15_000)+head, true)
+	f("many arguments", "GET /?"+strings.Repeat("&", 1000)+head, true)
+	f("many lines", "GET /"+head+strings.Repeat("A:b\r\n", 3000), true)
+	f("a long line", "GET /"+head+"Baggage: "+strings.Repeat("b", 15_000)+"\r\n", true)
+	f("a large body", string(servertest.Request("/nowhere", servertest.Padded(60_000)))+"GET /nowhere"+head, false)
+	if got := p.server.retained.Load(); got != 0 {
+		t.Errorf("got %d bytes counted for strangers", got)
+	}
+	if got := p.server.metrics.webhooks.closedMemory.Get(); got != 4 {
+		t.Errorf("got %d closed connections, want 4", got)
+	}
+}
+
+// TestKept has connections of known callers keep as much as all of them may, and no more.
+func TestKept(t *testing.T) {
+	p := servePatiently(t, timeouts{}, admission.Plugin{
+		Name: "Labels", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: func(_ context.Context, review *codec.Review) admission.Result {
+				review.Object.SetString(strings.Repeat("l", 30_000), "metadata", "labels", "l")
+				return admission.Allowed()
+			}}, nil
+		},
+	})
+	review := func(x *servertest.Exchange, size int, closed bool) {
+		t.Helper()
+		if response, body := x.Send(servertest.Request("/validate", servertest.Padded(size))); response.StatusCode != http.StatusOK || response.Close != closed {
+			t.Errorf("%d bytes: got %s %.200s, close %v, want 200, close %v", size, response.Status, body, response.Close, closed)
+		}
+	}
+	first := p.Open(t)
+	review(first, 60_000, false)
+	one := p.server.retained.Load()
+	if one < 60_000 || one > 80_000 {
+		t.Fatalf("got %d bytes for a body of 60,000", one)
+	}
+	review(first, 60_000, false)
+	review(first, 90_000, false) // of which nothing is kept
+	review(first, 60_000, false)
+	p.server.retainedMax = 3 * one
+	second, third := p.Open(t), p.Open(t)
+	review(second, 60_000, false)
+	review(third, 60_000, false)
+	fourth := p.Open(t)
+	review(fourth, len(corpus.MustRead(servertest.PodCreate)), true)
+	review(first, 60_000, false)
+	if got := p.server.metrics.webhooks.closedMemory.Get(); got != 1 {
+		t.Errorf("got %d closed connections, want 1", got)
+	}
+	third.Conn.Close()
+	servertest.Until(t, "the third one is gone", func() bool { return p.server.retained.Load() == 2*one })
+	p.server.retainedMax = 3*one - 1
+	review(p.Open(t), 60_000, true)
+	p.server.retainedMax = 3 * one
+	review(p.Open(t), 60_000, false)
+
+	p.server.retainedMax = 1 << 30
+	p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
+	if got := p.server.retained.Load() - 3*one; got < 40_000 {
+		t.Errorf("got %d bytes for an answer of more than 40,000", got)
+	}
+}
+
+// TestRefusalsKeepNothing has a long refusal of a stranger's request: neither memory is
+// kept for the next one.
+func TestRefusalsKeepNothing(t *testing.T) {
+	ctx, s := new(fasthttp.RequestCtx), newIdleServer(new(servertest.Buffer))
+	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax-2))
+	if got := len(ctx.Response.Body()); got < codec.MessageBytesMax {
+		t.Errorf("got %d bytes", got)
+	}
+	if got := cap(ctx.Response.SwapBody(nil)); got != 0 {
+		t.Errorf("got %d bytes kept", got)
+	}
+	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax+1))
+	if body := string(ctx.Response.Body()); !strings.Contains(body, "... (truncated, ") || len(body) > codec.MessageBytesMax+1000 {
+		t.Errorf("got %d bytes, want a message that is cut", len(body))
+	}
+	ctx.Request.SetBody(make([]byte, 60_000))
+	s.retain(ctx, new(conn)) // a stranger's
+	if got := cap(ctx.Request.Body()); got != 0 {
+		t.Errorf("got %d bytes kept of the request", got)
+	}
+}

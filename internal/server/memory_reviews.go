@@ -1,0 +1,217 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+const (
+	// reviewMemoryMax is how much memory a review takes at most beside its body:
+	// codec.MemoryMax, half of it once more while it grows, and the patch and the
+	// answer or what a plugin makes. 150 MB were seen.
+	reviewMemoryMax = 160 << 20
+
+	// reviewMemoryShare is the part of the memory that Go may take which reviews may
+	// take in all beside their bodies: 172 MiB of 460 MiB in a container with 512 MiB. Bodies
+	// take 128 MiB, connections 115 MiB, all else some 40 MiB.
+	reviewMemoryShare = 3.0 / 8
+
+	// smallShare says which part of that memory is for small reviews alone: one of
+	// so many, 10.8 MiB of the 172. An update of a Pod of 16 KB reserves 0.7 MB. The
+	// rest still has room for reviewMemoryMax.
+	smallShare = 16
+
+	// reviewMemoryDefault is for a machine without a limit.
+	reviewMemoryDefault = 1 << 30
+
+	// What a large review takes for each byte, object and element of its body,
+	// strings with braces and commas in them included. The name of a ServiceAccount
+	// that is not there is copied eight times for the message. Containers of two bytes
+	// that two plugins change take 900 bytes each; elements that are looked up by
+	// their index take a node, and half of one while nodes grow.
+	memoryOfByte    = 8
+	memoryOfObject  = 1 << 10
+	memoryOfElement = 96
+
+	// unreservedBytesMax is up to which length of a body, times the reviews in flight, a
+	// small review reserves no memory. It takes 381 times its length at most, for a list
+	// of "{}". The nth review in flight has a body of at most unreservedBytesMax divided by
+	// n, so a thousand of them take up to 47 MB.
+	unreservedBytesMax = 16 << 10
+)
+
+// memory bounds what reviews take in all beside their bodies. Large ones, of more
+// than cheapBytes, have it reserved before they begin. Those for which there is no
+// room wait, the first one first: they are rare, and what one of them takes is free
+// again within a second. A small one has it reserved when it takes more than most
+// do, see codec.MemoryGranter, and does not wait: it may hold what others wait for.
+//
+// A part of the memory is for small reviews alone, so that large ones cannot take
+// it from them. Small ones also take of the rest, but not while a large one waits:
+// it would wait forever. One that needs more than the part is refused then.
+type memory struct{ large, small memoryPart }
+
+// A memoryPart is memory that reviews share.
+type memoryPart struct {
+	max      int64
+	room     *semaphore.Weighted
+	reserved atomic.Int64
+}
+
+func newMemory(most int64) *memory {
+	m := new(memory)
+	m.small.max = most / smallShare
+	m.large.max = most - m.small.max
+	m.small.room, m.large.room = semaphore.NewWeighted(m.small.max), semaphore.NewWeighted(m.large.max)
+	return m
+}
+
+// reserved returns how much memory is reserved in all.
+func (m *memory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
+
+// reviewMemory returns how much memory reviews may take beside their bodies, of
+// what the Go runtime may.
+func reviewMemory() int64 {
+	limit, limited := goMemory()
+	if !limited {
+		return reviewMemoryDefault
+	}
+	return int64(float64(limit) * reviewMemoryShare)
+}
+
+// A reservation is memory that a review may take, 0 bytes for most small ones.
+type reservation struct {
+	part  *memoryPart
+	bytes int64
+}
+
+// reserve waits until there is room for what the review in body may take, for
+// half of the time that ctx has: whoever is refused then can try again in the
+// other half. The reservation is to be released if ok.
+func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
+	if len(body) <= cheapBytes {
+		return r, true
+	}
+	n := m.needs(body)
+	if r, ok = m.large.try(n); ok {
+		return r, true
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	if m.large.room.Acquire(ctx, n) != nil {
+		return reservation{}, false
+	}
+	return m.large.reserve(n), true
+}
+
+// try reserves what the small review in body may take, if there is room now.
+func (m *memory) try(body []byte) (r reservation, ok bool) {
+	n := m.needs(body)
+	if r, ok = m.small.try(n); ok {
+		return r, true
+	}
+	return m.large.try(n)
+}
+
+// try reserves n bytes, if there is room now and nobody waits for it.
+func (p *memoryPart) try(n int64) (r reservation, ok bool) {
+	if !p.room.TryAcquire(n) {
+		return reservation{}, false
+	}
+	return p.reserve(n), true
+}
+
+// reserve counts n bytes that were acquired.
+func (p *memoryPart) reserve(n int64) reservation {
+	p.reserved.Add(n)
+	return reservation{p, n}
+}
+
+// reserve reserves memory for a large review, waiting for it.
+func (s *Server) reserve(b *callContext) (ok bool) {
+	b.memory, ok = s.memory.reserve(b, b.body)
+	return ok
+}
+
+// GrantMemory implements codec.MemoryGranter.
+func (b *callContext) GrantMemory() (ok bool) {
+	s := b.server
+	if b.memory.bytes > 0 || s.load.requests.Load()*int64(len(b.body)) <= unreservedBytesMax {
+		return true
+	}
+	b.memory, ok = s.memory.try(b.body)
+	return ok
+}
+
+// needs returns how much memory a review may take.
+func (m *memory) needs(body []byte) int64 {
+	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
+	return min(int64(sum), reviewMemoryMax, m.large.max)
+}
+
+// split takes up to so many bytes out of r, for who releases them later.
+func (r *reservation) split(bytes int64) reservation {
+	part := reservation{r.part, min(bytes, r.bytes)}
+	r.bytes -= part.bytes
+	return part
+}
+
+func (r *reservation) release() {
+	if r.bytes > 0 {
+		r.part.reserved.Add(-r.bytes)
+		r.part.room.Release(r.bytes)
+		r.bytes = 0
+	}
+}
+
+// refuseNoMemory refuses a review that there is no memory for just now.
+func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
+	s.metrics.noMemory.Inc()
+	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
+	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
+		fmt.Sprintf("no memory for a review that may need %d bytes: other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
+			s.memory.needs(body), s.memory.reserved(), s.memory.large.max+s.memory.small.max, s.memory.small.max))
+}
+
+// A largeAnswer is the body of an answer whose memory is not kept for the next
+// one, but given back when it is written or never will be.
+type largeAnswer struct {
+	bytes.Reader
+	reservation
+}
+
+// Close implements io.Closer, for fasthttp.
+func (a *largeAnswer) Close() error {
+	a.release()
+	return nil
+}
+
+// answer encodes the review's response into the HTTP response's own buffer:
+// nothing pooled may be handed to fasthttp, which writes after this returns. A
+// large one has memory of its own, of what was reserved for the review.
+func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) {
+	buffer := ctx.Response.SwapBody(nil)
+	buffer = review.AppendResponse(buffer[:0])
+	s.metrics.responseBytes.Add(len(buffer))
+	if len(buffer) <= cheapBytes {
+		ctx.Response.SwapBody(buffer)
+		c.retainedAnswer = int64(cap(buffer))
+	} else {
+		c.retainedAnswer = 0
+		large := &largeAnswer{reservation: r.split(int64(cap(buffer)))}
+		large.Reset(buffer)
+		ctx.Response.SetBodyStream(large, len(buffer))
+	}
+	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+}

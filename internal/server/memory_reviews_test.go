@@ -1,0 +1,488 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
+)
+
+// TestReviewMemoryNeeds states what is reserved for a body.
+func TestReviewMemoryNeeds(t *testing.T) {
+	m := newMemory(1 << 30)
+	f := func(body string, want int64) {
+		t.Helper()
+		r, ok := m.reserve(t.Context(), []byte(body))
+		if !ok || r.bytes != want || m.reserved() != want {
+			t.Errorf("%d bytes: reserved %d, %d in all, want %d", len(body), r.bytes, m.reserved(), want)
+		}
+		if r.release(); m.reserved() != 0 {
+			t.Errorf("%d bytes: %d are still reserved", len(body), m.reserved())
+		}
+	}
+	f(strings.Repeat("{", cheapBytes-1), 0)
+	f(strings.Repeat("{", cheapBytes), 0)
+	f(strings.Repeat(" ", cheapBytes+1), memoryOfByte*(cheapBytes+1))
+	f(strings.Repeat(" ", cheapBytes)+"{,,", memoryOfByte*(cheapBytes+3)+memoryOfObject+2*memoryOfElement)
+	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)), reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
+	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
+	m = newMemory(1000)
+	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
+}
+
+// TestReviewMemoryOfTheProcess has two large reviews for which there is memory one by one, by
+// the limit of the Go runtime.
+func TestReviewMemoryOfTheProcess(t *testing.T) {
+	const limit = 256 << 20
+	t.Setenv("GOMEMLIMIT", "set") // so that no container's takes its place
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, "Waits", []admission.Plugin{waiting(started, goOn)})
+	large, first := manyContainers(cheapBytes, "{}"), s.Open(t)
+	if _, err := first.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=1s", large))
+	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), want) {
+		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
+	}
+	close(goOn)
+	if response, body := first.Receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the first: got %s %s", response.Status, body)
+	}
+}
+
+// TestReserveWaitsForHalf has a large review wait for memory that does not come, for half of
+// its time.
+func TestReserveWaitsForHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(1000)
+		_, _ = m.large.try(m.large.max)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, ok := m.reserve(ctx, bytes.Repeat([]byte(" "), cheapBytes+1)); ok || time.Since(start) != 5*time.Second {
+			t.Errorf("got %v in %s, want no memory in 5s", ok, time.Since(start))
+		}
+	})
+}
+
+// TestMemoryFreely has reviews ask for memory that are short enough, and few enough, to have it
+// freely, and others.
+func TestMemoryFreely(t *testing.T) {
+	s := newIdleServer(new(servertest.Buffer))
+	s.memory = newMemory(1000)
+	_, _ = s.memory.large.try(s.memory.large.max) // so that there is none
+	f := func(requests int64, size int, want bool) {
+		t.Helper()
+		s.load.requests.Store(requests)
+		b := &callContext{server: s, body: make([]byte, size)}
+		if got := b.GrantMemory(); got != want {
+			t.Errorf("%d reviews of %d bytes: got %v", requests, size, got)
+		}
+	}
+	f(1, unreservedBytesMax, true)
+	f(1, unreservedBytesMax+1, false)
+	f(2, unreservedBytesMax/2, true)
+	f(2, unreservedBytesMax/2+1, false)
+}
+
+// memoryForLarge returns what a server's memory must be for large reviews to have
+// so many bytes.
+func memoryForLarge(bytes int64) int64 {
+	most := bytes
+	for most-most/smallShare < bytes {
+		most++
+	}
+	return most
+}
+
+// TestReviewMemoryIsBounded has large reviews reserve as much as there is for them,
+// less and more.
+func TestReviewMemoryIsBounded(t *testing.T) {
+	first := bytes.Repeat([]byte(" "), 2*cheapBytes)
+	second := bytes.Repeat([]byte(" "), cheapBytes+1)
+	both := int64(memoryOfByte * (len(first) + len(second)))
+	for _, most := range []int64{both - 1, both, both + 1} {
+		m := newMemory(memoryForLarge(most))
+		if m.large.max != most {
+			t.Fatalf("large ones have %d bytes, want %d", m.large.max, most)
+		}
+		held, _ := m.reserve(t.Context(), first)
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		r, ok := m.reserve(short, second)
+		cancel()
+		if ok != (most >= both) {
+			t.Errorf("%d of %d bytes: got %v", both, most, ok)
+		}
+		if ok {
+			r.release()
+			continue
+		}
+		if m.reserved() != held.bytes {
+			t.Errorf("%d bytes are reserved, want %d", m.reserved(), held.bytes)
+		}
+		time.AfterFunc(10*time.Millisecond, held.release)
+		if r, ok = m.reserve(t.Context(), second); !ok { // waits
+			t.Error("does not wait")
+		}
+		r.release()
+	}
+}
+
+// TestSmallReviewMemoryIsBounded has small reviews reserve as much as is for them
+// alone, less and more, while one large review has the rest and another one waits.
+func TestSmallReviewMemoryIsBounded(t *testing.T) {
+	const count = 3
+	small := bytes.Repeat([]byte(" "), 1000)
+	needs := int64(memoryOfByte * len(small))
+	for _, own := range []int64{count*needs - 1, count * needs, count*needs + 1} {
+		m := newMemory(own * smallShare)
+		if m.small.max != own || m.large.max != own*smallShare-own {
+			t.Fatalf("small ones have %d bytes, the rest is %d, want %d of %d", m.small.max, m.large.max, own, own*smallShare)
+		}
+		held, _ := m.large.try(m.large.max)
+		waited := m.wait(t)
+		for i := range int64(count + 1) {
+			r, ok := m.try(small)
+			if want := (i+1)*needs <= own; ok != want {
+				t.Errorf("%d bytes, %d are reserved for small ones: got %v, want %v", own, i*needs, ok, want)
+			}
+			if ok {
+				defer r.release()
+			}
+		}
+		held.release()
+		<-waited
+	}
+}
+
+// TestSmallReviewsLetLargeOnesGo has small reviews take all memory there is, as they
+// may. While a large one waits they take no more than their own, so it gets the rest.
+func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
+	small := bytes.Repeat([]byte(" "), 1000)
+	needs := int64(memoryOfByte * len(small))
+	m := newMemory(2 * smallShare * needs)
+	var all []reservation
+	for {
+		r, ok := m.try(small)
+		if !ok {
+			break
+		}
+		all = append(all, r)
+	}
+	if len(all) != 2*smallShare || m.reserved() != 2*smallShare*needs {
+		t.Fatalf("%d have memory, %d bytes, want %d", len(all), m.reserved(), 2*smallShare)
+	}
+	waited := m.wait(t)
+	for i := range all {
+		isOwn := all[i].part == &m.small
+		all[i].release()
+		if r, ok := m.try(small); ok != isOwn && m.large.reserved.Load() > 0 {
+			t.Errorf("%d ended: another one beside a large one that waits: got %v, want %v", i+1, ok, isOwn)
+		} else if ok {
+			defer r.release()
+		}
+	}
+	if got := <-waited; got != m.large.max {
+		t.Errorf("the large one has %d bytes, want %d", got, m.large.max)
+	}
+}
+
+// wait has a large review wait for all the memory that it may have. It sends how much
+// the review got, and releases it.
+func (m *memory) wait(t *testing.T) <-chan int64 {
+	got := make(chan int64, 1)
+	go func() {
+		r, _ := m.reserve(t.Context(), bytes.Repeat([]byte("{"), cheapBytes+1))
+		got <- r.bytes
+		r.release()
+	}()
+	servertest.Until(t, "a large one waits", func() bool { return !m.large.room.TryAcquire(0) })
+	return got
+}
+
+// TestSmallReviewsBesideLarge has a large review take all the memory it may and
+// another one wait for it. A small one that takes more than most is answered, one
+// that takes more than is for small ones is not.
+func TestSmallReviewsBesideLarge(t *testing.T) {
+	const most = 64 << 20 // so that both small ones take more than an Object keeps
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = most })
+	large := manyContainers(cheapBytes, "{}")
+	holds, waits := s.Open(t), s.Open(t)
+	if _, err := holds.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if _, err := waits.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Until(t, "both are in flight", func() bool { return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
+	f := func(containers, want int) {
+		t.Helper()
+		body := append(manyContainers(containers, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
+		if response, answer := s.Open(t).Send(servertest.Request("/mutate", body)); response.StatusCode != want {
+			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
+		}
+	}
+	fits := (most/smallShare-memoryOfByte*unreservedBytesMax)/(len("{},")*memoryOfByte+memoryOfObject+memoryOfElement) - 100 // for the envelope
+	f(fits+100, http.StatusTooManyRequests)
+	f(fits, http.StatusOK)
+	close(goOn)
+	<-started
+	for _, x := range []*servertest.Exchange{holds, waits} {
+		if response, _ := x.Receive(); response.StatusCode != http.StatusOK {
+			t.Errorf("a large one: got %s", response.Status)
+		}
+	}
+}
+
+// TestReviewMemoryRefuses has a large review take the memory for all. Another one
+// is told to come again, on a connection that stays, and small ones are answered.
+func TestReviewMemoryRefuses(t *testing.T) {
+	started, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = 1000000 })
+	large := servertest.Padded(1_000_000)
+	busy, x := s.Open(t), s.Open(t)
+	if _, err := busy.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	for range 2 {
+		response, body := x.Send(servertest.Request("/mutate?timeout=1s", large))
+		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
+			!strings.Contains(string(body), "no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of which 62500 are only for small reviews") {
+			t.Errorf("got %s %v %s", response.Status, response.Header, body)
+		}
+	}
+	x.Answers(false)
+	metrics := s.Get(t, "/metrics", 200)
+	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 937500"} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in %s", line, metrics)
+		}
+	}
+	if _, err := x.Conn.Write(servertest.Request("/mutate?timeout=20s", large)); err != nil { // waits
+		t.Fatal(err)
+	}
+	close(goOn)
+	if response, _ := busy.Receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the one that had it: got %s", response.Status)
+	}
+	if response, _ := x.Receive(); response.StatusCode != http.StatusOK {
+		t.Errorf("the one that waited: got %s", response.Status)
+	}
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// TestManySmallReviews has many reviews at once that are too small to have memory
+// reserved for them, and full of what takes some. No more of it is in use than may
+// be, the others are told to come again, and usual reviews are answered.
+func TestManySmallReviews(t *testing.T) {
+	const most, many = 32 << 20, 100
+	var inside atomic.Int64
+	goOn := make(chan struct{})
+	greedy := admission.Plugin{
+		Name: "Greedy", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
+		New: func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Admit: func(_ context.Context, review *codec.Review) admission.Result {
+				containers := review.Object.Get("spec", "containers")
+				for i := range containers.Len() {
+					review.Object.SetString("Always", "spec", "containers", codec.Index(i), "imagePullPolicy")
+				}
+				if review.Object.Err() == nil && containers.Len() > 100 {
+					inside.Add(1)
+					<-goOn
+				}
+				return admission.Allowed()
+			}}, nil
+		},
+	}
+	s := serve(t, "Greedy", []admission.Plugin{greedy}, func(s *setup) { s.ReviewMemoryMax = most })
+	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
+	m := newMemory(most)
+	needs := m.needs(small)
+	room := m.small.max/needs + m.large.max/needs
+	if m.small.max < needs {
+		t.Fatalf("small ones have %d bytes, one of them takes %d", m.small.max, needs)
+	}
+	answers := make(chan int, many)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range many {
+		x := s.Open(t)
+		go func() {
+			if _, err := x.Conn.Write(servertest.Request("/mutate", small)); err != nil {
+				t.Error(err)
+			}
+			response, err := http.ReadResponse(x.Reader, nil)
+			if err != nil {
+				t.Error(err)
+				answers <- 0
+				return
+			}
+			answers <- response.StatusCode
+		}()
+	}
+	for range many - room {
+		select {
+		case code := <-answers:
+			if code != http.StatusTooManyRequests {
+				t.Errorf("one too many: got %d", code)
+			}
+		case <-time.After(time.Minute):
+			close(goOn)
+			t.Fatalf("%d have memory, want %d", inside.Load(), room)
+		}
+	}
+	servertest.Until(t, "the others wait", func() bool { return inside.Load() == room })
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > most+many*2*cheapBytes {
+		t.Errorf("%d bytes are in use, want at most %d and the bodies", grown, most)
+	}
+	s.Open(t).Answers(false)
+	close(goOn)
+	for range room {
+		if code := <-answers; code != http.StatusOK {
+			t.Errorf("one for which there was memory: got %d", code)
+		}
+	}
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// manyContainers is the creation of a Pod with n containers.
+func manyContainers(n int, container string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` +
+		podReview(`{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(container+",", n), ",")+`]}}`) + `}`)
+}
+
+// TestAnswerMemory has answers with memory of their own, which is given back, if they are
+// large.
+func TestAnswerMemory(t *testing.T) {
+	s := newIdleServer(new(servertest.Buffer))
+	answer := func(uid int) (bytes int, own bool) {
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"operation":"CREATE"}}`, strings.Repeat("u", uid))); err != nil {
+			t.Fatal(err)
+		}
+		ctx := new(fasthttp.RequestCtx)
+		s.answer(ctx, new(conn), review, new(reservation))
+		return len(review.AppendResponse(nil)), ctx.Response.IsBodyStream()
+	}
+	envelope, _ := answer(1)
+	envelope--
+	for _, want := range []int{envelope + 1, cheapBytes - 1, cheapBytes, cheapBytes + 1} {
+		if got, own := answer(want - envelope); got != want || own != (want > cheapBytes) {
+			t.Errorf("got %d bytes with memory of their own: %v, want %d with: %v", got, own, want, want > cheapBytes)
+		}
+	}
+}
+
+// TestLargeAnswer takes a large patch, over a connection that goes on, and leaves
+// one behind, over a connection that ends before it is sent.
+func TestLargeAnswer(t *testing.T) {
+	s := serve(t, "AlwaysPullImages", nil)
+	const n = 100_000
+	body := manyContainers(n, `{"name":"a"}`)
+	x := s.Open(t)
+	for range 2 {
+		response, answer := x.Send(servertest.Request("/mutate", body))
+		var review struct{ Response struct{ Patch []byte } }
+		if err := json.Unmarshal(answer, &review); err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(review.Response.Patch, []byte(`{"op":"add"`)); response.StatusCode != http.StatusOK || got != n {
+			t.Errorf("got %s with %d operations, want %d", response.Status, got, n)
+		}
+		x.Answers(false)
+	}
+	const patched = 2 + 2 + 1 // x.answers has a patch as well
+	gone := s.Open(t)
+	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take all of it
+		t.Fatal(err)
+	}
+	if _, err := gone.Conn.Write(servertest.Request("/mutate", body)); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Until(t, "the answer is on its way", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
+	})
+	servertest.Until(t, "the review is over", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_request_bytes_in_flight 0\n")
+	})
+	if metrics := s.Get(t, "/metrics", 200); strings.Contains(metrics, "fastadmit_review_memory_reserved_bytes 0\n") {
+		t.Error("nothing is reserved for an answer that nobody reads")
+	}
+	gone.Conn.Close()
+	servertest.Until(t, "nothing is reserved", func() bool {
+		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_review_memory_reserved_bytes 0\n")
+	})
+}
+
+// TestTooLargeObject is denied, and counted.
+func TestTooLargeObject(t *testing.T) {
+	s := serve(t, "AlwaysPullImages", nil)
+	_, answer := s.Open(t).Send(servertest.Request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
+	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists and strings in it"} {
+		if !strings.Contains(string(answer), part) {
+			t.Errorf("no %s in %.1000s", part, answer)
+		}
+	}
+	if metrics := s.Get(t, "/metrics", 200); !strings.Contains(metrics, "fastadmit_too_large_objects_total 1\n") {
+		t.Errorf("not counted: %s", metrics)
+	}
+}
+
+// TestIdleConnectionsKeepNothing sends large reviews over many connections, which
+// stay open, and gets large answers.
+func TestIdleConnectionsKeepNothing(t *testing.T) {
+	s := serve(t, "AlwaysPullImages", nil)
+	raw := servertest.Request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
+	live := func() int64 { return int64(admissiontest.LiveHeap()) }
+	before := live()
+	const connections = 6
+	var open []*servertest.Exchange
+	for range connections {
+		x := s.Open(t)
+		if response, answer := x.Send(raw); response.StatusCode != http.StatusOK || len(answer) < 10_000_000 {
+			t.Fatalf("got %s, %d bytes", response.Status, len(answer))
+		}
+		open = append(open, x)
+	}
+	var after int64
+	servertest.Until(t, "large buffers are gone", func() bool {
+		after = live()
+		return after-before < int64(len(raw))
+	})
+	for _, x := range open {
+		x.Answers(false)
+	}
+	t.Logf("%d connections keep %d bytes", connections, after-before)
+}

@@ -1,0 +1,106 @@
+package server
+
+import "strings"
+
+// help has the help texts of /metrics. The names contain the units; timestamps are
+// seconds since 1970.
+var help = map[string]string{
+	"fastadmit_accept_errors_total": "Failed attempts to accept a connection, by port.",
+
+	"fastadmit_audit_duration_seconds":           "Duration of the last audit.",
+	"fastadmit_audit_findings":                   "Findings of the last audit, by plugin, namespace and result; after 500 namespaces, the namespace is empty.",
+	"fastadmit_audit_last_run_timestamp_seconds": "End of the last audit.",
+	"fastadmit_audit_objects":                    "Objects of the last audit, by decision.",
+
+	"fastadmit_budget_overruns_total": "Calls whose answer was ready only after kube-apiserver had given up.",
+
+	"fastadmit_build_info": "1, with the version of the binary and of Go.",
+
+	"fastadmit_certificate_expiry_timestamp_seconds": "Expiry of the signing CA, of the serving certificate, or of the caBundle in registered webhooks; 0 if there is none.",
+	"fastadmit_certificate_failures_total":           "Failed attempts to maintain the certificates, by what could not be read, written or reached.",
+	"fastadmit_certificate_renewals_total":           "Created CAs and serving certificates, and applied webhook configurations.",
+	"fastadmit_certificate_repairs_total":            "Repairs of invalid data in the Secret of the certificates.",
+
+	"fastadmit_cluster_access_refusals_total":   "Reviews denied, or answered without permission, because they need too many SubjectAccessReviews (many) or one that is too long (long).",
+	"fastadmit_cluster_requests_given_up_total": "API requests whose time ended while they waited for their turn.",
+	"fastadmit_cluster_requests_waiting":        "API requests that wait for their turn.",
+
+	"fastadmit_cluster_kind_refusals_total": "Parameter kinds of policies that are not watched, because there are too many (kinds) or the objects of one are too large (bytes).",
+
+	"fastadmit_cluster_live_requests_total":  "API requests for objects and permissions that were not cached, and writes.",
+	"fastadmit_cluster_objects":              "Cached objects of the cluster.",
+	"fastadmit_cluster_state_age_seconds":    "Time since the last event of the watch.",
+	"fastadmit_cluster_synced":               "1 when all objects have been read.",
+	"fastadmit_cluster_watch_failures_total": "Failed lists and watches.",
+
+	"fastadmit_config_reload_failures_total":                 "Changes of files that were refused; the previous configuration stays in use.",
+	"fastadmit_config_reload_last_success_timestamp_seconds": "Time when the files in use were read.",
+	"fastadmit_config_reload_successes_total":                "Changes of files that took effect.",
+
+	"fastadmit_connections":            "Open connections, by port.",
+	"fastadmit_connections_kept_bytes": "Memory that connections of known callers keep for their next requests.",
+	"fastadmit_connections_max":        "Maximum of open connections, by port.",
+	"fastadmit_connections_shed_total": "Connections closed to make room for new ones (full: too many in all; address: too many of unknown callers at one address), new ones closed because there was no room (refused), and ones closed after an answer because they would keep too much memory for their next request (memory).",
+
+	"fastadmit_image_policy_cache_hits_total":         "Pods that ImagePolicyWebhook decided by a cached answer.",
+	"fastadmit_image_policy_failed_open_total":        "Pods that ImagePolicyWebhook allowed because its backend did not answer.",
+	"fastadmit_image_policy_request_duration_seconds": "Duration of requests to the backend of ImagePolicyWebhook.",
+	"fastadmit_image_policy_requests_total":           "Requests to the backend of ImagePolicyWebhook, by answer; retries count too.",
+
+	"fastadmit_initial_resources_cache_hits_total":       "Queries of InitialResources that were answered from the cache.",
+	"fastadmit_initial_resources_failed_estimates_total": "Resource requests that InitialResources did not set because its source failed or took too long.",
+	"fastadmit_initial_resources_queries_total":          "Queries of InitialResources to its source of usage, by result.",
+	"fastadmit_initial_resources_query_duration_seconds": "Duration of queries of InitialResources.",
+
+	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by decision.",
+	"fastadmit_plugin_duration_seconds":   "Duration of a plugin's runs.",
+	"fastadmit_plugin_panics_total":       "Panics of a plugin.",
+	"fastadmit_plugins_not_started_total": "Plugins that were not started because the time of their call was over.",
+
+	"fastadmit_podpreset_unapplied_total": "PodPresets that were not applied to a pod, because they conflict with it or each other (conflict) or are invalid (invalid).",
+
+	"fastadmit_policies":            "Policies that are evaluated.",
+	"fastadmit_policy_checks_total": "Violations of a policy and errors of its expressions, by what happened to the request.",
+	"fastadmit_policy_cost":         "Cost of the expressions of a policy for a binding and a request, in CEL's units.",
+
+	"fastadmit_webhook_admission_duration_seconds":       "Duration of calls to other webhooks.",
+	"fastadmit_webhook_calls_inflight":                   "Calls to a webhook that are in flight.",
+	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because its calls have failed.",
+	"fastadmit_webhook_configurations_invalid":           "Invalid custom resources for webhooks, which were stored without a check.",
+	"fastadmit_webhook_fail_open_total":                  "Failures of a webhook that were ignored.",
+	"fastadmit_webhook_limited_total":                    "Calls to a webhook that failed because too many were in flight.",
+	"fastadmit_webhook_match_condition_exclusions_total": "Requests that the match conditions of a webhook excluded.",
+	"fastadmit_webhook_rejection_total":                  "Requests denied by a webhook, or because its call failed.",
+	"fastadmit_webhook_request_total":                    "Calls to a webhook, by result.",
+
+	"fastadmit_refused_requests_total":   "HTTP requests answered with an error, by code.",
+	"fastadmit_request_bytes_in_flight":  "Bytes of the request bodies in flight, without bodies that fit into a read buffer.",
+	"fastadmit_request_bytes_total":      "Bytes of all reviews.",
+	"fastadmit_request_duration_seconds": "Duration of reviews, from the complete request to the answer.",
+	"fastadmit_registered":               "1 when the registered webhook configurations match those of this process and trust its certificate; 0 when they do not, or it is unknown. /readyz?verbose says why.",
+	"fastadmit_requests_in_flight":       "Reviews that were read and are not answered yet.",
+	"fastadmit_requests_total":           "Reviews, by decision.",
+	"fastadmit_response_bytes_total":     "Bytes of all answers to reviews.",
+
+	"fastadmit_stuck_requests": "Calls that were answered with an error because their plugin did not return in time, and whose plugin still runs.",
+
+	"fastadmit_review_memory_refusals_total": "Reviews refused with 429 because other reviews used the memory.",
+	"fastadmit_review_memory_reserved_bytes": "Memory reserved for reviews that are large or need much memory.",
+	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because plugins would need too much memory for their objects.",
+
+	"fastadmit_serving_certificate_expiry_timestamp_seconds": "Expiry of the serving certificate, from files or memory.",
+	"fastadmit_tls_handshake_errors_total":                   "Connections that failed before their first request.",
+}
+
+// describe returns the help text of a metric, also for those of the Go runtime and the
+// process.
+func describe(name string) string {
+	switch text := help[name]; {
+	case text != "":
+		return text
+	case strings.HasPrefix(name, "go_"):
+		return "Go runtime metric: see WriteProcessMetrics of github.com/VictoriaMetrics/metrics."
+	default:
+		return "Process metric of Linux: see proc(5)."
+	}
+}

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// newOpsServer returns the server of the ops port: metrics, health and, if
+// wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
+func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.write(w)
+	})
+	mux.HandleFunc("GET /healthz", health(live))
+	mux.HandleFunc("GET /livez", health(live))
+	mux.HandleFunc("GET /readyz", health(ready))
+	if profiling {
+		mux.HandleFunc("GET /debug/pprof/", local(pprof.Index)) // and all profiles by name
+		mux.HandleFunc("GET /debug/pprof/cmdline", local(pprof.Cmdline))
+		mux.HandleFunc("GET /debug/pprof/profile", local(pprof.Profile))
+		mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
+		mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
+	}
+	return &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    headerBytesMax,
+	}
+}
+
+// local answers those on the same machine only, kubectl port-forward among them:
+// a profile costs processor time and says what is in memory.
+func local(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		from, err := netip.ParseAddrPort(request.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, fmt.Sprintf("profiles: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.RemoteAddr),
+				http.StatusForbidden)
+			return
+		}
+		answer(w, request)
+	}
+}
+
+// Check is a check of a health endpoint: it reports whether a part of the process works.
+type Check struct {
+	Name string
+	// Ask reports whether the check passes. about is shown with it; it may be empty.
+	Ask func() (ok bool, about string)
+	// Informs is for a check that does not affect the code of the answer. It says why.
+	// Without it, the endpoint answers 503 while the check fails.
+	Informs string
+}
+
+// health answers "ok", or 503 if a check fails, with a line for each check if
+// one does or if ?verbose asks for it. The lines are those of kube-apiserver's
+// health endpoints (k8s.io/apiserver pkg/server/healthz).
+func health(checks []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		var lines strings.Builder
+		code, result := http.StatusOK, "ok"
+		for _, c := range checks {
+			ok, about := c.Ask()
+			sign, state := '+', "ok"
+			switch {
+			case !ok && c.Informs != "":
+				sign, state = '-', "failed without affecting readiness, because "+c.Informs
+			case !ok:
+				code, result = http.StatusServiceUnavailable, "failed"
+				sign, state = '-', "failed"
+			}
+			if about != "" {
+				state += ": " + strings.ReplaceAll(about, "\n", "\n    ")
+			}
+			fmt.Fprintf(&lines, "[%c]%s %s\n", sign, c.Name, state)
+		}
+		if !request.URL.Query().Has("verbose") && code == http.StatusOK {
+			lines.Reset()
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, "%s%s\n", lines.String(), result)
+	}
+}

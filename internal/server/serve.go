@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// finishMax bounds how long requests in flight are waited for at the end: as
+// long as any of them can take.
+const finishMax = TimeoutMax + 5*time.Second
+
+// Ports are what a server listens on.
+type Ports struct {
+	// Webhooks is the port that answers reviews, over HTTPS.
+	Webhooks net.Listener
+	// Certificate returns the serving certificate, as tls.Config.GetCertificate does.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Ops is the port for metrics and health, over HTTP. It may be nil.
+	Ops net.Listener
+	// Ready are checks of /readyz beside the server's own.
+	Ready []Check
+	// Profiling serves the profiles of the process on the ops port, to callers on the same
+	// machine.
+	Profiling bool
+	// ShutdownDelay is how long the server goes on when it is about to end, while /readyz
+	// fails.
+	ShutdownDelay time.Duration
+}
+
+// Serve answers reviews until ctx ends. Then it goes on for the ShutdownDelay, answers the
+// requests in flight, and returns. It closes the listeners. It must be called once.
+func (s *Server) Serve(ctx context.Context, p *Ports) error {
+	stopped := make(chan error, 2)
+	s.accepting.Store(true)
+	if p.Ops != nil {
+		ops := newOpsServer(s.metrics, []Check{s.check()}, append([]Check{s.checkServing()}, p.Ready...), p.Profiling)
+		defer ops.Close()
+		limited := newOpsListener(p.Ops, s.metrics.ops, s.limits.ops, s.log)
+		go func() {
+			if err := ops.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+				stopped <- err
+			}
+		}()
+	}
+	webhooks := s.http()
+	connections := s.listen(p.Webhooks, tlsConfig(p.Certificate, s.callers.CAFile != ""), s.limits)
+	defer connections.watch()()
+	defer connections.Close()
+	go func() { stopped <- webhooks.Serve(connections) }()
+	select {
+	case err := <-stopped:
+		return fmt.Errorf("stopped serving: %w", err)
+	case <-ctx.Done():
+	}
+	s.accepting.Store(false)
+	s.draining.Store(true)
+	time.Sleep(p.ShutdownDelay)
+	connections.finish()
+	return s.finish(webhooks)
+}
+
+// checkServing is a check of /readyz.
+func (s *Server) checkServing() Check {
+	return Check{Name: "serving", Ask: func() (bool, string) { return s.accepting.Load(), "" }}
+}
+
+// finish stops accepting and waits for the requests in flight, but for those
+// whose plugins do not return.
+func (s *Server) finish(webhooks *fasthttp.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), finishMax)
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- webhooks.ShutdownWithContext(ctx) }()
+	ticker := time.NewTicker(watchPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-finished:
+			if err != nil {
+				return fmt.Errorf("cannot finish the requests in flight: %w", err)
+			}
+			return nil
+		case <-ticker.C:
+			if stuck := s.stuck.Load(); stuck > 0 && int64(webhooks.GetOpenConnectionsCount()) <= stuck {
+				s.log.Warn("stopped before all plugins returned", "calls", stuck)
+				return nil
+			}
+		}
+	}
+}
