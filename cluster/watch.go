@@ -29,20 +29,27 @@ const (
 	qps   = 50
 	burst = 100
 
+	// quietMax is how long a list or a watch may send nothing before it is started
+	// anew. Bookmarks arrive once a minute (k8s.io/apiserver pkg/storage/cacher
+	// defaultBookmarkFrequency), so three were lost.
+	quietMax = 3 * time.Minute
+
+	// liveMax is the time for a live request, which several callers may share: half
+	// of a webhook's default timeoutSeconds of 10.
+	liveMax = 5 * time.Second
+
 	// contentType is the shortest and cheapest of what kube-apiserver speaks.
 	contentType = runtime.ContentTypeProtobuf
 )
 
 // timing is how long is waited for the API server.
 type timing struct {
-	// quiet is how long a list or a watch may say nothing before it is begun
-	// anew. Bookmarks come once a minute (k8s.io/apiserver pkg/storage/cacher
-	// defaultBookmarkFrequency); three were lost then. Without this, a watch
-	// through a proxy that hangs would last as long as the process.
+	// quiet is how long a list or a watch may send nothing before it is started
+	// anew. Without it, a watch through a proxy that hangs would last as long as
+	// the process.
 	quiet time.Duration
 
-	// live is how long a live request may take, whoever waits for it: half of a
-	// webhook's default timeoutSeconds of 10.
+	// live is the time for a live request, whoever waits for it.
 	live time.Duration
 
 	// backoff is how long is waited before an attempt after one that failed.
@@ -57,8 +64,8 @@ type timing struct {
 }
 
 var defaultTiming = timing{
-	quiet:   3 * time.Minute,
-	live:    5 * time.Second,
+	quiet:   quietMax,
+	live:    liveMax,
 	absent:  10 * time.Second,
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }

@@ -50,12 +50,13 @@ func limitTable(document, lines string) (string, error) {
 	return table, nil
 }
 
-// cell is the name of the limit, as a link to its file.
+// cell is the name of the limit with that of its folder, as a link to its file if that is in the repository.
 func (l *limit) cell(document string) string {
-	if strings.HasPrefix(l.file, "/") {
-		return "`" + l.name + "`"
+	name := "`" + path.Base(path.Dir(l.file)) + "." + l.name + "`"
+	if path.IsAbs(l.file) {
+		return name
 	}
-	return fmt.Sprintf("[`%s`](%s%s)", l.name, strings.Repeat("../", strings.Count(document, "/")), l.file)
+	return "[" + name + "](" + strings.Repeat("../", strings.Count(document, "/")) + l.file + ")"
 }
 
 // reason is the comment. Where it begins with "name is", these words are left out.
@@ -121,6 +122,9 @@ func addConstants(limits map[string]limit, written map[string]ast.Expr, d *ast.G
 	for _, spec := range d.Specs {
 		s := spec.(*ast.ValueSpec)
 		comment := s.Doc.Text() + s.Comment.Text()
+		if !d.Lparen.IsValid() {
+			comment = last + comment
+		}
 		if comment != "" {
 			last = comment
 		}

@@ -19,7 +19,7 @@ const (
 	regexpBytes = 256
 	// regexpWork is how many steps matching may take without looking at the context.
 	// That is some tens of milliseconds.
-	regexpWork = 1 << 20
+	regexpWork = 1_048_576
 )
 
 // matches, find and findAll are those with a regular expression that is not a literal.
