@@ -72,7 +72,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 
 .PHONY: docs
 docs: ## update the generated parts of documents
-	go test -run Conventions . -update
+	go run ./internal/docs/generate
 
 .PHONY: kubernetes
 kubernetes: ## move all modules and what is generated to VERSION of Kubernetes' libraries; CONTRIBUTING.md has the other steps

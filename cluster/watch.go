@@ -16,16 +16,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// timing has the timeouts and intervals of requests to the API server.
-type timing struct {
-	// quiet is the time without an event after which a list or watch is restarted.
+const (
+	// quietMax is the time without an event after which a list or watch is restarted.
 	// kube-apiserver sends a bookmark every minute (k8s.io/apiserver
 	// pkg/storage/cacher defaultBookmarkFrequency), so three are missing then.
-	// Without this limit, a watch through a hanging proxy would never end.
+	quietMax = 3 * time.Minute
+
+	// liveMax is the timeout of a live request, which several callers may share: half
+	// of a webhook's default timeoutSeconds of 10.
+	liveMax = 5 * time.Second
+)
+
+// timing has the timeouts and intervals of requests to the API server.
+type timing struct {
+	// quiet is quietMax. Without it, a watch through a hanging proxy would never end.
 	quiet time.Duration
 
-	// live is the timeout of a live request, which several callers may share: half of
-	// a webhook's default timeoutSeconds of 10.
+	// live is liveMax.
 	live time.Duration
 
 	// backoff is the time between a failed list or watch and the next attempt.
@@ -40,8 +47,8 @@ type timing struct {
 }
 
 var defaultTiming = timing{
-	quiet:   3 * time.Minute,
-	live:    5 * time.Second,
+	quiet:   quietMax,
+	live:    liveMax,
 	absent:  10 * time.Second,
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }

@@ -38,7 +38,7 @@ const (
 	// 34,000 containers, because a container takes at least 46 bytes of protobuf,
 	// with a name and the fields that kube-apiserver sets. The limit allows more
 	// than three operations for each container.
-	OperationsMax = 128 << 10
+	OperationsMax = 131_072
 
 	// PatchBytesMax is the maximum length of a patch in bytes. It allows 128 bytes
 	// for each of OperationsMax operations.

@@ -18,13 +18,10 @@ import (
 
 // timeouts bound how long a connection may do nothing.
 type timeouts struct {
-	// handshake bounds the TLS handshake. kube-apiserver gives up after 10 s
-	// (k8s.io/apimachinery pkg/util/net SetTransportDefaults).
+	// handshake bounds the TLS handshake.
 	handshake time.Duration
 	// idle is how long a connection may be unused, before its first request and
-	// after each. kube-apiserver drops it after 90 s and does not retry a call
-	// that meets a closed connection, so the server must be the more patient
-	// one.
+	// after each.
 	idle time.Duration
 	// read bounds the time from a request's first byte to its last.
 	read time.Duration
@@ -36,21 +33,34 @@ type timeouts struct {
 	// watch is the most time from one look for stuck calls to the next.
 	watch time.Duration
 	// fresh is how long after it was accepted a connection is left alone at
-	// shutdown, for its first request may be on the way. net/http has the same.
+	// shutdown.
 	fresh time.Duration
 	// maxAge is how long a connection is used, less up to a tenth of it; 0 for
-	// as long as it lasts. kube-apiserver would use one for ever, however many
-	// replicas there came to be.
+	// as long as it lasts.
 	maxAge time.Duration
 }
 
 var defaultTimeouts = timeouts{
-	handshake: 10 * time.Second, idle: 120 * time.Second, read: TimeoutMax, write: TimeoutMax, stuck: stuckGrace, watch: watchMax, fresh: 5 * time.Second, maxAge: ConnectionAgeMax,
+	handshake: handshakeMax, idle: idleMax, read: TimeoutMax, write: TimeoutMax, stuck: stuckGrace, watch: watchMax, fresh: freshMax, maxAge: ConnectionAgeMax,
 }
 
 const (
-	// ConnectionAgeMax is maxAge by default. A handshake costs what a hundred
-	// answers cost.
+	// handshakeMax is the time for a TLS handshake. kube-apiserver gives up after 10 s
+	// (k8s.io/apimachinery pkg/util/net SetTransportDefaults).
+	handshakeMax = 10 * time.Second
+
+	// idleMax is how long a connection may be idle, also before its first request.
+	// kube-apiserver closes its own idle connections after 90 s, and does not retry
+	// a call on a connection that the server has closed.
+	idleMax = 120 * time.Second
+
+	// freshMax is how long a new connection is kept at shutdown, because its first
+	// request may be on its way. net/http has the same.
+	freshMax = 5 * time.Second
+
+	// ConnectionAgeMax is how long a connection is used by default, less up to a
+	// tenth of it. Without a limit, kube-apiserver would stay with one replica. A
+	// handshake costs as much as a hundred answers.
 	ConnectionAgeMax = 10 * time.Minute
 
 	// lingerMax bounds how long, and lingerBytesMax how much, a connection is

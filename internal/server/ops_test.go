@@ -67,7 +67,7 @@ func TestProbesBesideMetrics(t *testing.T) {
 	var making, most atomic.Int64
 	goOn := make(chan struct{})
 	set := metrics.NewSet()
-	set.NewGauge("fastadmit_slow", func() float64 {
+	set.NewGauge("slow", func() float64 {
 		most.Store(max(most.Load(), making.Add(1)))
 		defer making.Add(-1)
 		<-goOn
@@ -83,7 +83,7 @@ func TestProbesBesideMetrics(t *testing.T) {
 	var pages sync.WaitGroup
 	for range clients {
 		pages.Go(func() {
-			if response := ask("/metrics"); !strings.Contains(response.Body.String(), "fastadmit_slow 0\n") {
+			if response := ask("/metrics"); !strings.Contains(response.Body.String(), "slow 0\n") {
 				t.Errorf("got %d %s, want the page", response.Code, response.Body)
 			}
 		})

@@ -22,7 +22,7 @@ const (
 	regexpBytes = 256
 	// regexpWork is how many steps a match may take without looking at the context: some
 	// tens of milliseconds.
-	regexpWork = 1 << 20
+	regexpWork = 1_048_576
 )
 
 // matches, find and findAll bound calls whose regular expression is not a literal. A short
