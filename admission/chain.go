@@ -94,6 +94,8 @@ type Enabled struct {
 	Params []ParamKind
 	// Kubeconfig is the kubeconfig file that Config names, see Setup.
 	Kubeconfig []byte
+	// InterpretCEL makes cel-go's interpreter evaluate all CEL expressions, see Setup.
+	InterpretCEL bool
 	// Metrics is the set for the plugin's own metrics, nil for none.
 	Metrics  *metrics.Set
 	Settings Settings
@@ -101,7 +103,8 @@ type Enabled struct {
 
 // isSame reports whether a handler made of one would do for the other.
 func (e *Enabled) isSame(other *Enabled) bool {
-	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) &&
+		e.InterpretCEL == other.InterpretCEL && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
 		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 	})
 }
@@ -175,7 +178,8 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 		series = metrics.NewSet()
 	}
 	handler, err := plugin.New(Setup{
-		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig, Metrics: series, Cluster: view,
+		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig,
+		InterpretCEL: e.InterpretCEL, Metrics: series, Cluster: view,
 	})
 	if err != nil {
 		return Handler{}, nil, err

@@ -27,9 +27,10 @@ type Source struct {
 	metrics     *sourceMetrics
 	resources   *resources // nil without custom resources
 
-	configured bool // something says where webhooks come from
-	static     []*Webhook
-	all        atomic.Pointer[[]*Webhook]
+	configured   bool // something says where webhooks come from
+	interpretCEL bool // of the Setup
+	static       []*Webhook
+	all          atomic.Pointer[[]*Webhook]
 }
 
 // NewSource returns the Source for the setup of a plugin. plugin is the name of the plugin,
@@ -42,7 +43,8 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 	}
 	s := &Source{
 		kind: kind, config: config, configured: setup.Config != nil, metrics: newSourceMetrics(plugin, setup.Cluster.Metrics()),
-		cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
+		interpretCEL: setup.InterpretCEL,
+		cluster:      policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
 	}
 	own := config.APIVersion == ownVersion
 	if own {

@@ -13,6 +13,7 @@ import (
 // TestNoAllocations has nothing allocated for what has a closure, as far as that does not
 // make a text or a list.
 func TestNoAllocations(t *testing.T) {
+	needsClosures(t)
 	c, body := NewCompiler(false), corpus.MustRead("pods-create-v1-1.json")
 	expressions := slices.Collect(maps.Values(fourExpressions))
 	for _, expression := range append(expressions,
@@ -35,6 +36,7 @@ func TestNoAllocations(t *testing.T) {
 
 // TestShipped has closures for all that the policies of the chart evaluate.
 func TestShipped(t *testing.T) {
+	needsClosures(t)
 	for _, expression := range []string{
 		"object.spec.containers + object.spec.?initContainers.orValue([]) + object.spec.?ephemeralContainers.orValue([])",
 		"object.spec.containers.filter(c, !has(c.resources) || !('cpu' in c.resources.requests)).map(c, c.name)",

@@ -7,8 +7,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
+
+// needsClosures skips a test that looks at closures in a run without them.
+func needsClosures(t *testing.T) {
+	t.Helper()
+	if evaluator == onlyInterpreter {
+		t.Skip("only the interpreter evaluates in this run")
+	}
+}
+
+// TestInterpreterOnly has an expression without a closure where only the interpreter is to
+// evaluate, with the same value and cost.
+func TestInterpreterOnly(t *testing.T) {
+	needsClosures(t)
+	const text = "object.spec.containers.all(c, c.name != '')"
+	var spent [2]int64
+	for i, only := range []bool{false, true} {
+		c := &Compiler{InterpreterOnly: only}
+		x := c.Compile(text, Declarations{}, Bool)
+		if x.Err != nil || (x.closure == nil) != only || (x.program.made == nil) == only {
+			t.Errorf("only the interpreter: %v: got a closure: %v, a program: %v, %v", only, x.closure != nil, x.program.made != nil, x.Err)
+		}
+		in := newInput(t, t.Context())
+		if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True || err != nil || fatal != nil {
+			t.Errorf("only the interpreter: %v: got %v, %v, %v, want true", only, value, err, fatal)
+		}
+		spent[i] = in.Spent
+	}
+	if spent[0] != spent[1] || spent[0] == 0 {
+		t.Errorf("got costs %v, want the same", spent)
+	}
+}
 
 // closures counts what compareClosure compared.
 var closures struct{ expressions, built, gaveUp int }
@@ -180,6 +212,7 @@ func FuzzClosures(f *testing.F) {
 
 // TestClosureLimit has the limit of the cost met in different steps of an expression.
 func TestClosureLimit(t *testing.T) {
+	needsClosures(t)
 	if testing.Short() {
 		t.Skip("expressions up to their limit of cost take seconds")
 	}

@@ -55,6 +55,7 @@ func TestUpstreamUnknown(t *testing.T) {
 
 // TestClosuresInterrupted has the loops of closures end with the context.
 func TestClosuresInterrupted(t *testing.T) {
+	needsClosures(t)
 	text := fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(10*celconfig.CheckFrequency))
 	for _, expression := range []string{
 		"object.list.all(x, x != '')", "object.list.exists(x, x == '')", "size(object.list.map(x, x)) > 0", "size(object.list.filter(x, x != '')) > 0", "object.list.exists_one(x, x == '1')",
@@ -80,6 +81,7 @@ func TestClosuresInterrupted(t *testing.T) {
 
 // TestReleased has nothing of a review in an Input and its Evaluations that are released.
 func TestReleased(t *testing.T) {
+	needsClosures(t)
 	c := NewCompiler(true)
 	c.AddVariable("v", "object.kind + 'a'", Declarations{})
 	x := c.Compile("[object.kind].all(k, k != variables.v) && request.operation != ''", Declarations{}, Bool)
@@ -130,6 +132,7 @@ func TestReleased(t *testing.T) {
 // TestUnreadableNumbers has numbers that no float64 holds, which no API server sends: an
 // expression that reads one fails.
 func TestUnreadableNumbers(t *testing.T) {
+	needsClosures(t)
 	text := []byte(`{"kind":"X","n":1e999,"list":[1e999,1],"map":{"n":1e999}}`)
 	for _, expression := range []string{
 		"object.n == 1", "object.n in ['a']", "object.list.all(x, x == 1)", "object.list.map(x, x) == []", "object.list[0] == 1", "object.list[?0].orValue(1) == 1",

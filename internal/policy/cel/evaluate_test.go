@@ -136,6 +136,7 @@ func TestInterruptedVariable(t *testing.T) {
 
 // TestClosureStops has a closure itself end what costs too much.
 func TestClosureStops(t *testing.T) {
+	needsClosures(t)
 	x := new(Compiler).Compile("object.long.contains(object.long)", Declarations{}, Bool)
 	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"kind":"X","long":%q}`, strings.Repeat("a", 11_000)))), 0)
 	_, wantCost, _, want := e.interpret(x)
@@ -201,6 +202,7 @@ func TestHidesAuthorizer(t *testing.T) {
 
 // TestNull has variables that are null, for closures and for the interpreter.
 func TestNull(t *testing.T) {
+	needsClosures(t)
 	a := newAsked(t, review("DELETE", "null", "null"))
 	for _, hides := range []bool{false, true} {
 		in := NewInput(t.Context(), reviewOfBody(t, a.body))
@@ -287,6 +289,7 @@ func TestVariableUsesItself(t *testing.T) {
 // TestVariableFails has a variable that fails where a path begins: that is the
 // expression's error, and not something that is missing.
 func TestVariableFails(t *testing.T) {
+	needsClosures(t)
 	c := NewCompiler(true)
 	c.AddVariable("v", "object.nope.nope", Declarations{})
 	in := newInput(t, t.Context())
