@@ -17,12 +17,18 @@ func TestNoAllocations(t *testing.T) {
 	c, body := NewCompiler(false), corpus.MustRead("pods-create-v1-1.json")
 	expressions := slices.Collect(maps.Values(fourExpressions))
 	for _, expression := range append(expressions,
-		"request.operation == 'CREATE'", "has(request.dryRun) && has(request.userInfo.groups)", "request.userInfo.username.contains(':')", "'a' in request.userInfo.groups",
-		"object.kind.startsWith('P')", "object.kind.endsWith('d')", "object.kind.contains('o')", "object.kind.matches('^P')", "object.kind in ['Pod', 'Node']", "object.kind < object.apiVersion", "request.operation >= 'CREATE'",
-		"size(object.spec.containers) < 3", "size(object.kind) > 2 && size(object.metadata.labels) == 3", "object.spec.containers[object.kind == 'Pod' ? 0 : 1].name == object.spec.containers[0].name",
+		"request.operation == 'CREATE'", "has(request.dryRun) && has(request.userInfo.groups)", "request.userInfo.username.contains(':')",
+		"'a' in request.userInfo.groups",
+		"object.kind.startsWith('P')", "object.kind.endsWith('d')", "object.kind.contains('o')", "object.kind.matches('^P')",
+		"object.kind in ['Pod', 'Node']", "object.kind < object.apiVersion", "request.operation >= 'CREATE'",
+		"size(object.spec.containers) < 3", "size(object.kind) > 2 && size(object.metadata.labels) == 3",
+		"object.spec.containers[object.kind == 'Pod' ? 0 : 1].name == object.spec.containers[0].name",
 		"object.metadata != null", "null != object.metadata", "object.metadata != 'a'", "'a' != object.metadata", "object.metadata == oldObject",
-		"object.metadata.?labels.?app.hasValue()", "object.metadata.labels[?'team'].orValue('') == 'storefront'", "object.spec.containers[?9].hasValue()", "object.metadata.labels[object.kind == 'Pod' ? 'app' : 'team'] == 'web'", "(object.kind == 'Pod' ? object.kind : object.apiVersion) == 'Pod'",
-		"object.spec.containers.exists(c, c.name == 'web')", "object.spec.containers.exists_one(c, c.name == 'web')", "object.metadata.labels.all(l, l != '')", "!(object.spec.schedulerName in ['a', 'b'])",
+		"object.metadata.?labels.?app.hasValue()", "object.metadata.labels[?'team'].orValue('') == 'storefront'",
+		"object.spec.containers[?9].hasValue()", "object.metadata.labels[object.kind == 'Pod' ? 'app' : 'team'] == 'web'",
+		"(object.kind == 'Pod' ? object.kind : object.apiVersion) == 'Pod'",
+		"object.spec.containers.exists(c, c.name == 'web')", "object.spec.containers.exists_one(c, c.name == 'web')",
+		"object.metadata.labels.all(l, l != '')", "!(object.spec.schedulerName in ['a', 'b'])",
 	) {
 		x := c.Compile(expression, Declarations{}, Bool)
 		if x.closure == nil {

@@ -45,7 +45,10 @@ func TestCallsStrings(t *testing.T) {
 			for _, name := range [...]string{"indexOf", "lastIndexOf"} {
 				p.addf("[0, 1, 2, 3, 4, 6, 7].map(i, '%s'.%s('%s', i))", s, name, sub)
 			}
-			p.addf("['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]", s, sub)
+			p.addf(
+				"['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]",
+				s, sub,
+			)
 		}
 	}
 	p.compareCalls(t)
@@ -63,7 +66,10 @@ func TestCallsNumbers(t *testing.T) {
 		}
 		p.addf("object.text.replace(object.text, %s)", n)
 	}
-	for _, text := range [...]string{"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999", "1e4294967296"} {
+	for _, text := range [...]string{
+		"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999",
+		"1e4294967296",
+	} {
 		p.addf("isQuantity('%s')", text)
 		p.addf("quantity(object.empty + '%s').isGreaterThan(quantity('1'))", text)
 	}
@@ -77,7 +83,10 @@ func TestCallsLists(t *testing.T) {
 		p.addf("[dyn(%s).join(), dyn(%[1]s).join(', ')]", a)
 	}
 	for _, other := range [...]string{"[dyn('a')]", "[dyn('a'), 1]", "[dyn('a'), 1, 2]", "[dyn('a'), 2]", "[object.bools.t]", "[]"} {
-		p.addf("[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x == %[1]s)]", other)
+		p.addf(
+			"[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x == %[1]s)]",
+			other,
+		)
 	}
 	p.addf("[object.bools.t == object.bools.f, object.bools == {'t': true, 'f': false}, object.bools == {'t': true, 'f': true}, [object.bools.f] == [object.bools.t]]")
 	p.compareCalls(t)
@@ -87,7 +96,10 @@ func TestCallsContains(t *testing.T)   { compareSets(t, "contains") }
 func TestCallsEquivalent(t *testing.T) { compareSets(t, "equivalent") }
 func TestCallsIntersects(t *testing.T) { compareSets(t, "intersects") }
 
-var callsLists = [...]string{"[]", "[1]", "[2, 1]", "[1, 2, 1]", "['a', 'b', 'a']", "object.list", "object.same", "[object.text, 1.0, 1, 2u, null]", "[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']"}
+var callsLists = [...]string{
+	"[]", "[1]", "[2, 1]", "[1, 2, 1]", "['a', 'b', 'a']", "object.list", "object.same", "[object.text, 1.0, 1, 2u, null]",
+	"[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']",
+}
 
 // compareSets calls a function of sets with two lists, some of which cost as much as an
 // expression may.
@@ -135,7 +147,8 @@ func TestCallsFindAll(t *testing.T) {
 func TestCallsFormat(t *testing.T) {
 	var p expressionsOf
 	for _, value := range [...]string{"object.deep", "object.list", "[object.deep, object]", "{'b': object.list, 'a': 1, 'c': {2: [b'x'], 1: null, true: 1u}}", "[1.5, double('NaN'), -1.0/0.0, 1.0/0.0, 1e300]", "[duration('1h1.5s'), duration('-1ns')]",
-		"[timestamp('2024-01-02T03:04:05.678+01:00')]", "[type(1), string, type([])]", "[true, false, null, '', 'a, b']", "[]", "{}", "[quantity('1')]", "{'a': [quantity('1')]}", "[ip('::1')]", "{'a': object.?nope}",
+		"[timestamp('2024-01-02T03:04:05.678+01:00')]", "[type(1), string, type([])]", "[true, false, null, '', 'a, b']", "[]", "{}",
+		"[quantity('1')]", "{'a': [quantity('1')]}", "[ip('::1')]", "{'a': object.?nope}",
 		"object.int", "object.text", "quantity('1')", "object.nope"} {
 		for _, clauses := range [...]string{"%s", "a%%%sb", "%d", "%.2f", "%s %s", "%", "%.3", "%.0s", ""} {
 			p.addf("(object.empty + '%s').format([dyn(%s)])", clauses, value)
@@ -167,12 +180,15 @@ func TestCallsLimit(t *testing.T) {
 		"["+strings.Repeat("1,", 708)+"2]", strings.Repeat("a", 20_000))
 	asked := newAsked(t, review("CREATE", object, "null"))
 	for expression, sizes := range map[string][]int{
-		"size(object.n.slice(0, %d).distinct()) > 0":                                          {688, 689, 690, 691},
-		"size(object.numbers.slice(0, %d).distinct()) > 0":                                    {705, 706, 707, 708},
-		"sets.contains(object.n.slice(0, 1000), object.n.slice(0, %d))":                       {998, 999, 1000, 1001},
-		"sets.equivalent(object.n.slice(0, 500), object.n.slice(0, %d)) || true":              {996, 997, 999, 1000, 1001},
-		"sets.intersects(['x'].map(x, 'y'), lists.range(%d).map(x, 'z')) || true":             {900, 1000},
-		"size(lists.range(%d)) > 0":                                                           {celconfig.PerCallLimit - 12, celconfig.PerCallLimit - 11, celconfig.PerCallLimit - 10, celconfig.PerCallLimit, celconfig.PerCallLimit + 1},
+		"size(object.n.slice(0, %d).distinct()) > 0":                              {688, 689, 690, 691},
+		"size(object.numbers.slice(0, %d).distinct()) > 0":                        {705, 706, 707, 708},
+		"sets.contains(object.n.slice(0, 1000), object.n.slice(0, %d))":           {998, 999, 1000, 1001},
+		"sets.equivalent(object.n.slice(0, 500), object.n.slice(0, %d)) || true":  {996, 997, 999, 1000, 1001},
+		"sets.intersects(['x'].map(x, 'y'), lists.range(%d).map(x, 'z')) || true": {900, 1000},
+		"size(lists.range(%d)) > 0": {
+			celconfig.PerCallLimit - 12, celconfig.PerCallLimit - 11, celconfig.PerCallLimit - 10, celconfig.PerCallLimit,
+			celconfig.PerCallLimit + 1,
+		},
 		"size(['a', 'b'].join(lists.range(%d).map(x, object.text).join())) > 0":               {10, 100, 248, 249, 250, 251, 260},
 		"lists.range(%d).map(x, 'a').join().matches('(' + object.text.substring(0, 5) + ')')": {1000},
 		"object.text.substring(0, 19999).matches(object.text.substring(0, %d))":               {1999, 2000, 2001},
@@ -209,7 +225,10 @@ func TestCallsEnd(t *testing.T) {
 		{"object.words.join(object.long) == ''", limit, t.Context()},
 		{"(object.words + dyn([1])).join(object.long) == ''", "join: invalid input: 1", t.Context()},
 		{"object.long.indexOf(object.sub) == -1 && object.long.lastIndexOf('b' + object.sub) == -1", "", t.Context()},
-		{"string(object.long).indexOf(string(object.sub)) == -1 && string(object.long).lastIndexOf('b' + string(object.sub)) == -1", "", t.Context()},
+		{
+			"string(object.long).indexOf(string(object.sub)) == -1 && string(object.long).lastIndexOf('b' + string(object.sub)) == -1",
+			"", t.Context(),
+		},
 		{"object.long.matches(object.long)", limit, t.Context()},
 		{"object.long.find(object.long) == ''", limit, t.Context()},
 		{"object.long.findAll(object.long) == []", limit, t.Context()},

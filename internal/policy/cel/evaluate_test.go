@@ -95,7 +95,10 @@ func TestInterruptedOften(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, n := range []int{60, celconfig.CheckFrequency - 1, celconfig.CheckFrequency, celconfig.CheckFrequency + 1} {
-		for _, expression := range []string{"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)", "object.list.all(x, x != '') && object.kind == object.nope"} {
+		for _, expression := range []string{
+			"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)",
+			"object.list.all(x, x != '') && object.kind == object.nope",
+		} {
 			ast, issues := env.Compile(expression)
 			if issues != nil {
 				t.Fatal(issues)
@@ -104,11 +107,15 @@ func TestInterruptedOften(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := new(Compiler).Begin(NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(n)))), celconfig.RuntimeCELCostBudget)
+			e := new(Compiler).Begin(
+				NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(n)))), celconfig.RuntimeCELCostBudget,
+			)
 			_, _, want := program.ContextEval(canceled, decoded{e.view.Object.Value()})
 			x := new(Compiler).Compile(expression, Declarations{}, Bool)
 			for range 2 {
-				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(err.Error(), want.Error()) {
+				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(
+					err.Error(), want.Error(),
+				) {
 					t.Errorf("%s of %d elements: got %v, %v, want %v", expression, n, err, fatal, want)
 				}
 			}
@@ -180,7 +187,10 @@ func TestEnvironments(t *testing.T) {
 // TestHidesAuthorizer has expressions that ask who may do what fail where they must not.
 func TestHidesAuthorizer(t *testing.T) {
 	a := newAsked(t, review("UPDATE", `{"kind":"X"}`, "null"))
-	for _, expression := range []string{"authorizer.group('').resource('pods').check('get').allowed() in [true, false]", "authorizer.requestResource.check('get').allowed() in [true, false]"} {
+	for _, expression := range []string{
+		"authorizer.group('').resource('pods').check('get').allowed() in [true, false]",
+		"authorizer.requestResource.check('get').allowed() in [true, false]",
+	} {
 		x := NewCompiler(false).Compile(expression, Declarations{Authorizer: true}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)
@@ -193,7 +203,9 @@ func TestHidesAuthorizer(t *testing.T) {
 			in.Cluster, in.HidesAuthorizer = test.cluster, test.hides
 			fails := test.cluster == nil || test.hides
 			value, err, fatal := NewCompiler(false).Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-			if failed := err != nil && strings.Contains(err.Error(), "no such attribute"); fatal != nil || failed != fails || !fails && value != types.True {
+			if failed := err != nil && strings.Contains(
+				err.Error(), "no such attribute",
+			); fatal != nil || failed != fails || !fails && value != types.True {
 				t.Errorf("%s, %+v: got %v, %v, %v", expression, test, value, err, fatal)
 			}
 		}
@@ -313,7 +325,9 @@ func TestUnknownCost(t *testing.T) {
 	c.variables = []variable{{"v", x}}
 	in := newInput(t, t.Context())
 	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-	if value != nil || err != nil || fatal == nil || !strings.Contains(fatal.Error(), "runtime cost could not be calculated for expression: none") {
+	if value != nil || err != nil || fatal == nil || !strings.Contains(
+		fatal.Error(), "runtime cost could not be calculated for expression: none",
+	) {
 		t.Errorf("got %v, %v, %v", value, err, fatal)
 	}
 	e := c.Begin(in, celconfig.RuntimeCELCostBudget)

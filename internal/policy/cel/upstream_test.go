@@ -270,7 +270,9 @@ func (p *expressionsOf) compareWithUpstream(t testing.TB, budget int64, reviews 
 	switch {
 	case theirs == nil && len(p.conditions) > 1: // cel-go panics on one of them
 		for i := range p.conditions {
-			values += (&expressionsOf{variables: p.variables, conditions: p.conditions[i : i+1], patches: p.patches}).compareWithUpstream(t, budget, reviews...)
+			values += (&expressionsOf{
+				variables: p.variables, conditions: p.conditions[i : i+1], patches: p.patches,
+			}).compareWithUpstream(t, budget, reviews...)
 		}
 		return values
 	case theirs == nil:
