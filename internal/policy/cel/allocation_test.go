@@ -47,7 +47,8 @@ func TestShipped(t *testing.T) {
 		"object.spec.containers + object.spec.?initContainers.orValue([]) + object.spec.?ephemeralContainers.orValue([])",
 		"object.spec.containers.filter(c, !has(c.resources) || !('cpu' in c.resources.requests)).map(c, c.name)",
 		"object.spec.containers.filter(c, !['a/', 'b/'].exists(r, c.image.startsWith(r))).map(c, c.name + ' (' + c.image + ')').join(', ')",
-		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : object.spec.template.?metadata.?labels.orValue({})",
+		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : " +
+			"object.spec.template.?metadata.?labels.orValue({})",
 		"['hostNetwork', 'hostPID'].filter(f, f == 'hostPID' ? object.spec.?hostPID.orValue(false) : object.spec.?hostNetwork.orValue(false))",
 		"'images of ' + object.kind + '/' + object.metadata.name",
 		"object.metadata.labels.map(l, l.lowerAscii().split('/')[0]).size() > 0",

@@ -208,7 +208,8 @@ var knownVariables = []named{
 	{name: "typed", text: "string(object.text)"}, {name: "nothing", text: "object.nil"},
 }
 
-const knownReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"X"},
+const knownReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{
+	"uid":"1","kind":{"group":"","version":"v1","kind":"X"},
 	"resource":{"group":"","version":"v1","resource":"xs"}, "requestKind":{"group":"","version":"v1","kind":"X"},
 	"requestResource":{"group":"","version":"v1","resource":"xs"},
 	"name":"x","namespace":"shop","operation":"UPDATE","userInfo":{"username":"alice","groups":["a","b","c"]},"object":%s,"oldObject":%s,

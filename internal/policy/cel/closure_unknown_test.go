@@ -184,7 +184,9 @@ func TestUnreadableNumbers(t *testing.T) {
 		if x.Err != nil || x.closure == nil {
 			t.Fatalf("%s: got no closure: %v", expression, x.Err)
 		}
-		if value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); err == nil || fatal != nil || !strings.Contains(err.Error(), "cannot read number") {
+		in := NewInput(t.Context(), reviewOf(t, text))
+		value, err, fatal := new(Compiler).Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+		if err == nil || fatal != nil || !strings.Contains(err.Error(), "cannot read number") {
 			t.Errorf("%s: got %v, %v, %v, want an error of the number", expression, value, err, fatal)
 		}
 	}

@@ -89,7 +89,7 @@ func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) (e *Expression) {
 	e = &Expression{Text: text}
 	defer func() {
-		if p := recover(); p != nil { // of cel-go, which does that on [?object.x]
+		if p := recover(); p != nil { // cel-go panics on [?object.x]
 			e.Err = internal("cannot compile the expression: %v", p)
 		}
 	}()
@@ -108,7 +108,7 @@ func (c *Compiler) env(d Declarations) (env *cel.Env, err error) {
 	return env, err
 }
 
-// compile does as CompileCELExpression upstream.
+// compile does what CompileCELExpression does upstream.
 func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *apiservercel.Error {
 	env, err := c.env(d)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		}
 		return invalid("must evaluate to one of %v but got %v", returns, ast.OutputType())
 	}
-	if _, err = cel.AstToCheckedExpr(ast); err != nil { // as for a JSONPatch with a field that there is not
+	if _, err = cel.AstToCheckedExpr(ast); err != nil { // for example a JSONPatch with an unknown field
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program, err = newProgram(func() (cel.Program, error) {
@@ -177,8 +177,8 @@ var declTypes = map[*cel.Type]*apiservercel.DeclType{
 	cel.TimestampType: apiservercel.TimestampType, cel.UintType: apiservercel.UintType,
 }
 
-// declType is convertCelTypeToDeclType upstream: the declared type of a variable
-// whose expression has that type, nil for one that does not compile.
+// declType is convertCelTypeToDeclType upstream: the declared type of a variable whose
+// expression has that type. t is nil if the expression does not compile.
 func declType(t *cel.Type) *apiservercel.DeclType {
 	if known := declTypes[t]; known != nil {
 		return known

@@ -147,7 +147,8 @@ func TestClosureStops(t *testing.T) {
 	x := new(Compiler).Compile("object.long.contains(object.long)", Declarations{}, Bool)
 	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"kind":"X","long":%q}`, strings.Repeat("a", 11_000)))), 0)
 	_, wantCost, _, want := e.interpret(x)
-	if value, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); value != nil || cost != wantCost || !ok || !isCostLimit(err) || !isCostLimit(want) {
+	value, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit)
+	if value != nil || cost != wantCost || !ok || !isCostLimit(err) || !isCostLimit(want) {
 		t.Errorf("got %v, cost %d, %v, %v, want cost %d, %v", value, cost, ok, err, wantCost, want)
 	}
 }
@@ -275,7 +276,8 @@ func TestVariablesCostMost(t *testing.T) {
 		t.Fatal(x.Err)
 	}
 	in := newInput(t, t.Context())
-	if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
+	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+	if value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
 		t.Errorf("got %v, %v, %v, and %d spent, want it out of its budget", value, err, fatal, in.Spent)
 	}
 }
@@ -312,7 +314,8 @@ func TestVariableFails(t *testing.T) {
 		if x.Err != nil || x.closure == nil {
 			t.Fatalf("%s: got error %v, want a closure", expression, x.Err)
 		}
-		if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); err == nil || fatal != nil || !strings.Contains(err.Error(), "no such key: nope") {
+		value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+		if err == nil || fatal != nil || !strings.Contains(err.Error(), "no such key: nope") {
 			t.Errorf("%s: got %v, %v, %v, want no such key: nope", expression, value, err, fatal)
 		}
 	}

@@ -19,9 +19,12 @@ func (p *expressionsOf) add(expressions ...string) {
 // compareSelected compares both sides on an object with values of each kind.
 func (p *expressionsOf) compareSelected(t *testing.T) {
 	t.Helper()
-	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],"map":{"a":1,"b":{"c":2}},"long":%q,`+
-		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},[]]}`, strings.Repeat("aé", 500))
-	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},"deep":{"a":[{"b":1},{"b":"2"}]}}`
+	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],`+
+		`"map":{"a":1,"b":{"c":2}},"long":%q,`+
+		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},`+
+		`[]]}`, strings.Repeat("aé", 500))
+	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},` +
+		`"deep":{"a":[{"b":1},{"b":"2"}]}}`
 	reviews := []*asked{newAsked(t, review("UPDATE", object, old)), newAsked(t, review("UPDATE", object, object))}
 	values := 0
 	for c := range slices.Chunk(p.conditions, 100) {
@@ -113,8 +116,11 @@ func TestSelectedPaths(t *testing.T) {
 		p.variables = append(p.variables, named{name: name, text: text, returns: Any})
 	}
 	for _, name := range []string{"m", "l", "o", "s", "q"} {
-		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == variables."+name+").size()", "dyn(variables).exists_one(v, v == 'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables) + 1",
-			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
+		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == "+
+			"variables."+name+").size()", "dyn(variables).exists_one(v, v == "+
+			"'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables) + 1",
+			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'",
+			"variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
 	}
 	p.compareSelected(t)
 }
@@ -127,7 +133,8 @@ func TestSelectedCalls(t *testing.T) {
 		"object.nope",
 	} {
 		p.add(of+".indexOf('a')", of+".indexOf('a', 1)", of+".lastIndexOf(dyn(1))", of+".replace('a', 'b')", of+".replace('a', 'b', dyn('c'))",
-			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')", of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
+			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')",
+			of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
 	}
 	for _, text := range []string{"", "text", "x", "100%% of %s", "%", "%.", "%.3f", "%.3e|%d", "%x %X", "%o %b", "%q", "a%", "%.2d", "%5s"} {
 		p.add(
@@ -143,7 +150,8 @@ func TestSelectedCalls(t *testing.T) {
 			fmt.Sprintf("'Xa'.find(string(%s))", pattern),
 		)
 	}
-	p.add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')", "'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
+	p.add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')",
+		"'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
 		"sets.intersects([1, 2], [2])", "sets.intersects([1], [2])", "sets.intersects([1], [])", "sets.intersects(object.list, object.equals)",
 		"['a'].join('--')", "['a', 'b'].join(object.long)", "[].join('a')", "object.list.map(x, 'a').join()",
 		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)",
@@ -151,6 +159,7 @@ func TestSelectedCalls(t *testing.T) {
 		"object.long.find('é')", "object.long.find('z|X')", "object.long.findAll('a*', 3)", "object.long.findAll(object.kind + '|a', 2)",
 		"(object.long + object.long).findAll('(?:a|)', 4)", "object.long.findAll('\\\\ba', 3)",
 		"dyn(authorizer).matches('a')", "dyn(request).matches('a')", "'%s'.format([[variables]])", "'%s'.format([{'a': variables}])",
-		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()", "dyn(quantity('1'))[?0].orValue(7)", "dyn(quantity('1')).?a.orValue(7)", "optional.of(object.long).hasValue()")
+		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()",
+		"dyn(quantity('1'))[?0].orValue(7)", "dyn(quantity('1')).?a.orValue(7)", "optional.of(object.long).hasValue()")
 	p.compareSelected(t)
 }

@@ -91,7 +91,8 @@ func variablesOf(row map[string]ast.Expr) (all []named) {
 }
 
 func review(operation string, object, oldObject string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Endpoints"},
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",
+		"kind":{"group":"","version":"v1","kind":"Endpoints"},
 		"resource":{"group":"","version":"v1","resource":"endpoints"},"requestKind":{"group":"","version":"v1","kind":"Endpoints"},
 		"requestResource":{"group":"","version":"v1","resource":"endpoints"},"name":"endpoints1","namespace":"default","operation":%q,
 		"userInfo":{"username":"alice","groups":["a","b"]},"object":%s,"oldObject":%s,"dryRun":false,
@@ -107,7 +108,8 @@ var tableReviews = [][]byte{
 	),
 	review("DELETE", "null", `{"apiVersion":"v1","kind":"Endpoints","metadata":{},"subsets":[{"addresses":[{"ip":"127.0.0.0"}]}]}`),
 	review("CREATE", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"foo"},"spec":{"nodeName":"testnode"},"foo":1}`, "null"),
-	review("UPDATE", `{"apiVersion":"v1","kind":"X","metadata":{"name":"test","labels":{"env":"test","foo":"demo"}},"spec":{"replicas":2,"testSize":10},"foo":2}`,
+	review("UPDATE", `{"apiVersion":"v1","kind":"X","metadata":{"name":"test","labels":{"env":"test","foo":"demo"}},`+
+		`"spec":{"replicas":2,"testSize":10},"foo":2}`,
 		`{"apiVersion":"v1","kind":"X","metadata":{"name":"test"},"spec":{"replicas":1},"foo":1}`),
 }
 

@@ -112,8 +112,10 @@ func newAsked(t testing.TB, body []byte) *asked {
 		extra[key] = values
 	}
 	who := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra}
-	attributes := admission.NewAttributesRecord(decode(r.Object.Raw), decode(r.OldObject.Raw), schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), decode(r.Options.Raw), r.DryRun != nil && *r.DryRun, who)
+	attributes := admission.NewAttributesRecord(
+		decode(r.Object.Raw), decode(r.OldObject.Raw), schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), decode(r.Options.Raw),
+		r.DryRun != nil && *r.DryRun, who)
 	return &asked{
 		body: body,
 		attributes: &admission.VersionedAttributes{

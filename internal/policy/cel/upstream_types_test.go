@@ -189,12 +189,17 @@ func TestUpstreamRequest(t *testing.T) {
 	}
 	var reviews []*asked
 	for _, fields := range []string{
-		`"name":"x","namespace":"shop","operation":"UPDATE","subResource":"scale","requestSubResource":"scale","dryRun":true,"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"},"userInfo":{"username":"alice","uid":"7","groups":["a"],"extra":{"a/b":["c"]}}`,
-		`"name":"","namespace":"","operation":"CREATE","subResource":"","requestSubResource":"","dryRun":false,"options":null,"userInfo":{"username":"alice"}`,
+		`"name":"x","namespace":"shop","operation":"UPDATE","subResource":"scale","requestSubResource":"scale","dryRun":true,` +
+			`"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"},"userInfo":{"username":"alice","uid":"7","groups":["a"],` +
+			`"extra":{"a/b":["c"]}}`,
+		`"name":"","namespace":"","operation":"CREATE","subResource":"","requestSubResource":"","dryRun":false,"options":null,` +
+			`"userInfo":{"username":"alice"}`,
 		`"operation":"DELETE","userInfo":{}`,
 	} {
-		reviews = append(reviews, newAsked(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"apps","version":"v1","kind":"X"},"resource":{"group":"apps","version":"v1","resource":"xs"},`+
-			`"requestKind":{"group":"apps","version":"v1beta1","kind":"X"},"requestResource":{"group":"apps","version":"v1beta1","resource":"xs"},"object":{"kind":"X"},"oldObject":null,`+fields+`}}`)))
+		reviews = append(reviews, newAsked(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
+			`"kind":{"group":"apps","version":"v1","kind":"X"},"resource":{"group":"apps","version":"v1","resource":"xs"},`+
+			`"requestKind":{"group":"apps","version":"v1beta1","kind":"X"},"requestResource":{"group":"apps","version":"v1beta1",`+
+			`"resource":"xs"},"object":{"kind":"X"},"oldObject":null,`+fields+`}}`)))
 	}
 	if values := p.compareWithUpstream(t, 1e12, reviews...); values < len(p.conditions) {
 		t.Errorf("%d of %d had a value on three reviews, want more", values, len(p.conditions))

@@ -143,7 +143,8 @@ func reviewOfBody(t testing.TB, body []byte) *codec.Review {
 const sample = `{"apiVersion":"v1","kind":"X","int":1,"float":1.5,"exp":1e3,"big":12345678901234567890,"neg":-7,"zero":-0,
 	"text":"a\u00e4\"b\n","empty":"","yes":true,"no":false,"nil":null,"list":[1,2.0,"x",null,[3],{"a":1}],"none":[],
 	"map":{"a":1,"b":"x","c":null,"d":{"e":[1,2]}},"same":{"d":{"e":[1,2]},"c":null,"b":"x","a":1},"bare":{},"blank":{"":1},
-	"quantity":"1Gi","ip":"10.0.0.1","long":"registry.example.com/team/äpp:1.0, which has more than sixty characters or so","items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
+	"quantity":"1Gi","ip":"10.0.0.1","long":"registry.example.com/team/äpp:1.0, which has more than sixty characters or so",
+	"items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
 
 func TestValues(t *testing.T) {
 	for _, expression := range []string{

@@ -66,7 +66,8 @@ var literals = map[Kind][]string{
 		'(?i)WEB'
 		'.*'`),
 	'g': of("authorizer.group('').resource('pods')\nauthorizer.group('apps').resource('deployments')\nauthorizer.requestResource"),
-	'z': of("authorizer.path('/healthz').check('get')\nauthorizer.requestResource.check('get')\nauthorizer.group('').resource('pods').check('create')\n" +
+	'z': of("authorizer.path('/healthz').check('get')\nauthorizer.requestResource.check('get')\nauthorizer.group('').resource('pods')" +
+		".check('create')\n" +
 		"authorizer.serviceAccount('shop', 'default').group('').resource('secrets').check('list')"),
 }
 
@@ -241,7 +242,8 @@ var features = map[string]templates{
 		's': of("$z.reason()\n$z.error()\n$g.check('delete').reason()"),
 		'z': of("$g.check($s)\n$g.check('list')\n$g.check('delete')\nauthorizer.path($s).check($s)\n" +
 			"authorizer.serviceAccount($s, $s).group($s).resource($s).check($s)"),
-		'g': of("authorizer.group($s).resource($s)\n$g.namespace($s)\n$g.name($s)\n$g.subresource($s)\n$g.fieldSelector('spec.nodeName=' + $s)\n" +
+		'g': of("authorizer.group($s).resource($s)\n$g.namespace($s)\n$g.name($s)\n$g.subresource($s)\n" +
+			"$g.fieldSelector('spec.nodeName=' + $s)\n" +
 			"$g.labelSelector('app in (a, b),!c')\n$g.fieldSelector($s)\n$g.labelSelector($s)\n$g.labelSelector('x==y,z!=w')\n" +
 			"$g.fieldSelector('a!=b')"),
 		'x': of("$z\n$g"),

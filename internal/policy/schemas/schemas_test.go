@@ -318,7 +318,8 @@ func TestDeclTypes(t *testing.T) {
 	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: make(map[string]string)}
 	f := func(definition, want string) {
 		t.Helper()
-		server.texts["/a"] = `{"components":{"schemas":{"A":{"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"A"}]` + definition + `}}}}`
+		server.texts["/a"] = `{"components":{"schemas":{"A":{"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1",` +
+			`"kind":"A"}]` + definition + `}}}}`
 		of, err := New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
 		got := "nothing"
 		if of != nil {
@@ -334,13 +335,18 @@ func TestDeclTypes(t *testing.T) {
 	const always = " apiVersion:string kind:string metadata:A0.metadata"
 	f("", "nothing")
 	f(`,"type":"object","properties":{"a":{"type":"string"}}`, "A0 a:string"+always)
-	f(`,"type":"object","properties":{"a":{"type":"string"},"open":{"type":"object","additionalProperties":true},"closed":{"type":"object","additionalProperties":false}}`,
+	f(`,"type":"object","properties":{"a":{"type":"string"},"open":{"type":"object","additionalProperties":true},`+
+		`"closed":{"type":"object","additionalProperties":false}}`,
 		"A0 a:string apiVersion:string closed:A0.closed kind:string metadata:A0.metadata open:A0.open")
-	f(`,"type":"object","properties":{"a":{"type":"string"},"m":{"type":"object","additionalProperties":{"type":"integer"}},"l":{"type":"array","items":{"type":"boolean"}}}`,
+	f(`,"type":"object","properties":{"a":{"type":"string"},"m":{"type":"object","additionalProperties":{"type":"integer"}},`+
+		`"l":{"type":"array","items":{"type":"boolean"}}}`,
 		"A0 a:string apiVersion:string kind:string l:list m:map metadata:A0.metadata")
 	of := func(reference string) (*apiservercel.DeclType, error) {
-		server.texts["/a"] = `{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"A"}],` +
-			`"properties":{"m":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/` + reference + `"}}}},"B":{"type":"object","properties":{"x":{"type":"string"}}}}}}`
+		server.texts["/a"] = `{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com",` +
+			`"version":"v1","kind":"A"}],` +
+			`"properties":{"m":{"type":"object",` +
+			`"additionalProperties":{"$ref":"#/components/schemas/` + reference + `"}}}},"B":{"type":"object",` +
+			`"properties":{"x":{"type":"string"}}}}}}`
 		return New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
 	}
 	f(
