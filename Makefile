@@ -35,7 +35,7 @@ demo: build ## replay recordings of a real kube-apiserver over HTTPS and show th
 	go run ./bench/demo -binary bin/fastadmit
 
 .PHONY: test
-test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned
+test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned; those of policies without closures
 	bin/fastadmit test deploy/chart/policies
 	@# Many tests wait, so more packages run at once than there are processors.
 	go test -vet=off -p 4 -shuffle=$(FASTADMIT_SEED) ./...

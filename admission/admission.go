@@ -85,6 +85,8 @@ type Setup struct {
 	// Kubeconfig is the kubeconfig file kubeConfigFile of the configuration, nil if
 	// there is none. The names of files in it are replaced by their contents.
 	Kubeconfig []byte
+	// InterpretCEL makes cel-go's interpreter evaluate all CEL expressions, for debugging.
+	InterpretCEL bool
 	// Metrics is the set for the plugin's own metrics. It is never nil.
 	Metrics *metrics.Set
 	// Cluster gives access to the kinds in the plugin's Needs. It is nil if there are

@@ -94,6 +94,8 @@ type Enabled struct {
 	Params []ParamKind
 	// Kubeconfig is the kubeconfig file that Config names, see Setup.
 	Kubeconfig []byte
+	// InterpretCEL makes cel-go's interpreter evaluate all CEL expressions, see Setup.
+	InterpretCEL bool
 	// Metrics is the set for the plugin's own metrics, nil for none.
 	Metrics  *metrics.Set
 	Settings Settings
@@ -104,7 +106,7 @@ func (e *Enabled) isSame(other *Enabled) bool {
 	if e.Params != nil || other.Params != nil {
 		return false
 	}
-	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) &&
+	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.InterpretCEL == other.InterpretCEL &&
 		slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
 			return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 		})
@@ -180,7 +182,8 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 		series = metrics.NewSet()
 	}
 	handler, err := plugin.New(Setup{
-		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig, Metrics: series, Cluster: view,
+		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig,
+		InterpretCEL: e.InterpretCEL, Metrics: series, Cluster: view,
 	})
 	if err != nil {
 		return Handler{}, nil, err

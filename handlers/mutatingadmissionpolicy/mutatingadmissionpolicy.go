@@ -46,7 +46,9 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	source, err := policy.NewSource(policy.MutatingKind, setup, newMutator)
+	source, err := policy.NewSource(policy.MutatingKind, setup, func(p *admissionregistrationv1.MutatingAdmissionPolicy) (*mutator, error) {
+		return newMutator(p, setup.InterpretCEL)
+	})
 	if err != nil {
 		return admission.Handler{}, err
 	}

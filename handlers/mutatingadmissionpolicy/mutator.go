@@ -36,10 +36,10 @@ type patch struct {
 }
 
 // newMutator compiles a policy. The error joins what is wrong with its expressions.
-func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy) (*mutator, error) {
+func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, interpretCEL bool) (*mutator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
-	c := policy.NewSpecCompiler(spec.Variables, all)
+	c := policy.NewSpecCompiler(spec.Variables, all, interpretCEL)
 	m := &mutator{
 		compiler:        c.Compiler,
 		reinvokes:       spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,

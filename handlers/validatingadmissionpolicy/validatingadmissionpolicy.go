@@ -41,7 +41,9 @@ type source = policy.Source[*admissionregistrationv1.ValidatingAdmissionPolicy, 
 type plugin struct{ *source }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	source, err := policy.NewSource(policy.ValidatingKind, setup, newValidator)
+	source, err := policy.NewSource(policy.ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
+		return newValidator(p, setup.InterpretCEL)
+	})
 	if err != nil {
 		return admission.Handler{}, err
 	}

@@ -39,10 +39,10 @@ type annotation struct {
 }
 
 // newValidator compiles a policy. The error joins what is wrong with its expressions.
-func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
+func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, interpretCEL bool) (*validator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
-	c := policy.NewSpecCompiler(spec.Variables, all)
+	c := policy.NewSpecCompiler(spec.Variables, all, interpretCEL)
 	v := &validator{
 		compiler:        c.Compiler,
 		ignoresErrors:   spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,

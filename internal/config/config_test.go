@@ -29,7 +29,7 @@ func (shop) Labels(context.Context, string) (labels.Set, error) {
 }
 
 func compile(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (Conditions, field.ErrorList) {
-	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), path)
+	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), false, path)
 }
 
 // read reads a configuration, and an AdmissionConfiguration if that is not

@@ -18,9 +18,11 @@ type SpecCompiler struct {
 	errs         []error
 }
 
-// NewSpecCompiler returns a SpecCompiler and compiles the variables.
-func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations) *SpecCompiler {
+// NewSpecCompiler returns a SpecCompiler and compiles the variables. interpretCEL is that of
+// the plugin's Setup.
+func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations, interpretCEL bool) *SpecCompiler {
 	c := &SpecCompiler{Compiler: cel.NewCompiler(len(variables) > 0), hasVariables: len(variables) > 0}
+	c.InterpreterOnly = interpretCEL
 	for i, v := range variables {
 		c.check(c.AddVariable(v.Name, v.Expression, declared), "variables[%d].expression", i)
 	}

@@ -13,15 +13,11 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/cluster"
-	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
-	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
@@ -49,13 +45,6 @@ type knownCluster struct {
 // matchConditions is the name under which match conditions that check permissions share
 // the requests to the API server.
 const matchConditions = "matchConditions"
-
-// compileConditions implements config.Source.Compile. The variable authorizer asks c.
-func (c *knownCluster) compileConditions(conditions []admissionregistrationv1.MatchCondition,
-	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
-) (config.Conditions, field.ErrorList) {
-	return matchconditions.Compile(conditions, failurePolicy, &c.access, path)
-}
 
 // follow starts the watches for needs; who names what has these needs. It does not wait
 // for the first objects.

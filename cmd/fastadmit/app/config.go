@@ -51,8 +51,8 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 // onlyFlags returns the settings that have a flag but no field in the file, as comments.
 func (o *serveOptions) onlyFlags() string {
 	text := "# Only flags set:\n"
-	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "default-not-ready-toleration-seconds",
-		"default-unreachable-toleration-seconds", "kubeconfig"} {
+	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "debug-cel-interpreter",
+		"default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds", "kubeconfig"} {
 		text += fmt.Sprintf("#   --%s=%s\n", name, o.flags.Lookup(name).Value)
 	}
 	return text

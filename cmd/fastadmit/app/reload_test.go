@@ -275,6 +275,7 @@ plugins:
 	want := `# Only flags set:
 #   --admission-control-config-file=
 #   --cluster-state-dir=
+#   --debug-cel-interpreter=false
 #   --default-not-ready-toleration-seconds=300
 #   --default-unreachable-toleration-seconds=300
 #   --kubeconfig=

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -17,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
 // A selection has the flags that select and configure plugins. All commands that run
@@ -28,6 +31,7 @@ type selection struct {
 	admissionFile   string
 	configFile      string
 	cluster         knownCluster
+	interpretCEL    bool
 	// policies are policies from --policies or the input, not from a folder of the
 	// configuration.
 	policies policies.Set
@@ -63,6 +67,8 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	flags.Int64Var(&s.options.inTree.Tolerations.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds",
 		s.options.inTree.Tolerations.UnreachableTolerationSeconds,
 		"tolerationSeconds of the toleration for unreachable:NoExecute that DefaultTolerationSeconds adds")
+	flags.BoolVar(&s.interpretCEL, "debug-cel-interpreter", false,
+		"evaluate all CEL expressions with cel-go's interpreter only, to find out whether fastadmit's own evaluator decides something else; slower")
 	completeLists(cmd, "enable-admission-plugins", s.options.names)
 	completeLists(cmd, "disable-admission-plugins", s.options.names)
 	completeFiles(cmd, "admission-control-config-file", manifestExtensions()...)
@@ -115,7 +121,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	source := config.Source{
 		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, NotHere: notHere(), Namespaces: &s.cluster.namespaces,
-		Compile: s.cluster.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
+		Compile: s.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
 	}
 	if s.cluster.imagined {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
@@ -135,6 +141,10 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	if unknown := s.policies.Apply(enabled, s.disable, names); unknown != nil {
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
+	}
+	for name, e := range enabled {
+		e.InterpretCEL = s.interpretCEL
+		enabled[name] = e
 	}
 	if s.keep != nil {
 		for i := range table {
@@ -181,6 +191,13 @@ func (s *selection) addCallsFlag(flags *pflag.FlagSet) {
 	s.untrusted = true
 	flags.BoolVar(&s.allowCalls, "allow-plugin-calls", false,
 		"let plugins call the addresses that their configuration files name, and run the commands of kubeconfig files; only for files that you trust")
+}
+
+// compileConditions implements config.Source.Compile. The variable authorizer asks the cluster.
+func (s *selection) compileConditions(conditions []admissionregistrationv1.MatchCondition,
+	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
+) (config.Conditions, field.ErrorList) {
+	return matchconditions.Compile(conditions, failurePolicy, &s.cluster.access, s.interpretCEL, path)
 }
 
 // locate gives errors of plugins their file and line.

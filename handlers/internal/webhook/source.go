@@ -28,9 +28,10 @@ type Source struct {
 	metrics     *sourceMetrics
 	resources   *resources // nil without custom resources
 
-	configured bool // the plugin has a configuration file
-	static     []*Webhook
-	all        atomic.Pointer[[]*Webhook]
+	configured   bool // the plugin has a configuration file
+	interpretCEL bool // of the Setup
+	static       []*Webhook
+	all          atomic.Pointer[[]*Webhook]
 }
 
 // NewSource returns the Source for the setup of a plugin. plugin is the name of the plugin,
@@ -43,7 +44,8 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 	}
 	s := &Source{
 		kind: kind, config: config, configured: setup.Config != nil, metrics: newSourceMetrics(plugin, setup.Cluster.Metrics()),
-		cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
+		interpretCEL: setup.InterpretCEL,
+		cluster:      policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
 	}
 	own := config.APIVersion == ownVersion
 	if own {

@@ -13,15 +13,22 @@ import (
 // TestNoAllocations has nothing allocated for what has a closure, as far as that does not
 // make a text or a list.
 func TestNoAllocations(t *testing.T) {
+	needsClosures(t)
 	c, body := NewCompiler(false), corpus.MustRead("pods-create-v1-1.json")
 	expressions := slices.Collect(maps.Values(fourExpressions))
 	for _, expression := range append(expressions,
-		"request.operation == 'CREATE'", "has(request.dryRun) && has(request.userInfo.groups)", "request.userInfo.username.contains(':')", "'a' in request.userInfo.groups",
-		"object.kind.startsWith('P')", "object.kind.endsWith('d')", "object.kind.contains('o')", "object.kind.matches('^P')", "object.kind in ['Pod', 'Node']", "object.kind < object.apiVersion", "request.operation >= 'CREATE'",
-		"size(object.spec.containers) < 3", "size(object.kind) > 2 && size(object.metadata.labels) == 3", "object.spec.containers[object.kind == 'Pod' ? 0 : 1].name == object.spec.containers[0].name",
+		"request.operation == 'CREATE'", "has(request.dryRun) && has(request.userInfo.groups)", "request.userInfo.username.contains(':')",
+		"'a' in request.userInfo.groups",
+		"object.kind.startsWith('P')", "object.kind.endsWith('d')", "object.kind.contains('o')", "object.kind.matches('^P')",
+		"object.kind in ['Pod', 'Node']", "object.kind < object.apiVersion", "request.operation >= 'CREATE'",
+		"size(object.spec.containers) < 3", "size(object.kind) > 2 && size(object.metadata.labels) == 3",
+		"object.spec.containers[object.kind == 'Pod' ? 0 : 1].name == object.spec.containers[0].name",
 		"object.metadata != null", "null != object.metadata", "object.metadata != 'a'", "'a' != object.metadata", "object.metadata == oldObject",
-		"object.metadata.?labels.?app.hasValue()", "object.metadata.labels[?'team'].orValue('') == 'storefront'", "object.spec.containers[?9].hasValue()", "object.metadata.labels[object.kind == 'Pod' ? 'app' : 'team'] == 'web'", "(object.kind == 'Pod' ? object.kind : object.apiVersion) == 'Pod'",
-		"object.spec.containers.exists(c, c.name == 'web')", "object.spec.containers.exists_one(c, c.name == 'web')", "object.metadata.labels.all(l, l != '')", "!(object.spec.schedulerName in ['a', 'b'])",
+		"object.metadata.?labels.?app.hasValue()", "object.metadata.labels[?'team'].orValue('') == 'storefront'",
+		"object.spec.containers[?9].hasValue()", "object.metadata.labels[object.kind == 'Pod' ? 'app' : 'team'] == 'web'",
+		"(object.kind == 'Pod' ? object.kind : object.apiVersion) == 'Pod'",
+		"object.spec.containers.exists(c, c.name == 'web')", "object.spec.containers.exists_one(c, c.name == 'web')",
+		"object.metadata.labels.all(l, l != '')", "!(object.spec.schedulerName in ['a', 'b'])",
 	) {
 		x := c.Compile(expression, Declarations{}, Bool)
 		if x.closure == nil {
@@ -35,11 +42,13 @@ func TestNoAllocations(t *testing.T) {
 
 // TestShipped has closures for all that the policies of the chart evaluate.
 func TestShipped(t *testing.T) {
+	needsClosures(t)
 	for _, expression := range []string{
 		"object.spec.containers + object.spec.?initContainers.orValue([]) + object.spec.?ephemeralContainers.orValue([])",
 		"object.spec.containers.filter(c, !has(c.resources) || !('cpu' in c.resources.requests)).map(c, c.name)",
 		"object.spec.containers.filter(c, !['a/', 'b/'].exists(r, c.image.startsWith(r))).map(c, c.name + ' (' + c.image + ')').join(', ')",
-		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : object.spec.template.?metadata.?labels.orValue({})",
+		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : " +
+			"object.spec.template.?metadata.?labels.orValue({})",
 		"['hostNetwork', 'hostPID'].filter(f, f == 'hostPID' ? object.spec.?hostPID.orValue(false) : object.spec.?hostNetwork.orValue(false))",
 		"'images of ' + object.kind + '/' + object.metadata.name",
 		"object.metadata.labels.map(l, l.lowerAscii().split('/')[0]).size() > 0",

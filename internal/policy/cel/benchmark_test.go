@@ -47,10 +47,11 @@ func BenchmarkEvaluate(b *testing.B) {
 
 // fourExpressions are of the kinds that policies mostly have.
 var fourExpressions = map[string]string{
-	"field":      "object.spec.?hostNetwork.orValue(false) == false",
-	"label":      "has(object.metadata.labels) && 'app' in object.metadata.labels",
-	"images":     "object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
-	"privileged": "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)",
+	"field":  "object.spec.?hostNetwork.orValue(false) == false",
+	"label":  "has(object.metadata.labels) && 'app' in object.metadata.labels",
+	"images": "object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
+	"privileged": "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || " +
+		"c.securityContext.privileged == false)",
 }
 
 // BenchmarkFour has all four evaluated, each as a policy of its own, with closures and

@@ -24,8 +24,10 @@ func (p *expressionsOf) addf(format string, args ...any) { p.add(fmt.Sprintf(for
 // compareCalls compares both sides on an object with long texts and lists.
 func (p *expressionsOf) compareCalls(t *testing.T) {
 	t.Helper()
-	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],"long":%q,"medium":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false},"ones":[1%s],"few":[1%s]}`,
-		strings.Repeat("aé", 3000), strings.Repeat("aé", 500), strings.Repeat("a aé-\naab\n\n", 100), strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50), strings.Repeat(",1", 1500), strings.Repeat(",1", 665))
+	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],`+
+		`"long":%q,"medium":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false},"ones":[1%s],"few":[1%s]}`,
+		strings.Repeat("aé", 3000), strings.Repeat("aé", 500), strings.Repeat("a aé-\naab\n\n", 100),
+		strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50), strings.Repeat(",1", 1500), strings.Repeat(",1", 665))
 	asked, values := newAsked(t, review("CREATE", object, "null")), 0
 	for c := range slices.Chunk(p.conditions, 100) {
 		values += (&expressionsOf{conditions: c}).compareWithUpstream(t, 1e12, asked)
@@ -45,7 +47,10 @@ func TestCallsStrings(t *testing.T) {
 			for _, name := range [...]string{"indexOf", "lastIndexOf"} {
 				p.addf("[0, 1, 2, 3, 4, 6, 7].map(i, '%s'.%s('%s', i))", s, name, sub)
 			}
-			p.addf("['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]", s, sub)
+			p.addf(
+				"['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]",
+				s, sub,
+			)
 		}
 	}
 	p.compareCalls(t)
@@ -63,7 +68,10 @@ func TestCallsNumbers(t *testing.T) {
 		}
 		p.addf("object.text.replace(object.text, %s)", n)
 	}
-	for _, text := range [...]string{"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999", "1e4294967296"} {
+	for _, text := range [...]string{
+		"1e9999", "1e-10000", "0." + strings.Repeat("7", 9998), strings.Repeat("7", 9998) + "Mi", "1e99999999999999999999",
+		"1e4294967296",
+	} {
 		p.addf("isQuantity('%s')", text)
 		p.addf("quantity(object.empty + '%s').isGreaterThan(quantity('1'))", text)
 	}
@@ -77,9 +85,14 @@ func TestCallsLists(t *testing.T) {
 		p.addf("[dyn(%s).join(), dyn(%[1]s).join(', ')]", a)
 	}
 	for _, other := range [...]string{"[dyn('a')]", "[dyn('a'), 1]", "[dyn('a'), 1, 2]", "[dyn('a'), 2]", "[object.bools.t]", "[]"} {
-		p.addf("[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x == %[1]s)]", other)
+		p.addf(
+			"[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x "+
+				"== %[1]s)]",
+			other,
+		)
 	}
-	p.addf("[object.bools.t == object.bools.f, object.bools == {'t': true, 'f': false}, object.bools == {'t': true, 'f': true}, [object.bools.f] == [object.bools.t]]")
+	p.addf("[object.bools.t == object.bools.f, object.bools == {'t': true, 'f': false}, object.bools == {'t': true, 'f': true}, " +
+		"[object.bools.f] == [object.bools.t]]")
 	p.compareCalls(t)
 }
 
@@ -87,7 +100,10 @@ func TestCallsContains(t *testing.T)   { compareSets(t, "contains") }
 func TestCallsEquivalent(t *testing.T) { compareSets(t, "equivalent") }
 func TestCallsIntersects(t *testing.T) { compareSets(t, "intersects") }
 
-var callsLists = [...]string{"[]", "[1]", "[2, 1]", "[1, 2, 1]", "['a', 'b', 'a']", "object.list", "object.same", "[object.text, 1.0, 1, 2u, null]", "[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']"}
+var callsLists = [...]string{
+	"[]", "[1]", "[2, 1]", "[1, 2, 1]", "['a', 'b', 'a']", "object.list", "object.same", "[object.text, 1.0, 1, 2u, null]",
+	"[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']",
+}
 
 // compareSets calls a function of sets with two lists, some of which cost as much as an
 // expression may.
@@ -119,8 +135,10 @@ func TestCallsPatterns(t *testing.T) {
 
 func TestCallsFindAll(t *testing.T) {
 	var p expressionsOf
-	for _, pattern := range [...]string{"a", "[a-z]+", "^", "^a", "$", "(?m)^.", "(?m)$", `\b`, `\B`, `\ba`, `a\b`, "a*", "a*?", "(?U)a+", "(a.*b|a)", "é|(a)(é)", "(?i)A", `\x{e9}`,
-		"x*", "(?:)", ".", "(?s).", `\A.`, `.\z`, `\Qa`, `\Qa)\E`, "(", `(a|aé)*?$`, "(?P<n>a)", strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999)} {
+	for _, pattern := range [...]string{"a", "[a-z]+", "^", "^a", "$", "(?m)^.", "(?m)$", `\b`, `\B`, `\ba`, `a\b`, "a*", "a*?", "(?U)a+",
+		"(a.*b|a)", "é|(a)(é)", "(?i)A", `\x{e9}`,
+		"x*", "(?:)", ".", "(?s).",
+		`\A.`, `.\z`, `\Qa`, `\Qa)\E`, "(", `(a|aé)*?$`, "(?P<n>a)", strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999)} {
 		for _, text := range [...]string{"object.medium", "object.lines"} {
 			p.addf("%s.findAll(object.empty + r'%s')", text, pattern)
 			p.addf("[-2, 0, 1, 3].map(n, %s.findAll(object.empty + r'%s', n))", text, pattern)
@@ -134,8 +152,10 @@ func TestCallsFindAll(t *testing.T) {
 
 func TestCallsFormat(t *testing.T) {
 	var p expressionsOf
-	for _, value := range [...]string{"object.deep", "object.list", "[object.deep, object]", "{'b': object.list, 'a': 1, 'c': {2: [b'x'], 1: null, true: 1u}}", "[1.5, double('NaN'), -1.0/0.0, 1.0/0.0, 1e300]", "[duration('1h1.5s'), duration('-1ns')]",
-		"[timestamp('2024-01-02T03:04:05.678+01:00')]", "[type(1), string, type([])]", "[true, false, null, '', 'a, b']", "[]", "{}", "[quantity('1')]", "{'a': [quantity('1')]}", "[ip('::1')]", "{'a': object.?nope}",
+	for _, value := range [...]string{"object.deep", "object.list", "[object.deep, object]", "{'b': object.list, 'a': 1, 'c': {2: " +
+		"[b'x'], 1: null, true: 1u}}", "[1.5, double('NaN'), -1.0/0.0, 1.0/0.0, 1e300]", "[duration('1h1.5s'), duration('-1ns')]",
+		"[timestamp('2024-01-02T03:04:05.678+01:00')]", "[type(1), string, type([])]", "[true, false, null, '', 'a, b']", "[]", "{}",
+		"[quantity('1')]", "{'a': [quantity('1')]}", "[ip('::1')]", "{'a': object.?nope}",
 		"object.int", "object.text", "quantity('1')", "object.nope"} {
 		for _, clauses := range [...]string{"%s", "a%%%sb", "%d", "%.2f", "%s %s", "%", "%.3", "%.0s", ""} {
 			p.addf("(object.empty + '%s').format([dyn(%s)])", clauses, value)
@@ -167,12 +187,15 @@ func TestCallsLimit(t *testing.T) {
 		"["+strings.Repeat("1,", 708)+"2]", strings.Repeat("a", 20_000))
 	asked := newAsked(t, review("CREATE", object, "null"))
 	for expression, sizes := range map[string][]int{
-		"size(object.n.slice(0, %d).distinct()) > 0":                                          {688, 689, 690, 691},
-		"size(object.numbers.slice(0, %d).distinct()) > 0":                                    {705, 706, 707, 708},
-		"sets.contains(object.n.slice(0, 1000), object.n.slice(0, %d))":                       {998, 999, 1000, 1001},
-		"sets.equivalent(object.n.slice(0, 500), object.n.slice(0, %d)) || true":              {996, 997, 999, 1000, 1001},
-		"sets.intersects(['x'].map(x, 'y'), lists.range(%d).map(x, 'z')) || true":             {900, 1000},
-		"size(lists.range(%d)) > 0":                                                           {celconfig.PerCallLimit - 12, celconfig.PerCallLimit - 11, celconfig.PerCallLimit - 10, celconfig.PerCallLimit, celconfig.PerCallLimit + 1},
+		"size(object.n.slice(0, %d).distinct()) > 0":                              {688, 689, 690, 691},
+		"size(object.numbers.slice(0, %d).distinct()) > 0":                        {705, 706, 707, 708},
+		"sets.contains(object.n.slice(0, 1000), object.n.slice(0, %d))":           {998, 999, 1000, 1001},
+		"sets.equivalent(object.n.slice(0, 500), object.n.slice(0, %d)) || true":  {996, 997, 999, 1000, 1001},
+		"sets.intersects(['x'].map(x, 'y'), lists.range(%d).map(x, 'z')) || true": {900, 1000},
+		"size(lists.range(%d)) > 0": {
+			celconfig.PerCallLimit - 12, celconfig.PerCallLimit - 11, celconfig.PerCallLimit - 10, celconfig.PerCallLimit,
+			celconfig.PerCallLimit + 1,
+		},
 		"size(['a', 'b'].join(lists.range(%d).map(x, object.text).join())) > 0":               {10, 100, 248, 249, 250, 251, 260},
 		"lists.range(%d).map(x, 'a').join().matches('(' + object.text.substring(0, 5) + ')')": {1000},
 		"object.text.substring(0, 19999).matches(object.text.substring(0, %d))":               {1999, 2000, 2001},
@@ -191,9 +214,11 @@ func TestCallsLimit(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	const limit = "actual cost limit exceeded"
 	long := strings.Repeat("a", 400_000)
-	text := fmt.Appendf(nil, `{"kind":"X","n":%s,"long":%q,"sub":%q,"pattern":%q,"replicas":2147483647,"empty":"","words":%s,"deep":%s,"nested":%s}`, numbered(100_000), long,
+	text := fmt.Appendf(nil, `{"kind":"X","n":%s,"long":%q,"sub":%q,"pattern":%q,"replicas":2147483647,"empty":"","words":%s,`+
+		`"deep":%s,"nested":%s}`, numbered(100_000), long,
 		long[:200_000]+"b", "("+strings.Repeat("(a?){500}", 10)+")", "["+strings.Repeat(`"a",`, 9999)+`"a"]`,
-		strings.Repeat(`{"a":`, 11_000)+"1"+strings.Repeat("}", 11_000), strings.Repeat(`{"a":[`, 4900)+strconv.Quote(long)+strings.Repeat("]}", 4900))
+		strings.Repeat(`{"a":`, 11_000)+"1"+strings.Repeat("}", 11_000),
+		strings.Repeat(`{"a":[`, 4900)+strconv.Quote(long)+strings.Repeat("]}", 4900))
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, test := range []struct {
@@ -209,7 +234,10 @@ func TestCallsEnd(t *testing.T) {
 		{"object.words.join(object.long) == ''", limit, t.Context()},
 		{"(object.words + dyn([1])).join(object.long) == ''", "join: invalid input: 1", t.Context()},
 		{"object.long.indexOf(object.sub) == -1 && object.long.lastIndexOf('b' + object.sub) == -1", "", t.Context()},
-		{"string(object.long).indexOf(string(object.sub)) == -1 && string(object.long).lastIndexOf('b' + string(object.sub)) == -1", "", t.Context()},
+		{
+			"string(object.long).indexOf(string(object.sub)) == -1 && string(object.long).lastIndexOf('b' + string(object.sub)) == -1",
+			"", t.Context(),
+		},
 		{"object.long.matches(object.long)", limit, t.Context()},
 		{"object.long.find(object.long) == ''", limit, t.Context()},
 		{"object.long.findAll(object.long) == []", limit, t.Context()},
@@ -258,7 +286,9 @@ func allocatedBytes() uint64 {
 // TestCallsMemory has calls that take more memory than a review may: the review is
 // refused.
 func TestCallsMemory(t *testing.T) {
-	text := fmt.Appendf(nil, `{"kind":"X","places":%q,"long":%q,"by":%q,"pattern":%q,"digits":%q,"numbers":%s}`, strings.Repeat("%.1000000f", 99), strings.Repeat("a", 1000), strings.Repeat("b", 70_000), strings.Repeat("(?:b{999})", 300), strings.Repeat("7", 1_400_000),
+	text := fmt.Appendf(nil, `{"kind":"X","places":%q,"long":%q,"by":%q,"pattern":%q,"digits":%q,`+
+		`"numbers":%s}`, strings.Repeat("%.1000000f", 99), strings.Repeat("a", 1000), strings.Repeat("b", 70_000),
+		strings.Repeat("(?:b{999})", 300), strings.Repeat("7", 1_400_000),
 		"["+strings.Repeat("1e300,", 300_000)+"1]")
 	for expression, refuses := range map[string]bool{
 		"object.long.replace('a', object.by) == ''":               true,

@@ -7,8 +7,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
+
+// needsClosures skips a test that looks at closures in a run without them.
+func needsClosures(t *testing.T) {
+	t.Helper()
+	if evaluator == onlyInterpreter {
+		t.Skip("only the interpreter evaluates in this run")
+	}
+}
+
+// TestInterpreterOnly has an expression without a closure where only the interpreter is to
+// evaluate, with the same value and cost.
+func TestInterpreterOnly(t *testing.T) {
+	needsClosures(t)
+	const text = "object.spec.containers.all(c, c.name != '')"
+	var spent [2]int64
+	for i, only := range []bool{false, true} {
+		c := &Compiler{InterpreterOnly: only}
+		x := c.Compile(text, Declarations{}, Bool)
+		if x.Err != nil || (x.closure == nil) != only || (x.program.made == nil) == only {
+			t.Errorf("only the interpreter: %v: got a closure: %v, a program: %v, %v", only, x.closure != nil, x.program.made != nil, x.Err)
+		}
+		in := newInput(t, t.Context())
+		if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); value != types.True || err != nil || fatal != nil {
+			t.Errorf("only the interpreter: %v: got %v, %v, %v, want true", only, value, err, fatal)
+		}
+		spent[i] = in.Spent
+	}
+	if spent[0] != spent[1] || spent[0] == 0 {
+		t.Errorf("got costs %v, want the same", spent)
+	}
+}
 
 // closures counts what compareClosure compared.
 var closures struct{ expressions, built, gaveUp int }
@@ -71,7 +103,10 @@ func (g *generator) test(depth int, element string) string {
 			return fmt.Sprintf("(%s ? %s : %s) == %s", a, path(), path(), path())
 		}
 	}
-	literal := g.pick("'a'", "''", "'app'", "1", "0", "true", "false", "null", "1.5", "['a', 'b']", "[]", "[1, 'a']", "'registry.example.com/a/long/name:latest'")
+	literal := g.pick(
+		"'a'", "''", "'app'", "1", "0", "true", "false", "null", "1.5", "['a', 'b']", "[]", "[1, 'a']",
+		"'registry.example.com/a/long/name:latest'",
+	)
 	switch g.IntN(16) {
 	case 13, 14:
 		return g.collection(path)
@@ -92,7 +127,10 @@ func (g *generator) test(depth int, element string) string {
 	case 6:
 		return fmt.Sprintf("%s.%s(%s)", path(), g.pick("startsWith", "endsWith", "contains", "matches"), g.pick("'a'", "''", "'app'", "'o'"))
 	case 7:
-		return fmt.Sprintf("%s.?%s.orValue(%s) == %s", path(), g.pick("name", "labels", "nope"), g.pick("'a'", "1", "false", path()), g.pick(literal, path()))
+		return fmt.Sprintf(
+			"%s.?%s.orValue(%s) == %s", path(), g.pick("name", "labels", "nope"), g.pick("'a'", "1", "false", path()),
+			g.pick(literal, path()),
+		)
 	case 8:
 		return fmt.Sprintf("%s.?%s.?%s.hasValue()", path(), g.pick("name", "metadata", "spec", "nope"), g.pick("name", "labels", "nope"))
 	case 9:
@@ -114,7 +152,10 @@ func (g *generator) collection(path func() string) string {
 		return g.pick("[]", "['a', 'b', 'a']", "[1, 2.0, 'a']", "["+path()+", 1]", path())
 	}
 	of := func(element string) string {
-		return g.pick(element+" == 'a'", "has("+element+".name)", element+".name != "+path(), element+" in ['a', 'Pod']", "true", element+".?name.hasValue()", element)
+		return g.pick(
+			element+" == 'a'", "has("+element+".name)", element+".name != "+path(), element+" in ['a', 'Pod']", "true",
+			element+".?name.hasValue()", element,
+		)
 	}
 	made := g.pick("c", "c.name", "c.name + '/' + "+path(), "[c, c]", "size(c.name)", "c == "+path()+" ? 'a' : c", "1")
 	collected := g.pick(
@@ -147,7 +188,10 @@ func (g *generator) function(path func() string) string {
 	}
 	return g.pick(
 		fmt.Sprintf("%s + %s == %s", text(), text(), text()),
-		fmt.Sprintf("%s %s %s %s %s", path(), g.pick("+", "-", "*", "/", "%"), g.pick("1", "2.0", "0", path()), g.pick("==", "<", ">="), g.pick("1", "0", "1.5", path())),
+		fmt.Sprintf(
+			"%s %s %s %s %s", path(), g.pick("+", "-", "*", "/", "%"), g.pick("1", "2.0", "0", path()), g.pick("==", "<", ">="),
+			g.pick("1", "0", "1.5", path()),
+		),
 		fmt.Sprintf("-%s < 1", path()),
 		fmt.Sprintf("(%s).split('%s')[%d].%s('a')", text(), g.pick(",", ".", "/"), g.IntN(2), g.pick("contains", "startsWith")),
 		fmt.Sprintf("(%s).split(',').join('-') == %s", text(), path()),
@@ -180,13 +224,15 @@ func FuzzClosures(f *testing.F) {
 
 // TestClosureLimit has the limit of the cost met in different steps of an expression.
 func TestClosureLimit(t *testing.T) {
+	needsClosures(t)
 	if testing.Short() {
 		t.Skip("expressions up to their limit of cost take seconds")
 	}
 	text := manyOf(700)
 	for _, test := range []string{
 		"x.name in ['a'] || x.name.startsWith('n')", "object.metadata.labels == oldObject.metadata.labels", "x.?name.orValue('') != 'a'",
-		"x.name.matches('n') ? y.name.matches('n[0-9]*') : true", "x.?nope.hasValue() == false || size(x.name) > 0", "has(x.name) && x.name > 'a'",
+		"x.name.matches('n') ? y.name.matches('n[0-9]*') : true", "x.?nope.hasValue() == false || size(x.name) > 0",
+		"has(x.name) && x.name > 'a'",
 	} {
 		expression := "object.list.all(x, object.list.all(y, " + test + "))"
 		x := new(Compiler).Compile(expression, Declarations{}, Any)

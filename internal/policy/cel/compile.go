@@ -27,12 +27,22 @@ type Expression struct {
 // A Compiler compiles the expressions of one policy. Add the variables of the policy
 // before the expressions that use them. Only one goroutine at a time may use a Compiler.
 type Compiler struct {
+	// InterpreterOnly makes cel-go's interpreter evaluate the expressions that are compiled
+	// later. Nothing else changes: it is for debugging, see package closure.
+	InterpreterOnly bool
+
 	variables     []variable
 	variablesType *apiservercel.DeclType // nil for a policy that has none
 	envs          map[Declarations]*cel.Env
 }
 
-// variable is one of the policy's.
+// evaluator is onlyInterpreter if all Compilers are InterpreterOnly. The linker sets it where
+// make test runs the tests of policies without closures.
+var evaluator string
+
+const onlyInterpreter = "interpreter"
+
+// A variable is a variable of the policy.
 type variable struct {
 	name string
 	*Expression
@@ -79,7 +89,7 @@ func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) (e *Expression) {
 	e = &Expression{Text: text}
 	defer func() {
-		if p := recover(); p != nil { // of cel-go, which does that on [?object.x]
+		if p := recover(); p != nil { // cel-go panics on [?object.x]
 			e.Err = internal("cannot compile the expression: %v", p)
 		}
 	}()
@@ -98,7 +108,7 @@ func (c *Compiler) env(d Declarations) (env *cel.Env, err error) {
 	return env, err
 }
 
-// compile does as CompileCELExpression upstream.
+// compile does what CompileCELExpression does upstream.
 func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *apiservercel.Error {
 	env, err := c.env(d)
 	if err != nil {
@@ -116,7 +126,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		}
 		return invalid("must evaluate to one of %v but got %v", returns, ast.OutputType())
 	}
-	if _, err = cel.AstToCheckedExpr(ast); err != nil { // as for a JSONPatch with a field that there is not
+	if _, err = cel.AstToCheckedExpr(ast); err != nil { // for example a JSONPatch with an unknown field
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program, err = newProgram(func() (cel.Program, error) {
@@ -125,10 +135,13 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
+	e.returns = ast.OutputType()
+	if c.InterpreterOnly || evaluator == onlyInterpreter {
+		return nil
+	}
 	if e.closure = closure.New(env, ast, c.variableNames()); e.closure != nil {
 		e.program.drop()
 	}
-	e.returns = ast.OutputType()
 	return nil
 }
 
@@ -164,8 +177,8 @@ var declTypes = map[*cel.Type]*apiservercel.DeclType{
 	cel.TimestampType: apiservercel.TimestampType, cel.UintType: apiservercel.UintType,
 }
 
-// declType is convertCelTypeToDeclType upstream: the declared type of a variable
-// whose expression has that type, nil for one that does not compile.
+// declType is convertCelTypeToDeclType upstream: the declared type of a variable whose
+// expression has that type. t is nil if the expression does not compile.
 func declType(t *cel.Type) *apiservercel.DeclType {
 	if known := declTypes[t]; known != nil {
 		return known

@@ -43,7 +43,8 @@ func TestEqualLevels(t *testing.T) {
 	for depth := view.DepthMax - 2; depth <= view.DepthMax+2; depth++ {
 		for bottom, than := range map[string]struct{ same, other string }{
 			`{"a":1,"b":[2.5,"x",null,true]}`: {`{"b":[2.5,"x",null,true],"a":1.0}`, `[0]`}, `[]`: {`[]`, `[0]`}, `{}`: {`{}`, `[]`},
-			`[true]`: {`[true]`, `[false]`}, `[1]`: {`[1.0]`, `[2]`}, `["a"]`: {`["a"]`, `["b"]`}, `[null]`: {`[null]`, `[0]`}, `[1,1]`: {`[1,1.0]`, `[1]`}, `[2]`: {`[2]`, `[2,2]`},
+			`[true]`: {`[true]`, `[false]`}, `[1]`: {`[1.0]`, `[2]`}, `["a"]`: {`["a"]`, `["b"]`}, `[null]`: {`[null]`, `[0]`},
+			`[1,1]`: {`[1,1.0]`, `[1]`}, `[2]`: {`[2]`, `[2,2]`},
 		} {
 			nested := func(bottom string) string {
 				return strings.Repeat(`{"a":[`, depth/2) + bottom + strings.Repeat(`]}`, depth/2)

@@ -3,6 +3,10 @@
 // (k8s.io/apiserver pkg/cel/environment and pkg/admission/plugin/cel). The
 // expressions read the JSON text of a review; only the fields that they use are parsed.
 //
+// cel-go's interpreter can evaluate all expressions. Most also have a closure, which is faster
+// (package closure). Both call some functions in bounded time and memory (package calls). The
+// values from the review are in package view.
+//
 // The CEL environment takes some milliseconds and megabytes to create. It is created
 // when the first expression is compiled.
 package cel
@@ -29,16 +33,15 @@ type Declarations struct {
 
 const variablesTypeName = "kubernetes.variables"
 
-var always = version.MajorMinor(1, 0) // what kube-apiserver writes for options that are not new
+var always = version.MajorMinor(1, 0) // as in kube-apiserver, for options that every release has
 
-// environments are those of policies without variables, which all such policies share.
+// environments are shared by all policies without variables.
 var environments struct {
 	sync.Mutex
 	made map[Declarations]*cel.Env
 }
 
-// sharedEnv returns the environment for expressions that have no composed
-// variables.
+// sharedEnv returns the environment of policies without variables.
 func sharedEnv(d Declarations) (*cel.Env, error) {
 	environments.Lock()
 	defer environments.Unlock()
@@ -56,8 +59,8 @@ func sharedEnv(d Declarations) (*cel.Env, error) {
 	return env, nil
 }
 
-// newEnv returns an environment whose variable "variables" has the fields of a
-// type, also those that it gets later.
+// newEnv returns an environment whose variable "variables" has the fields of a type, including
+// fields that are added to the type later.
 func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) {
 	request, namespace := requestType(), namespaceType()
 	options := []cel.EnvOption{

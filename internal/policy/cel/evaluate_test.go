@@ -95,7 +95,10 @@ func TestInterruptedOften(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, n := range []int{60, celconfig.CheckFrequency - 1, celconfig.CheckFrequency, celconfig.CheckFrequency + 1} {
-		for _, expression := range []string{"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)", "object.list.all(x, x != '') && object.kind == object.nope"} {
+		for _, expression := range []string{
+			"object.list.all(x, x != '')", "lists.range(size(object.list)).all(i, i >= 0)",
+			"object.list.all(x, x != '') && object.kind == object.nope",
+		} {
 			ast, issues := env.Compile(expression)
 			if issues != nil {
 				t.Fatal(issues)
@@ -104,11 +107,15 @@ func TestInterruptedOften(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := new(Compiler).Begin(NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(n)))), celconfig.RuntimeCELCostBudget)
+			e := new(Compiler).Begin(
+				NewInput(canceled, reviewOf(t, fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(n)))), celconfig.RuntimeCELCostBudget,
+			)
 			_, _, want := program.ContextEval(canceled, decoded{e.view.Object.Value()})
 			x := new(Compiler).Compile(expression, Declarations{}, Bool)
 			for range 2 {
-				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(err.Error(), want.Error()) {
+				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(
+					err.Error(), want.Error(),
+				) {
 					t.Errorf("%s of %d elements: got %v, %v, want %v", expression, n, err, fatal, want)
 				}
 			}
@@ -136,10 +143,12 @@ func TestInterruptedVariable(t *testing.T) {
 
 // TestClosureStops has a closure itself end what costs too much.
 func TestClosureStops(t *testing.T) {
+	needsClosures(t)
 	x := new(Compiler).Compile("object.long.contains(object.long)", Declarations{}, Bool)
 	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"kind":"X","long":%q}`, strings.Repeat("a", 11_000)))), 0)
 	_, wantCost, _, want := e.interpret(x)
-	if value, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); value != nil || cost != wantCost || !ok || !isCostLimit(err) || !isCostLimit(want) {
+	value, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit)
+	if value != nil || cost != wantCost || !ok || !isCostLimit(err) || !isCostLimit(want) {
 		t.Errorf("got %v, cost %d, %v, %v, want cost %d, %v", value, cost, ok, err, wantCost, want)
 	}
 }
@@ -179,7 +188,10 @@ func TestEnvironments(t *testing.T) {
 // TestHidesAuthorizer has expressions that ask who may do what fail where they must not.
 func TestHidesAuthorizer(t *testing.T) {
 	a := newAsked(t, review("UPDATE", `{"kind":"X"}`, "null"))
-	for _, expression := range []string{"authorizer.group('').resource('pods').check('get').allowed() in [true, false]", "authorizer.requestResource.check('get').allowed() in [true, false]"} {
+	for _, expression := range []string{
+		"authorizer.group('').resource('pods').check('get').allowed() in [true, false]",
+		"authorizer.requestResource.check('get').allowed() in [true, false]",
+	} {
 		x := NewCompiler(false).Compile(expression, Declarations{Authorizer: true}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)
@@ -192,7 +204,9 @@ func TestHidesAuthorizer(t *testing.T) {
 			in.Cluster, in.HidesAuthorizer = test.cluster, test.hides
 			fails := test.cluster == nil || test.hides
 			value, err, fatal := NewCompiler(false).Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-			if failed := err != nil && strings.Contains(err.Error(), "no such attribute"); fatal != nil || failed != fails || !fails && value != types.True {
+			if failed := err != nil && strings.Contains(
+				err.Error(), "no such attribute",
+			); fatal != nil || failed != fails || !fails && value != types.True {
 				t.Errorf("%s, %+v: got %v, %v, %v", expression, test, value, err, fatal)
 			}
 		}
@@ -201,6 +215,7 @@ func TestHidesAuthorizer(t *testing.T) {
 
 // TestNull has variables that are null, for closures and for the interpreter.
 func TestNull(t *testing.T) {
+	needsClosures(t)
 	a := newAsked(t, review("DELETE", "null", "null"))
 	for _, hides := range []bool{false, true} {
 		in := NewInput(t.Context(), reviewOfBody(t, a.body))
@@ -261,7 +276,8 @@ func TestVariablesCostMost(t *testing.T) {
 		t.Fatal(x.Err)
 	}
 	in := newInput(t, t.Context())
-	if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
+	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+	if value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
 		t.Errorf("got %v, %v, %v, and %d spent, want it out of its budget", value, err, fatal, in.Spent)
 	}
 }
@@ -287,6 +303,7 @@ func TestVariableUsesItself(t *testing.T) {
 // TestVariableFails has a variable that fails where a path begins: that is the
 // expression's error, and not something that is missing.
 func TestVariableFails(t *testing.T) {
+	needsClosures(t)
 	c := NewCompiler(true)
 	c.AddVariable("v", "object.nope.nope", Declarations{})
 	in := newInput(t, t.Context())
@@ -297,7 +314,8 @@ func TestVariableFails(t *testing.T) {
 		if x.Err != nil || x.closure == nil {
 			t.Fatalf("%s: got error %v, want a closure", expression, x.Err)
 		}
-		if value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x); err == nil || fatal != nil || !strings.Contains(err.Error(), "no such key: nope") {
+		value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
+		if err == nil || fatal != nil || !strings.Contains(err.Error(), "no such key: nope") {
 			t.Errorf("%s: got %v, %v, %v, want no such key: nope", expression, value, err, fatal)
 		}
 	}
@@ -310,7 +328,9 @@ func TestUnknownCost(t *testing.T) {
 	c.variables = []variable{{"v", x}}
 	in := newInput(t, t.Context())
 	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-	if value != nil || err != nil || fatal == nil || !strings.Contains(fatal.Error(), "runtime cost could not be calculated for expression: none") {
+	if value != nil || err != nil || fatal == nil || !strings.Contains(
+		fatal.Error(), "runtime cost could not be calculated for expression: none",
+	) {
 		t.Errorf("got %v, %v, %v", value, err, fatal)
 	}
 	e := c.Begin(in, celconfig.RuntimeCELCostBudget)

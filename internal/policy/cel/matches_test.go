@@ -13,7 +13,9 @@ import (
 func TestMatchesCharged(t *testing.T) {
 	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"pattern":%q}`, strings.Repeat("b", 500_000), "^"+strings.Repeat("b?", 60)+"a")
 	for expression, want := range map[string]string{
-		"matches(object.long, object.pattern)": "false <nil>", "object.long.matches(object.pattern)": "<nil> expression 'object.long.matches(object.pattern)' resulted in error: operation cancelled: actual cost limit exceeded",
+		"matches(object.long, object.pattern)": "false <nil>",
+		"object.long.matches(object.pattern)": "<nil> expression 'object.long.matches(object.pattern)' resulted in error: operation " +
+			"cancelled: actual cost limit exceeded",
 	} {
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
 
-// The types of which mutations are made: Object and those below it, for which
-// kube-apiserver's package is used, and JSONPatch. That one and the provider of the
-// types are restated (k8s.io/apiserver pkg/cel/mutation and pkg/cel/common), because
-// those packages bring seven modules for OpenAPI along.
+// The types of mutations are Object, the types of its fields, and JSONPatch. Objects use
+// kube-apiserver's package. JSONPatch and the provider of the types are restated
+// (k8s.io/apiserver pkg/cel/mutation and pkg/cel/common), because those packages need seven
+// modules for OpenAPI.
 
 var (
 	objectRoot    = types.NewObjectType("Object")
@@ -26,10 +26,10 @@ func withPatchTypes(e *cel.Env) (*cel.Env, error) {
 	return cel.CustomTypeProvider(&patchTypes{e.CELTypeProvider()})(e)
 }
 
-// patchTypes provides the types, and all that another provider has.
+// patchTypes provides the types of mutations, and those of another provider.
 type patchTypes struct{ types.Provider }
 
-// isObject reports whether a name is one of Object or below it.
+// isObject reports whether a name is that of Object or of the type of one of its fields.
 func isObject(name string) bool {
 	return name == objectRoot.TypeName() || strings.HasPrefix(name, objectRoot.TypeName()+".")
 }
@@ -70,8 +70,8 @@ func (p *patchTypes) FindStructFieldType(name, field string) (*types.FieldType, 
 	return p.Provider.FindStructFieldType(name, field)
 }
 
-// jsonPatchField returns the type of a field of JSONPatch. As upstream, a field that
-// there is not has none.
+// jsonPatchField returns the type of a field of JSONPatch. As upstream, the type of an unknown
+// field is empty.
 func jsonPatchField(name string) *types.FieldType {
 	switch name {
 	case "op", "from", "path":

@@ -23,7 +23,10 @@ func TestDepth(t *testing.T) {
 		"arrays":  func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) },
 		"objects": func(n int, inner string) string { return strings.Repeat(`{"a":`, n) + inner + strings.Repeat("}", n) },
 	}
-	for _, expression := range []string{"object.d == oldObject.d", "[object.d] == [oldObject.d]", "oldObject.d in object.l || object.l == oldObject.l", "'%s'.format([object.d]) != ''"} {
+	for _, expression := range []string{
+		"object.d == oldObject.d", "[object.d] == [oldObject.d]", "oldObject.d in object.l || object.l == oldObject.l",
+		"'%s'.format([object.d]) != ''",
+	} {
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)
@@ -54,7 +57,8 @@ func TestDepthNoJSON(t *testing.T) {
 	deep := strings.Repeat("[", decodedDepthMax+1) + strings.Repeat("]", decodedDepthMax+1)
 	const noJSON, tooDeep = false, true
 	for inner, want := range map[string]bool{
-		`["\q"]`: noJSON, `["\q",` + deep + `]`: noJSON, `[1.2.3,` + deep + `]`: noJSON, `{"a":"\x","b":` + deep + `}`: noJSON, deep: tooDeep, `[` + deep + `,"\q"]`: tooDeep,
+		`["\q"]`: noJSON, `["\q",` + deep + `]`: noJSON, `[1.2.3,` + deep + `]`: noJSON, `{"a":"\x","b":` + deep + `}`: noJSON,
+		deep: tooDeep, `[` + deep + `,"\q"]`: tooDeep,
 	} {
 		d := strings.Repeat("[", view.DepthMax) + inner + strings.Repeat("]", view.DepthMax)
 		review := reviewOf(t, fmt.Appendf(nil, `{"kind":"X","d":%s}`, d))

@@ -7,10 +7,10 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// A program is an expression for cel-go's interpreter. Each program of cel-go has a
-// table of all functions of its environment, which takes 40 KB. A closure needs its
-// program only to evaluate an expression that fails once more. So that program is not
-// kept: it is made again when it is needed, and kept then.
+// A program is an expression for cel-go's interpreter. Each program of cel-go has a table of
+// all functions of its environment, which takes 40 KB. An expression with a closure needs its
+// program only when the closure gives up. So the program is dropped, and made again when it
+// is first needed.
 type program struct {
 	plan func() (cel.Program, error)
 	once sync.Once
@@ -18,7 +18,7 @@ type program struct {
 	err  error
 }
 
-// newProgram returns the program that plan returns each time. It fails if plan does.
+// newProgram returns the program that plan makes. It fails if plan does.
 func newProgram(plan func() (cel.Program, error)) (*program, error) {
 	p := &program{plan: plan}
 	made, err := plan()
@@ -29,7 +29,7 @@ func newProgram(plan func() (cel.Program, error)) (*program, error) {
 	return p, nil
 }
 
-// drop has the program made again when it is needed. Nobody uses it yet.
+// drop forgets the program until it is needed. It must not be in use yet.
 func (p *program) drop() { p.made = nil }
 
 // Eval evaluates the program as cel.Program does.

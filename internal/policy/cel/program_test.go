@@ -14,6 +14,7 @@ import (
 // little memory: a program of each would take 40 KB. Evaluating one that fails makes
 // its program, once for all that do so at the same time.
 func TestProgramsAreNotKept(t *testing.T) {
+	needsClosures(t)
 	const n, bytesMax = 300, 20 << 10
 	c := NewCompiler(false)
 	c.Compile("object.x == 0", Declarations{}, Bool) // makes the environment

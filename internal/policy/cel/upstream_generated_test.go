@@ -67,7 +67,10 @@ func TestUpstreamGenerated(t *testing.T) {
 					reviews = append(reviews, newAsked(t, spoilt(t, r, body)))
 				}
 				of := reviews[r.IntN(len(reviews))].attributes
-				g := expressions.New(r, map[string]any{"object": contentOf(of.VersionedObject), "oldObject": contentOf(of.VersionedOldObject), "params": params})
+				g := expressions.New(
+					r,
+					map[string]any{"object": contentOf(of.VersionedObject), "oldObject": contentOf(of.VersionedOldObject), "params": params},
+				)
 				p := new(expressionsOf)
 				for _, name := range []string{"a", "b", "a", "c"}[:r.IntN(5)] {
 					kind := kinds[r.IntN(len(kinds))]

@@ -19,9 +19,12 @@ func (p *expressionsOf) add(expressions ...string) {
 // compareSelected compares both sides on an object with values of each kind.
 func (p *expressionsOf) compareSelected(t *testing.T) {
 	t.Helper()
-	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],"map":{"a":1,"b":{"c":2}},"long":%q,`+
-		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},[]]}`, strings.Repeat("aé", 500))
-	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},"deep":{"a":[{"b":1},{"b":"2"}]}}`
+	object := fmt.Sprintf(`{"kind":"X","int":3,"float":1.5,"text":"aéa","flag":true,"null":null,"list":["a",1,{"b":[1]}],`+
+		`"map":{"a":1,"b":{"c":2}},"long":%q,`+
+		`"deep":{"a":[{"b":1},{"b":"1"}]},"equals":[{"a":1},{"a":1.0},{"a":2},{"a":2},[1],[1.0],[2],"1",1,1.0,null,{},`+
+		`[]]}`, strings.Repeat("aé", 500))
+	old := `{"kind":"X","int":4,"float":1.25,"text":"aéb","flag":false,"null":1,"list":["a",1,{"b":[2]}],"map":{"b":{"c":3},"a":1},` +
+		`"deep":{"a":[{"b":1},{"b":"2"}]}}`
 	reviews := []*asked{newAsked(t, review("UPDATE", object, old)), newAsked(t, review("UPDATE", object, object))}
 	values := 0
 	for c := range slices.Chunk(p.conditions, 100) {
@@ -52,7 +55,9 @@ func TestSelectedMacros(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"object", "request", "variables"} { // what a loop calls so is only that in it
-		p.add(fmt.Sprintf("[object.int].all(%s, %[1]s == 3) && has(%[1]s.kind)", name), fmt.Sprintf("[object.int].map(%s, %[1]s) == [3] && has(%[1]s.kind)", name),
+		p.add(fmt.Sprintf("[object.int].all(%s, %[1]s == 3) && has(%[1]s.kind)", name), fmt.Sprintf(
+			"[object.int].map(%s, %[1]s) == [3] && has(%[1]s.kind)", name,
+		),
 			fmt.Sprintf("[[1], [2]].all(%s, size(%[1]s) == 1 && %[1]s[0] < 3) ? %[1]s.kind : 1", name))
 	}
 	p.compareSelected(t)
@@ -62,7 +67,10 @@ func TestSelectedMacros(t *testing.T) {
 func TestSelectedEqual(t *testing.T) {
 	var p expressionsOf
 	for _, member := range []string{"int", "float", "text", "flag", "null", "list", "map", "kind", "deep"} {
-		p.add(fmt.Sprintf("[object.%s == oldObject.%[1]s, object.%[1]s == object.%[1]s, [object.%[1]s] == [oldObject.%[1]s], object.%[1]s != oldObject.%[1]s]", member),
+		p.add(fmt.Sprintf(
+			"[object.%s == oldObject.%[1]s, object.%[1]s == object.%[1]s, [object.%[1]s] == [oldObject.%[1]s], object.%[1]s != oldObject.%[1]s]",
+			member,
+		),
 			fmt.Sprintf("object.equals.all(e, e == object.%s || e != object.%[1]s) && object.%[1]s in object.equals", member))
 	}
 	p.add("[object.equals[0] == object.equals[1], object.equals[0] == object.equals[2], object.equals[2] == object.equals[3]]",
@@ -72,7 +80,10 @@ func TestSelectedEqual(t *testing.T) {
 			p.add(fmt.Sprintf("dyn(object.long) %s dyn(%s)", operator, other), fmt.Sprintf("dyn(object.map) %s dyn(%s)", operator, other))
 		}
 	}
-	p.add("object.long < object.long + 'a'", "string(object.long) < 'z'", "string(object.long) >= string(object.long)", "'aéa' > string(object.text)")
+	p.add(
+		"object.long < object.long + 'a'", "string(object.long) < 'z'", "string(object.long) >= string(object.long)",
+		"'aéa' > string(object.text)",
+	)
 	p.compareSelected(t)
 }
 
@@ -81,7 +92,10 @@ func TestSelectedPlain(t *testing.T) {
 	var p expressionsOf
 	for _, other := range []string{"quantity('3')", "ip('10.0.0.1')", "cidr('10.0.0.0/8')", "url('https://a')", "semver('1.2.3')"} {
 		for _, plain := range []string{"object.int", "object.text", "object.map", "object.list", "object.null", other} {
-			p.add(fmt.Sprintf("dyn(%s) == dyn(%s)", plain, other), fmt.Sprintf("dyn(%s) != dyn(%s)", other, plain), fmt.Sprintf("dyn(%s) in [dyn(%s)]", plain, other))
+			p.add(
+				fmt.Sprintf("dyn(%s) == dyn(%s)", plain, other), fmt.Sprintf("dyn(%s) != dyn(%s)", other, plain),
+				fmt.Sprintf("dyn(%s) in [dyn(%s)]", plain, other),
+			)
 		}
 	}
 	p.compareSelected(t)
@@ -90,7 +104,9 @@ func TestSelectedPlain(t *testing.T) {
 // TestSelectedPaths has members and elements of values of each kind, and of variables.
 func TestSelectedPaths(t *testing.T) {
 	var p expressionsOf
-	for _, of := range []string{"dyn([1])", "dyn('text')", "dyn({'a': 1})", "dyn({1: 'b'})", "object.text.split('')", "object.map", "object.list", "dyn(1)"} {
+	for _, of := range []string{
+		"dyn([1])", "dyn('text')", "dyn({'a': 1})", "dyn({1: 'b'})", "object.text.split('')", "object.map", "object.list", "dyn(1)",
+	} {
 		for _, at := range []string{"'a'", "0", "-1", "1.0", "true", "object.int", "object.kind", "object.nope"} {
 			p.add(of+"["+at+"]", of+"[?"+at+"].orValue(7)", at+" in "+of)
 		}
@@ -100,8 +116,11 @@ func TestSelectedPaths(t *testing.T) {
 		p.variables = append(p.variables, named{name: name, text: text, returns: Any})
 	}
 	for _, name := range []string{"m", "l", "o", "s", "q"} {
-		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == variables."+name+").size()", "dyn(variables).exists_one(v, v == 'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables) + 1",
-			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'", "variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
+		p.add("dyn(variables).map(v, v).size()", "dyn(variables).filter(v, v == "+
+			"variables."+name+").size()", "dyn(variables).exists_one(v, v == "+
+			"'x')", "size(dyn(variables))", "'a' in dyn(variables)", "dyn(variables) == variables", "dyn(variables) + 1",
+			"variables."+name+".a == 'x'", "variables."+name+"['a'] == 1", "variables."+name+"[0] == 'x'",
+			"variables."+name+"[0] == 1", "variables."+name+" + 1", "variables."+name)
 	}
 	p.compareSelected(t)
 }
@@ -109,22 +128,38 @@ func TestSelectedPaths(t *testing.T) {
 // TestSelectedCalls has calls of values of each kind, with long texts, and calls that fail.
 func TestSelectedCalls(t *testing.T) {
 	var p expressionsOf
-	for _, of := range []string{"dyn(1)", "dyn('aba')", "dyn(timestamp('2024-01-01T00:00:00Z'))", "dyn(duration('1s'))", "dyn(null)", "dyn([1])", "object.nope"} {
+	for _, of := range []string{
+		"dyn(1)", "dyn('aba')", "dyn(timestamp('2024-01-01T00:00:00Z'))", "dyn(duration('1s'))", "dyn(null)", "dyn([1])",
+		"object.nope",
+	} {
 		p.add(of+".indexOf('a')", of+".indexOf('a', 1)", of+".lastIndexOf(dyn(1))", of+".replace('a', 'b')", of+".replace('a', 'b', dyn('c'))",
-			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')", of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
+			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')",
+			of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
 	}
 	for _, text := range []string{"", "text", "x", "100%% of %s", "%", "%.", "%.3f", "%.3e|%d", "%x %X", "%o %b", "%q", "a%", "%.2d", "%5s"} {
-		p.add(fmt.Sprintf("'%s'.format([object.int, 2])", text), fmt.Sprintf("(object.kind + '%s').format([object.text])", text), fmt.Sprintf("'%s'.format([])", text))
+		p.add(
+			fmt.Sprintf("'%s'.format([object.int, 2])", text), fmt.Sprintf("(object.kind + '%s').format([object.text])", text),
+			fmt.Sprintf("'%s'.format([])", text),
+		)
 	}
-	for _, pattern := range []string{"object.kind", "object.kind + '+'", "'^' + object.text + '$'", "'['", "'' + object.kind + '?a'", "object.int"} {
-		p.add(fmt.Sprintf("dyn(object.text).matches(dyn(%s))", pattern), fmt.Sprintf("'XXaéa'.matches(string(%s))", pattern), fmt.Sprintf("'Xa'.find(string(%s))", pattern))
+	for _, pattern := range []string{
+		"object.kind", "object.kind + '+'", "'^' + object.text + '$'", "'['", "'' + object.kind + '?a'", "object.int",
+	} {
+		p.add(
+			fmt.Sprintf("dyn(object.text).matches(dyn(%s))", pattern), fmt.Sprintf("'XXaéa'.matches(string(%s))", pattern),
+			fmt.Sprintf("'Xa'.find(string(%s))", pattern),
+		)
 	}
-	p.add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')", "'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
+	p.add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')",
+		"'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
 		"sets.intersects([1, 2], [2])", "sets.intersects([1], [2])", "sets.intersects([1], [])", "sets.intersects(object.list, object.equals)",
 		"['a'].join('--')", "['a', 'b'].join(object.long)", "[].join('a')", "object.list.map(x, 'a').join()",
-		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)", "object.long.findAll('', 3)",
-		"object.long.find('é')", "object.long.find('z|X')", "object.long.findAll('a*', 3)", "object.long.findAll(object.kind + '|a', 2)", "(object.long + object.long).findAll('(?:a|)', 4)", "object.long.findAll('\\\\ba', 3)",
+		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)",
+		"object.long.findAll('', 3)",
+		"object.long.find('é')", "object.long.find('z|X')", "object.long.findAll('a*', 3)", "object.long.findAll(object.kind + '|a', 2)",
+		"(object.long + object.long).findAll('(?:a|)', 4)", "object.long.findAll('\\\\ba', 3)",
 		"dyn(authorizer).matches('a')", "dyn(request).matches('a')", "'%s'.format([[variables]])", "'%s'.format([{'a': variables}])",
-		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()", "dyn(quantity('1'))[?0].orValue(7)", "dyn(quantity('1')).?a.orValue(7)", "optional.of(object.long).hasValue()")
+		"optional.of('abc')", "optional.none()", "[optional.of(object.long)].size()",
+		"dyn(quantity('1'))[?0].orValue(7)", "dyn(quantity('1')).?a.orValue(7)", "optional.of(object.long).hasValue()")
 	p.compareSelected(t)
 }

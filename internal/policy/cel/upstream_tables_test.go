@@ -91,7 +91,8 @@ func variablesOf(row map[string]ast.Expr) (all []named) {
 }
 
 func review(operation string, object, oldObject string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Endpoints"},
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",
+		"kind":{"group":"","version":"v1","kind":"Endpoints"},
 		"resource":{"group":"","version":"v1","resource":"endpoints"},"requestKind":{"group":"","version":"v1","kind":"Endpoints"},
 		"requestResource":{"group":"","version":"v1","resource":"endpoints"},"name":"endpoints1","namespace":"default","operation":%q,
 		"userInfo":{"username":"alice","groups":["a","b"]},"object":%s,"oldObject":%s,"dryRun":false,
@@ -100,10 +101,15 @@ func review(operation string, object, oldObject string) []byte {
 
 // tableReviews are of the objects of these tables.
 var tableReviews = [][]byte{
-	review("CREATE", `{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"endpoints1"},"subsets":[{"addresses":[{"ip":"127.0.0.0"}]}]}`, "null"),
+	review(
+		"CREATE",
+		`{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"endpoints1"},"subsets":[{"addresses":[{"ip":"127.0.0.0"}]}]}`,
+		"null",
+	),
 	review("DELETE", "null", `{"apiVersion":"v1","kind":"Endpoints","metadata":{},"subsets":[{"addresses":[{"ip":"127.0.0.0"}]}]}`),
 	review("CREATE", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"foo"},"spec":{"nodeName":"testnode"},"foo":1}`, "null"),
-	review("UPDATE", `{"apiVersion":"v1","kind":"X","metadata":{"name":"test","labels":{"env":"test","foo":"demo"}},"spec":{"replicas":2,"testSize":10},"foo":2}`,
+	review("UPDATE", `{"apiVersion":"v1","kind":"X","metadata":{"name":"test","labels":{"env":"test","foo":"demo"}},`+
+		`"spec":{"replicas":2,"testSize":10},"foo":2}`,
 		`{"apiVersion":"v1","kind":"X","metadata":{"name":"test"},"spec":{"replicas":1},"foo":1}`),
 }
 
@@ -141,7 +147,10 @@ func TestUpstreamTables(t *testing.T) {
 		})
 	}
 	values := p.compareWithUpstream(t, 1e12, reviews...)
-	if t.Logf("%d strings; %d of %d evaluations had a value, and %d with variables", len(p.conditions), values, len(p.conditions)*len(reviews), composed); values < 1000 || composed < 10 {
+	if t.Logf(
+		"%d strings; %d of %d evaluations had a value, and %d with variables", len(p.conditions), values,
+		len(p.conditions)*len(reviews), composed,
+	); values < 1000 || composed < 10 {
 		t.Errorf("got %d values, and %d with variables, want 1000 and 10 at least", values, composed)
 	}
 }

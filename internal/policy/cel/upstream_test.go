@@ -112,8 +112,10 @@ func newAsked(t testing.TB, body []byte) *asked {
 		extra[key] = values
 	}
 	who := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra}
-	attributes := admission.NewAttributesRecord(decode(r.Object.Raw), decode(r.OldObject.Raw), schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), decode(r.Options.Raw), r.DryRun != nil && *r.DryRun, who)
+	attributes := admission.NewAttributesRecord(
+		decode(r.Object.Raw), decode(r.OldObject.Raw), schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), decode(r.Options.Raw),
+		r.DryRun != nil && *r.DryRun, who)
 	return &asked{
 		body: body,
 		attributes: &admission.VersionedAttributes{
@@ -270,7 +272,9 @@ func (p *expressionsOf) compareWithUpstream(t testing.TB, budget int64, reviews 
 	switch {
 	case theirs == nil && len(p.conditions) > 1: // cel-go panics on one of them
 		for i := range p.conditions {
-			values += (&expressionsOf{variables: p.variables, conditions: p.conditions[i : i+1], patches: p.patches}).compareWithUpstream(t, budget, reviews...)
+			values += (&expressionsOf{
+				variables: p.variables, conditions: p.conditions[i : i+1], patches: p.patches,
+			}).compareWithUpstream(t, budget, reviews...)
 		}
 		return values
 	case theirs == nil:

@@ -29,11 +29,16 @@ func TestValueMethods(t *testing.T) {
 		{view.ValueOf(in.view.Object.JSON().Get("none")), types.NewDynamicList(types.DefaultTypeAdapter, []any{})},
 		{view.ValueOf(in.view.Object.JSON().Get("bare")), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})},
 		{&in.view.Request, types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
-			"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue, "dryRun": types.False, "options": types.NullValue, "operation": types.String("UPDATE"),
+			"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue, "dryRun": types.False,
+			"options": types.NullValue, "operation": types.String("UPDATE"),
 			"kind": emptyMap, "resource": emptyMap, "requestKind": emptyMap, "requestResource": emptyMap, "userInfo": emptyMap,
 		})},
 	}
-	others := []ref.Val{types.True, types.Int(1), types.String("a"), types.NullValue, types.NewErr("other"), types.NewDynamicList(types.DefaultTypeAdapter, []any{int64(1)}), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"a": 1})}
+	others := []ref.Val{
+		types.True, types.Int(1), types.String("a"), types.NullValue, types.NewErr("other"),
+		types.NewDynamicList(types.DefaultTypeAdapter, []any{int64(1)}),
+		types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"a": 1}),
+	}
 	keys := len(others)
 	for _, pair := range pairs {
 		others = append(others, pair[0], pair[1])
@@ -100,7 +105,10 @@ func TestVariablesMethods(t *testing.T) {
 		}
 		_, err := m.ConvertToNative(reflect.TypeFor[string]())
 		itself := ref.Val(m)
-		return append(all, fmt.Sprint(m.Iterator().HasNext()), fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(itself), m.Equal(types.True)))
+		return append(
+			all, fmt.Sprint(m.Iterator().HasNext()),
+			fmt.Sprint(m.Size(), m.Type(), m.Value(), err, m.ConvertToType(m.Type()) == m, m.Equal(itself), m.Equal(types.True)),
+		)
 	}
 	got := returned(&c.Begin(newInput(t, t.Context()), celconfig.RuntimeCELCostBudget).variables)
 	for i, want := range returned(theirs) {
@@ -125,7 +133,10 @@ func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 	for _, to := range []ref.Type{types.MapType, types.ListType, types.TypeType, types.StringType, types.IntType} {
 		note("ConvertToType "+to.TypeName(), v.ConvertToType(to))
 	}
-	for _, to := range []reflect.Type{reflect.TypeFor[map[string]any](), reflect.TypeFor[[]any](), reflect.TypeFor[string](), reflect.TypeFor[*structpb.Value](), reflect.TypeFor[[]int64]()} {
+	for _, to := range []reflect.Type{
+		reflect.TypeFor[map[string]any](), reflect.TypeFor[[]any](), reflect.TypeFor[string](), reflect.TypeFor[*structpb.Value](),
+		reflect.TypeFor[[]int64](),
+	} {
 		native, err := v.ConvertToNative(to)
 		if all["ConvertToNative "+to.String()] = fmt.Sprint(err != nil); err == nil && to.Kind() == reflect.Pointer {
 			all["ConvertToNative "+to.String()] += fmt.Sprintf(" %T", native)
@@ -164,9 +175,12 @@ func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 // TestTypeChecker checks expressions against types, as of a kind and its parameters.
 func TestTypeChecker(t *testing.T) {
 	object := apiservercel.NewObjectType("Thing", map[string]*apiservercel.DeclField{
-		"count": apiservercel.NewDeclField("count", apiservercel.IntType, true, nil, nil), "name": apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil),
+		"count": apiservercel.NewDeclField("count", apiservercel.IntType, true, nil, nil),
+		"name":  apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil),
 	})
-	given := apiservercel.NewObjectType("Given", map[string]*apiservercel.DeclField{"most": apiservercel.NewDeclField("most", apiservercel.IntType, true, nil, nil)})
+	given := apiservercel.NewObjectType(
+		"Given", map[string]*apiservercel.DeclField{"most": apiservercel.NewDeclField("most", apiservercel.IntType, true, nil, nil)},
+	)
 	for _, test := range []struct {
 		object, params *apiservercel.DeclType
 		hasParams      bool
@@ -184,7 +198,8 @@ func TestTypeChecker(t *testing.T) {
 		{object, given, true, "object.name + 1 == ''", "found no matching overload for '_+_'"},
 		{nil, nil, false, "request.name == namespaceObject.metadata.name && authorizer.group('').resource('pods').check('get').allowed()", ""},
 		{nil, nil, false, "request.nope", "undefined field 'nope'"}, {nil, nil, false, "namespaceObject.nope", "undefined field 'nope'"},
-		{object, nil, false, "variables.count + 1 == 2", ""}, {object, nil, false, "variables.count + 'a' == ''", "found no matching overload for '_+_'"},
+		{object, nil, false, "variables.count + 1 == 2", ""},
+		{object, nil, false, "variables.count + 'a' == ''", "found no matching overload for '_+_'"},
 		{object, nil, false, "variables.broken + 'a' == ''", ""}, {object, nil, false, "variables.nope", "undefined field 'nope'"},
 		{nil, nil, false, "[?object.x]", "cannot compile the expression: "},
 	} {

@@ -121,7 +121,14 @@ const (
 // reviewOf returns the review of an object.
 func reviewOf(t testing.TB, object []byte) *codec.Review {
 	t.Helper()
-	return reviewOfBody(t, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":%s,"oldObject":%[1]s}}`, object))
+	return reviewOfBody(
+		t,
+		fmt.Appendf(
+			nil,
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":%s,"oldObject":%[1]s}}`,
+			object,
+		),
+	)
 }
 
 func reviewOfBody(t testing.TB, body []byte) *codec.Review {
@@ -136,7 +143,8 @@ func reviewOfBody(t testing.TB, body []byte) *codec.Review {
 const sample = `{"apiVersion":"v1","kind":"X","int":1,"float":1.5,"exp":1e3,"big":12345678901234567890,"neg":-7,"zero":-0,
 	"text":"a\u00e4\"b\n","empty":"","yes":true,"no":false,"nil":null,"list":[1,2.0,"x",null,[3],{"a":1}],"none":[],
 	"map":{"a":1,"b":"x","c":null,"d":{"e":[1,2]}},"same":{"d":{"e":[1,2]},"c":null,"b":"x","a":1},"bare":{},"blank":{"":1},
-	"quantity":"1Gi","ip":"10.0.0.1","long":"registry.example.com/team/äpp:1.0, which has more than sixty characters or so","items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
+	"quantity":"1Gi","ip":"10.0.0.1","long":"registry.example.com/team/äpp:1.0, which has more than sixty characters or so",
+	"items":[{"name":"a","v":1},{"name":"b"}],"strings":["b","a","c"]}`
 
 func TestValues(t *testing.T) {
 	for _, expression := range []string{
@@ -148,32 +156,47 @@ func TestValues(t *testing.T) {
 		"has(object.bare.z)", "'a' in object.map", "1 in object.map", "1 in object.list", "'x' in object.list", "null in object.list",
 		"[3] in object.list", "{'a': 1} in object.list", "object.map == object.same", "object.same == object.map", "object.map != object.same",
 		"object.map == {'a': 1, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}}", "{'a': 1, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}} == object.map",
-		"{'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}} == object.map", "object.map == {'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}}", "object.list == [2, 2.0, 'x', null, [3], {'a': 1}]", "[2, 2.0, 'x', null, [3], {'a': 1}] == object.list",
-		"object.blank[1]", "object.blank['']", "1 in object.blank", "'' in object.blank", "object.blank[?1].hasValue()", "object.map == object.bare", "object.map == object.list", "object.list == object.list", "object.list == [1, 2.0, 'x', null, [3], {'a': 1}]",
-		"[1] == object.list", "object.none == []", "object.none + [1]", "[1] + object.none", "object.list + object.strings", "object.strings + object.none",
-		"object.list + 1", "object.strings + ['z']", "('z' in (object.strings + ['z']))", "size(object.list)", "size(object.map)", "size(object.none)",
+		"{'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}} == object.map",
+		"object.map == {'a': 2, 'b': 'x', 'c': null, 'd': {'e': [1, 2]}}", "object.list == [2, 2.0, 'x', null, [3], {'a': 1}]",
+		"[2, 2.0, 'x', null, [3], {'a': 1}] == object.list",
+		"object.blank[1]", "object.blank['']", "1 in object.blank", "'' in object.blank", "object.blank[?1].hasValue()",
+		"object.map == object.bare", "object.map == object.list", "object.list == object.list",
+		"object.list == [1, 2.0, 'x', null, [3], {'a': 1}]",
+		"[1] == object.list", "object.none == []", "object.none + [1]", "[1] + object.none", "object.list + object.strings",
+		"object.strings + object.none",
+		"object.list + 1", "object.strings + ['z']", "('z' in (object.strings + ['z']))", "size(object.list)", "size(object.map)",
+		"size(object.none)",
 		"size(object.bare)", "object.items.map(i, i.name)", "object.items.filter(i, has(i.v))", "object.items.all(i, i.name != '')",
 		"object.items.exists(i, i.v == 1)", "object.items.exists_one(i, i.name == 'a')", "object.items.all(i, i.v == 1)",
 		"object.map.all(k, k != '')", "object.map.map(k, k).size()", "object.int.all(k, true)",
-		"object.?map.?a.orValue(5)", "object.?map.?z.orValue(5)", "object.map[?'a'].orValue(5)", "object.list[?0].orValue(5)", "object.list[?9].orValue(5)",
+		"object.?map.?a.orValue(5)", "object.?map.?z.orValue(5)", "object.map[?'a'].orValue(5)", "object.list[?0].orValue(5)",
+		"object.list[?9].orValue(5)",
 		"object.?nil.?z.hasValue()", "object.?text.?z.hasValue()", "optional.ofNonZeroValue(object.bare).hasValue()",
 		"optional.ofNonZeroValue(object.none).hasValue()", "optional.ofNonZeroValue(object.map).hasValue()", "optional.of(object.map).a",
 		"optional.of(object).?map.a", "optional.of(object.list).value()[0]", "object.?map.optMap(m, m.a).orValue(0)",
-		"type(object.map) == map", "type(object.list) == list", "type(object.int)", "type(object.float)", "type(object.nil)", "type(type(object.map))",
+		"type(object.map) == map", "type(object.list) == list", "type(object.int)", "type(object.float)", "type(object.nil)",
+		"type(type(object.map))",
 		"string(object.int)", "string(object.map)", "int(object.text)", "dyn(object.map).size()", "[object.map, object.same][1].a",
 		"{'x': object.map}.x.a", "{object.text: 1}", "{object.map: 1}", "'%s %d %s'.format([object.text, object.int, object.list])",
-		"'%s'.format([object.map.d])", "'%s'.format([object.list])", "object.strings.join(',')", "object.list.join(',')", "object.strings.isSorted()",
+		"'%s'.format([object.map.d])", "'%s'.format([object.list])", "object.strings.join(',')", "object.list.join(',')",
+		"object.strings.isSorted()",
 		"object.strings.sum()", "object.strings.min()", "object.strings.max()", "object.strings.indexOf('a')", "object.strings.lastIndexOf('z')",
-		"object.text.indexOf(object.?items[0].name.orValue([]))", "object.text.lastIndexOf(object.?items[0].name.orValue([]))", "object.text.indexOf('b')",
-		"sets.contains(object.strings, ['a'])", "sets.intersects(object.strings, object.list)", "sets.equivalent(object.strings, ['a', 'b', 'c'])",
+		"object.text.indexOf(object.?items[0].name.orValue([]))", "object.text.lastIndexOf(object.?items[0].name.orValue([]))",
+		"object.text.indexOf('b')",
+		"sets.contains(object.strings, ['a'])", "sets.intersects(object.strings, object.list)",
+		"sets.equivalent(object.strings, ['a', 'b', 'c'])",
 		"object.strings.sort()", "object.strings.slice(0, 1)", "object.list.flatten()", "object.strings.distinct()", "object.strings.reverse()",
 		"lists.range(object.int)", "object.items.sortBy(i, i.name)", "object.strings.first()", "object.strings.last()",
-		"object.list.all(i, v, i < 6)", "object.map.all(k, v, k != '')", "object.strings.transformList(i, v, v)", "object.strings.transformMap(i, v, v)",
-		"object.map.transformMap(k, v, k)", "object.map.transformMapEntry(k, v, {k: k})", "object.strings.exists(i, v, v == 'c')", "object.strings.exists(i, v, v == 'b')", "object.strings.all(i, v, v == 'c')",
+		"object.list.all(i, v, i < 6)", "object.map.all(k, v, k != '')", "object.strings.transformList(i, v, v)",
+		"object.strings.transformMap(i, v, v)",
+		"object.map.transformMap(k, v, k)", "object.map.transformMapEntry(k, v, {k: k})", "object.strings.exists(i, v, v == 'c')",
+		"object.strings.exists(i, v, v == 'b')", "object.strings.all(i, v, v == 'c')",
 		"quantity(object.quantity).isGreaterThan(quantity('1Mi'))", "ip(object.ip).family()", "isIP(object.ip)", "url(object.text)",
 		"object.text.matches('^a')", "object.text.find('.')", "object.text.contains('b')", "object.text.startsWith(object.empty)",
-		"object.text.startsWith(object.int)", "object.map < object.same", "object.int < object.float", "-object.map", "!object.map", "object.map ? 1 : 2",
-		"object.yes ? object.map.a : object.nope", "object.nope || true", "true || object.nope", "object.nope && false", "object.list.map(x, [x, x])",
+		"object.text.startsWith(object.int)", "object.map < object.same", "object.int < object.float", "-object.map", "!object.map",
+		"object.map ? 1 : 2",
+		"object.yes ? object.map.a : object.nope", "object.nope || true", "true || object.nope", "object.nope && false",
+		"object.list.map(x, [x, x])",
 		"object.items.map(i, object.items.map(j, i == j))", "object.map.d.e.map(x, x * 2)", "cel.bind(m, object.map, m.a)",
 	} {
 		compareValues(t, []byte(sample), expression)

@@ -19,8 +19,8 @@ import (
 // pkg/cel/lazy.MapValue is.
 type variables struct {
 	of     *Evaluation
-	values []ref.Val // of the variables, in their order; nil for one that was not asked for
-	cost   int64     // of those that were evaluated since it was set to 0
+	values []ref.Val // of the variables, in their order; nil until a variable is evaluated
+	cost   int64     // of the variables that were evaluated since it was set to 0
 }
 
 // Find implements traits.Mapper.
@@ -48,7 +48,7 @@ func (v *variables) value(i int, x *variable) ref.Val {
 	return v.values[i]
 }
 
-// evaluate does as variableAccessor.Callback upstream.
+// evaluate does what variableAccessor.Callback does upstream.
 func (v *variables) evaluate(x *variable) ref.Val {
 	if x.Err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.Err)

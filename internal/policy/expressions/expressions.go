@@ -117,7 +117,8 @@ func isField(name string) bool {
 }
 
 // reserved are words of CEL that are no names of fields in it.
-var reserved = strings.Fields("false in null true as break const continue else for function if import let loop package namespace return var void while")
+var reserved = strings.Fields("false in null true as break const continue else for function if import let loop package namespace " +
+	"return var void while")
 
 func (g *Generator) pick(all ...string) string { return all[g.IntN(len(all))] }
 

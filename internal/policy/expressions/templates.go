@@ -42,16 +42,20 @@ var literals = map[Kind][]string{
 	'L': of("[]\n[1, 2, 3]\n['b', 'a', 'b']\n[1.5, 0.5]\n[[1], [2, 3]]\n[true, false]\n[{'name': 'a'}, {'name': 'b'}]"),
 	'm': of("{}\n{'a': 1, 'b': 2}\n{'app': 'web'}\n{'x': {'y': [1]}}"),
 	'x': of("null\ne\nv\nobject\noldObject\n{}\n[]\nb'abc'\n1u\nint\ndyn(1)\nrequest\nnamespaceObject\nvariables"),
-	't': of("timestamp('2024-02-29T23:59:59Z')\ntimestamp('2024-02-29T23:59:59.5+05:30')\ntimestamp(0)\nnamespaceObject.metadata.creationTimestamp"),
+	't': of("timestamp('2024-02-29T23:59:59Z')\ntimestamp('2024-02-29T23:59:59.5+05:30')\ntimestamp(0)\n" +
+		"namespaceObject.metadata.creationTimestamp"),
 	'w': of("duration('1h30m')\nduration('0s')\nduration('-1.5s')\nduration('100h')"),
-	'q': of("quantity('1Gi')\nquantity('100m')\nquantity('-1.5e3')\nquantity('0')\nquantity('9223372036854775807')\nquantity('1e30')\nquantity('x')"),
-	'a': of("ip('10.0.0.1')\nip('::1')\nip('fe80::1')\nip('224.0.0.1')\nip('8.8.8.8')\nip('127.0.0.1')\nip('::ffff:1.2.3.4')\nip('300.1.1.1')"),
+	'q': of("quantity('1Gi')\nquantity('100m')\nquantity('-1.5e3')\nquantity('0')\nquantity('9223372036854775807')\n" +
+		"quantity('1e30')\nquantity('x')"),
+	'a': of("ip('10.0.0.1')\nip('::1')\nip('fe80::1')\nip('224.0.0.1')\nip('8.8.8.8')\nip('127.0.0.1')\n" +
+		"ip('::ffff:1.2.3.4')\nip('300.1.1.1')"),
 	'c': of("cidr('10.0.0.0/8')\ncidr('::/0')\ncidr('192.168.1.5/24')\ncidr('fe80::/64')\ncidr('10.0.0.0/33')"),
 	'u': of("url('https://user@example.com:80/a%20b?q=1&q=2&r')\nurl('/path/x')\nurl('http://[::1]:8080')\nurl('nope')\nurl('mailto:a@b')"),
 	'v': of("semver('1.2.3')\nsemver('1.0.0-rc.1+build')\nsemver('v1.2', true)\nsemver('01.2.3')\nsemver('10.0.0')\nsemver('1.2')"),
 	'f': of("format.dns1123Label()\nformat.named('uuid').value()\nformat.labelValue()\nformat.qualifiedName()\nformat.uri()\n" +
 		"format.date()\nformat.datetime()\nformat.byte()\nformat.dns1035Label()\nformat.dns1123SubdomainPrefix()\nformat.named('nope').value()"),
-	'o': of("optional.none()\noptional.of(1)\noptional.ofNonZeroValue('')\noptional.of({'a': 1})\nobject[?'metadata']\nobject.?spec.?nodeName"),
+	'o': of("optional.none()\noptional.of(1)\noptional.ofNonZeroValue('')\noptional.of({'a': 1})\nobject[?'metadata']\n" +
+		"object.?spec.?nodeName"),
 	'r': of(`'^[a-z]+$'
 		'a|b'
 		'(a+)+$'
@@ -62,7 +66,8 @@ var literals = map[Kind][]string{
 		'(?i)WEB'
 		'.*'`),
 	'g': of("authorizer.group('').resource('pods')\nauthorizer.group('apps').resource('deployments')\nauthorizer.requestResource"),
-	'z': of("authorizer.path('/healthz').check('get')\nauthorizer.requestResource.check('get')\nauthorizer.group('').resource('pods').check('create')\n" +
+	'z': of("authorizer.path('/healthz').check('get')\nauthorizer.requestResource.check('get')\nauthorizer.group('').resource('pods')" +
+		".check('create')\n" +
 		"authorizer.serviceAccount('shop', 'default').group('').resource('secrets').check('list')"),
 }
 
@@ -70,10 +75,13 @@ var literals = map[Kind][]string{
 var requestPaths = templates{
 	's': of("request.operation\nrequest.name\nrequest.namespace\nrequest.kind.kind\nrequest.kind.group\nrequest.resource.resource\n" +
 		"request.subResource\nrequest.requestSubResource\nrequest.requestKind.version\nrequest.requestResource.resource\n" +
-		"request.userInfo.username\nrequest.userInfo.uid\nnamespaceObject.metadata.name\nnamespaceObject.status.phase\nnamespaceObject.metadata.UID\n" +
+		"request.userInfo.username\nrequest.userInfo.uid\nnamespaceObject.metadata.name\nnamespaceObject.status.phase\n" +
+		"namespaceObject.metadata.UID\n" +
 		"namespaceObject.metadata.resourceVersion\nnamespaceObject.metadata.labels['env']\nnamespaceObject.metadata.annotations['note']"),
-	'b': of("request.dryRun\nhas(request.namespace)\nhas(request.subResource)\nhas(request.dryRun)\nhas(request.options)\nhas(request.userInfo.extra)\n" +
-		"has(request.name)\nobject == null\noldObject == null\nnamespaceObject == null\nrequest.options == null\nhas(namespaceObject.metadata.labels)\n" +
+	'b': of("request.dryRun\nhas(request.namespace)\nhas(request.subResource)\nhas(request.dryRun)\n" +
+		"has(request.options)\nhas(request.userInfo.extra)\n" +
+		"has(request.name)\nobject == null\noldObject == null\nnamespaceObject == null\nrequest.options == null\n" +
+		"has(namespaceObject.metadata.labels)\n" +
 		"has(namespaceObject.metadata.deletionTimestamp)\nhas(namespaceObject.status.conditions)\nhas(request.kind)\nhas(request.operation)"),
 	'l': of("request.userInfo.groups\nrequest.userInfo.extra['k']\nnamespaceObject.spec.finalizers\nnamespaceObject.metadata.finalizers\n" +
 		"namespaceObject.status.conditions"),
@@ -142,8 +150,10 @@ var features = map[string]templates{
 			$m.map(k, k).size()
 			$m.filter(k, k == $s).size()`),
 		'd': of("$d + $d\n$d * $d\n$d / $d\ndouble($s)\ndouble($i)\n-$d\n$b ? $d : $d"),
-		's': of("$s + $s\nstring($x)\nstring($i)\nstring($d)\nstring($b)\nstring($t)\nstring($w)\nstring(bytes($s))\n$b ? $s : $s\nstring($m)\n$l[$i]\n$m[$s]"),
-		'l': of("[$x, $x]\n[$s, $s]\n$l + $l\n$L.map(e, $x)\n$L.map(e, e)\n$L.filter(e, $b)\n$L.filter(e, e != $x)\n$L.map(e, $b, $x)\n$b ? $l : $l\n$l[$i]\n$m[$s]"),
+		's': of("$s + $s\nstring($x)\nstring($i)\nstring($d)\nstring($b)\nstring($t)\nstring($w)\nstring(bytes($s))\n" +
+			"$b ? $s : $s\nstring($m)\n$l[$i]\n$m[$s]"),
+		'l': of("[$x, $x]\n[$s, $s]\n$l + $l\n$L.map(e, $x)\n$L.map(e, e)\n$L.filter(e, $b)\n$L.filter(e, e != $x)\n" +
+			"$L.map(e, $b, $x)\n$b ? $l : $l\n$l[$i]\n$m[$s]"),
 		'L': of("$L + $L\n$L.map(e, $s)\n$L.filter(e, $b)\n[$x, $x]\n[$s, $s]"),
 		'm': of("{'a': $x, 'b': $x}\n{$s: $x}\n{$i: $s, 'a': $s}\n$b ? $m : $m\n$m[$s]\n$l[$i]"),
 		'x': of("$l[$i]\n$m[$s]\n$p\n$p[$s]\n$p[$i]\n$b ? $x : $x\ntype($x)\ndyn($x)\n$s\n$i\n$l\n$m\n$b"),
@@ -152,8 +162,10 @@ var features = map[string]templates{
 	},
 	"strings": {
 		'i': of("$s.indexOf($s)\n$s.indexOf($s, $i)\n$s.lastIndexOf($s)\n$s.lastIndexOf($s, $i)"),
-		's': of("$s.charAt($i)\n$s.lowerAscii()\n$s.upperAscii()\n$s.replace($s, $s)\n$s.replace($s, $s, $i)\n$s.substring($i)\n$s.substring($i, $i)\n" +
-			"$s.trim()\n$l.join()\n$l.join($s)\n'%s %s'.format([$x, $x])\n'%d %.2f'.format([$i, $d])\n'%s'.format($l)\n'%b %x %X'.format([$b, $i, $s])\n" +
+		's': of("$s.charAt($i)\n$s.lowerAscii()\n$s.upperAscii()\n$s.replace($s, $s)\n$s.replace($s, $s, $i)\n" +
+			"$s.substring($i)\n$s.substring($i, $i)\n" +
+			"$s.trim()\n$l.join()\n$l.join($s)\n'%s %s'.format([$x, $x])\n'%d %.2f'.format([$i, $d])\n'%s'.format($l)\n" +
+			"'%b %x %X'.format([$b, $i, $s])\n" +
 			"'%e %o'.format([$d, $i])\n'%%'.format([])\n'%z'.format([$x])\nstrings.quote($s)\n$s.reverse()"),
 		'l': of("$s.split($s)\n$s.split($s, $i)\n$s.split(',')"),
 	},
@@ -161,7 +173,8 @@ var features = map[string]templates{
 		'b': of("$L.isSorted()\n$l == $l.distinct()\n$l.indexOf($x) > 0"),
 		'i': of("$L.indexOf($x)\n$L.lastIndexOf($x)\n$L.sum()\n$L.size()"),
 		'x': of("$L.min()\n$L.max()\n$L.sum()\n$L.first()\n$L.last()\n$L.first().orValue($x)\n$L.last().hasValue()"),
-		'l': of("$L.slice($i, $i)\n$L.flatten()\n$L.flatten($i)\n$L.distinct()\n$L.reverse()\n$L.sort()\n$L.sortBy(e, e)\n$L.sortBy(e, e.name)\n" +
+		'l': of("$L.slice($i, $i)\n$L.flatten()\n$L.flatten($i)\n$L.distinct()\n$L.reverse()\n$L.sort()\n" +
+			"$L.sortBy(e, e)\n$L.sortBy(e, e.name)\n" +
 			"lists.range(3)\nlists.range($i % 100)\n$L.sortBy(e, $s)"),
 		'L': of("$L.flatten()\n$L.distinct()\n$L.reverse()\n$L.sort()\nlists.range(5)"),
 	},
@@ -177,7 +190,8 @@ var features = map[string]templates{
 		'x': of("$u\nurl($s)\n$u.getQuery()['q']"),
 	},
 	"quantity": {
-		'b': of("isQuantity($s)\n$q.isGreaterThan($q)\n$q.isLessThan($q)\n$q == $q\n$q.isInteger()\nquantity($s).isLessThan($q)\nisQuantity($x)\n" +
+		'b': of("isQuantity($s)\n$q.isGreaterThan($q)\n$q.isLessThan($q)\n$q == $q\n$q.isInteger()\nquantity($s).isLessThan($q)\n" +
+			"isQuantity($x)\n" +
 			"$q.compareTo($q) == $i"),
 		'i': of("$q.asInteger()\n$q.sign()\n$q.compareTo($q)"),
 		'd': of("$q.asApproximateFloat()"),
@@ -192,7 +206,8 @@ var features = map[string]templates{
 		'x': of("$a\nip($s)"),
 	},
 	"cidr": {
-		'b': of("isCIDR($s)\n$c.containsIP($a)\n$c.containsIP($s)\n$c.containsCIDR($c)\n$c.containsCIDR($s)\n$c == $c\ncidr($s) == $c\nisCIDR($x)"),
+		'b': of("isCIDR($s)\n$c.containsIP($a)\n$c.containsIP($s)\n$c.containsCIDR($c)\n$c.containsCIDR($s)\n" +
+			"$c == $c\ncidr($s) == $c\nisCIDR($x)"),
 		'i': of("$c.prefixLength()\n$c.ip().family()"),
 		's': of("string($c)\nstring($c.masked())\nstring($c.ip())"),
 		'x': of("$c\n$c.masked()\n$c.ip()"),
@@ -211,8 +226,10 @@ var features = map[string]templates{
 		'b': of("sets.contains($l, $l)\nsets.equivalent($l, $l)\nsets.intersects($l, $l)\nsets.contains($x, $l)"),
 	},
 	"optional": {
-		'b': of("$o.hasValue()\n$p.?name.hasValue()\n$m[?$s].hasValue()\n$l[?$i].hasValue()\n$o == $o\nhas($p.?name.x)\noptional.ofNonZeroValue($x).hasValue()"),
-		'o': of("$p.?name\n$p.?metadata.?labels\n$m[?$s]\n$l[?$i]\noptional.of($x)\noptional.ofNonZeroValue($x)\n$o.or($o)\n$o.optMap(e, $x)\n$o.optMap(e, e)\n" +
+		'b': of("$o.hasValue()\n$p.?name.hasValue()\n$m[?$s].hasValue()\n$l[?$i].hasValue()\n$o == $o\nhas($p.?name.x)\n" +
+			"optional.ofNonZeroValue($x).hasValue()"),
+		'o': of("$p.?name\n$p.?metadata.?labels\n$m[?$s]\n$l[?$i]\noptional.of($x)\noptional.ofNonZeroValue($x)\n" +
+			"$o.or($o)\n$o.optMap(e, $x)\n$o.optMap(e, e)\n" +
 			"$o.optFlatMap(e, $o)\n$p.?metadata.?name"),
 		'x': of("$o.value()\n$o.orValue($x)\n$o\n[?$o, $x]\n{?'a': $o, 'b': $x}"),
 		's': of("$p.?name.orValue($s)\n$o.orValue($s)\n$m[?$s].orValue($s)"),
@@ -225,14 +242,18 @@ var features = map[string]templates{
 		's': of("$z.reason()\n$z.error()\n$g.check('delete').reason()"),
 		'z': of("$g.check($s)\n$g.check('list')\n$g.check('delete')\nauthorizer.path($s).check($s)\n" +
 			"authorizer.serviceAccount($s, $s).group($s).resource($s).check($s)"),
-		'g': of("authorizer.group($s).resource($s)\n$g.namespace($s)\n$g.name($s)\n$g.subresource($s)\n$g.fieldSelector('spec.nodeName=' + $s)\n" +
-			"$g.labelSelector('app in (a, b),!c')\n$g.fieldSelector($s)\n$g.labelSelector($s)\n$g.labelSelector('x==y,z!=w')\n$g.fieldSelector('a!=b')"),
+		'g': of("authorizer.group($s).resource($s)\n$g.namespace($s)\n$g.name($s)\n$g.subresource($s)\n" +
+			"$g.fieldSelector('spec.nodeName=' + $s)\n" +
+			"$g.labelSelector('app in (a, b),!c')\n$g.fieldSelector($s)\n$g.labelSelector($s)\n$g.labelSelector('x==y,z!=w')\n" +
+			"$g.fieldSelector('a!=b')"),
 		'x': of("$z\n$g"),
 	},
 	"comprehensions": {
-		'b': of("$L.all(k, v, $b)\n$L.all(k, v, k < 3 || v == $x)\n$L.exists(k, v, v == $x)\n$L.existsOne(k, v, v == $x)\n$m.all(k, v, k != '')\n" +
+		'b': of("$L.all(k, v, $b)\n$L.all(k, v, k < 3 || v == $x)\n$L.exists(k, v, v == $x)\n$L.existsOne(k, v, v == $x)\n" +
+			"$m.all(k, v, k != '')\n" +
 			"$L.exists(k, v, $b || k == $i)\n$L.exists_one(k, v, $b)"),
-		'l': of("$L.transformList(k, v, v)\n$L.transformList(k, v, $x)\n$L.transformList(k, v, $b, [k, v])\n$L.transformList(k, v, string(k) + $s)"),
+		'l': of("$L.transformList(k, v, v)\n$L.transformList(k, v, $x)\n$L.transformList(k, v, $b, [k, v])\n" +
+			"$L.transformList(k, v, string(k) + $s)"),
 		'm': of("$L.transformMap(k, v, v)\n$L.transformMap(k, v, $b, $x)\n$m.transformMap(k, v, v)\n$m.transformMap(k, v, k)\n" +
 			"$m.transformMapEntry(k, v, {k: v})\n$L.transformMapEntry(k, v, {string(k): v})\n$L.transformMapEntry(k, v, {v: k})"),
 		'L': of("$L.transformList(k, v, v)\n$L.transformList(k, v, $s)"),

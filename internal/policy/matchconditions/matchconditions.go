@@ -32,15 +32,17 @@ type Conditions struct {
 // Compile compiles match conditions. failurePolicy decides what happens if an expression
 // cannot be evaluated: with Ignore the plugin does not get the review, otherwise the
 // review is denied. If UsesAuthorizer returns true, access must be set before the first
-// review; expressions check permissions with it. The errors list all expressions that do
-// not compile, with paths that start with path.
+// review; expressions check permissions with it. interpretCEL makes cel-go's interpreter
+// evaluate all expressions. The errors list all expressions that do not compile, with paths
+// that start with path.
 func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy admissionregistrationv1.FailurePolicyType,
-	access *atomic.Pointer[cluster.Access], path *field.Path,
+	access *atomic.Pointer[cluster.Access], interpretCEL bool, path *field.Path,
 ) (*Conditions, field.ErrorList) {
 	c := &Conditions{
 		compiler: cel.NewCompiler(false), access: access,
 		ignoresErrors: failurePolicy == admissionregistrationv1.Ignore,
 	}
+	c.compiler.InterpreterOnly = interpretCEL
 	var errs field.ErrorList
 	for i, condition := range conditions {
 		compiled := c.compiler.Compile(condition.Expression, cel.Declarations{}, cel.Bool)

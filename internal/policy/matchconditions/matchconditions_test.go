@@ -52,7 +52,7 @@ func TestChain(t *testing.T) {
 	plugin := alwaysdeny.Plugin()
 	f := func(policy admissionregistrationv1.FailurePolicyType, want admission.Outcome, message string, expressions ...string) {
 		t.Helper()
-		compiled, errs := matchconditions.Compile(conditions(expressions...), policy, access, nil)
+		compiled, errs := matchconditions.Compile(conditions(expressions...), policy, access, false, nil)
 		if errs != nil {
 			t.Fatal(errs)
 		}
@@ -96,7 +96,7 @@ func TestChain(t *testing.T) {
 func TestCompile(t *testing.T) {
 	f := func(usesAuthorizer bool, want string, expressions ...string) {
 		t.Helper()
-		compiled, errs := matchconditions.Compile(conditions(expressions...), "", nil, field.NewPath("plugins").Index(0).Child("matchConditions"))
+		compiled, errs := matchconditions.Compile(conditions(expressions...), "", nil, false, field.NewPath("plugins").Index(0).Child("matchConditions"))
 		got := ""
 		if len(errs) > 0 {
 			got = errs.ToAggregate().Error()

@@ -20,10 +20,9 @@ const copiesBytesMax = 3 << 20
 // limitCopies sets a variable of package jsonpatch, as kube-apiserver does.
 var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = copiesBytesMax })
 
-// movedBytesMax is for how many bytes of a document operations may move elements of
-// arrays before the context is looked at again. To move the elements of an array of
-// 1 MB takes up to 0.5 ms, so 64 MB take 30 ms, which is little beside the seconds
-// that an answer may take.
+// movedBytesMax is how many bytes operations may move in arrays before Apply looks at the
+// context again. Moving the elements of an array of 1 MB takes up to 0.5 ms, so 64 MB take
+// 30 ms, which is little compared to the seconds that an answer may take.
 const movedBytesMax = 64 << 20
 
 // Apply returns the document with the operations applied. It does not change document.
@@ -44,7 +43,7 @@ func Apply(ctx context.Context, operations jsonpatch.Patch, document []byte) ([]
 	return document, nil
 }
 
-// apply makes errors of the library's panics, which some values of operations cause.
+// apply turns panics of the library, which some values of operations cause, into errors.
 func apply(operations jsonpatch.Patch, document []byte) (after []byte, err error) {
 	defer func() {
 		if recover() != nil {
@@ -54,13 +53,13 @@ func apply(operations jsonpatch.Patch, document []byte) (after []byte, err error
 	return operations.Apply(document)
 }
 
-// together returns how many operations to apply to a document of that many bytes
-// before the context is looked at. An operation at an index of an array moves what is
-// behind it; all others take the same time whatever the document is.
+// together returns how many operations to apply before looking at the context, for a document
+// of size bytes. An operation at an index of an array moves the elements after it; the time of
+// all others does not depend on the document.
 func together(operations jsonpatch.Patch, size int) int {
 	moved := 0
 	for i, o := range operations {
-		at, _ := o.Path() // without one, the text is no index either
+		at, _ := o.Path() // without a path it is empty, which is no index
 		from, _ := o.From()
 		if !isIndex(at) && !isIndex(from) {
 			continue

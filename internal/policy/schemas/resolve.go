@@ -13,7 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// refPrefix is what references to other schemas of a document begin with.
+// refPrefix begins all references to other schemas of a document.
 const refPrefix = "#/components/schemas/"
 
 // DeclType returns the CEL type for objects of a kind. name is the name of the type in
@@ -48,11 +48,11 @@ func (s *Schemas) DeclType(ctx context.Context, gvk schema.GroupVersionKind, nam
 	return nil, nil
 }
 
-// A resolver puts schemas in the place of references to them (k8s.io/apiserver
-// pkg/cel/openapi/resolver/refs.go, whose package has all types of Kubernetes).
+// A resolver replaces references by the schemas that they refer to. It restates k8s.io/apiserver
+// pkg/cel/openapi/resolver/refs.go, because that package links all types of Kubernetes.
 type resolver struct {
 	definitions map[string]*spec.Schema
-	within      map[string]bool // the references that are being resolved
+	within      map[string]bool // references that are being resolved
 }
 
 func (r *resolver) resolve(s *spec.Schema) (*spec.Schema, error) {
@@ -95,8 +95,8 @@ func (r *resolver) resolve(s *spec.Schema) (*spec.Schema, error) {
 	return &result, nil
 }
 
-// refOf returns the reference that a schema is; empty for none. One with a description
-// or a default is wrapped in allOf.
+// refOf returns the reference of a schema that is one, otherwise an empty string. A reference
+// with a description or a default is wrapped in allOf.
 func refOf(s *spec.Schema) string {
 	if s.Ref.GetURL() != nil {
 		return s.Ref.String()

@@ -25,20 +25,20 @@ import (
 )
 
 const (
-	// pathsAge is how old the list of documents may be that says which schemas are
-	// current. kube-apiserver asks itself for it as often (k8s.io/apiserver
+	// pathsAge is the age at which the list of documents, which says which schemas are
+	// current, is read again. kube-apiserver uses the same (k8s.io/apiserver
 	// pkg/admission/plugin/policy/mutating/patch/typeconverter.go).
 	pathsAge = 5 * time.Second
-	// missingAge is the same for a group version that is not in the list: it may be
-	// that of a CustomResourceDefinition which was created just now.
+	// missingAge is the same for a group version that is not in the list. Its
+	// CustomResourceDefinition may have been created just now.
 	missingAge = time.Second
 	// parsersMax is how many group versions are kept. The schemas of apps/v1 take 2 MB.
 	parsersMax = 32
-	// parserTTL is how long one is kept that nobody uses.
+	// parserTTL is how long an unused group version is kept.
 	parserTTL = time.Hour
 )
 
-// extension is where a schema says which kinds it is of.
+// extension is the field of a schema that has its kinds.
 const extension = "x-kubernetes-group-version-kind"
 
 // Documents reads the OpenAPI documents of an API server. cluster.Discovery implements it.
@@ -66,7 +66,7 @@ func New(documents Documents) *Schemas {
 
 // A parser has the schemas of a group version for merging.
 type parser struct {
-	path  string // of the document that it was made of
+	path  string // of its document
 	kinds map[schema.GroupVersionKind]typed.ParseableType
 }
 
@@ -105,8 +105,7 @@ func (s *Schemas) Path(ctx context.Context, version schema.GroupVersion) (string
 	return found(version, path, known)
 }
 
-// listed returns the list of documents that was read last, and how old it is. Nobody
-// changes it.
+// listed returns the last list of documents and its age. The list never changes.
 func (s *Schemas) listed() (paths map[schema.GroupVersion]string, age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +173,8 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 	return kind, ok, nil
 }
 
-// parse returns the parser of a document, which it makes once for all that want it at the
-// same time. Each of them has read the document itself, for as long as its own ctx allowed.
+// parse returns the parser of a document. Callers that need it at the same time share one run.
+// Each of them has read the document itself, within its own ctx.
 func (s *Schemas) parse(version schema.GroupVersion, path string, text []byte) (*parser, error) {
 	made, err, _ := s.parsing.Do(path, func() (any, error) {
 		if kept, _ := s.parsers.Get(version); kept != nil && kept.(*parser).path == path {
@@ -219,7 +218,7 @@ func definitionsIn(text []byte, path string) (map[string]*spec.Schema, error) {
 	return document.Components.Schemas, nil
 }
 
-// newParser does as managedfields.NewTypeConverter (k8s.io/apimachinery
+// newParser does what managedfields.NewTypeConverter does (k8s.io/apimachinery
 // pkg/util/managedfields/internal/typeconverter.go).
 func newParser(path string, definitions map[string]*spec.Schema) (*parser, error) {
 	converted, err := schemaconv.ToSchemaFromOpenAPI(definitions, false)

@@ -58,10 +58,16 @@ func TestFormatUpstream(t *testing.T) {
 	object := view.ValueOf(root)
 	ours := []ref.Val{object, view.ValueOf(root.Get("list")), view.ValueOf(root.Get("deep"))}
 	values := append(slices.Clone(ours),
-		native([]any{}), native(map[string]any{}), native([]any{int64(-1), uint64(2), 1.5, 1e300, math.Inf(1), math.Inf(-1), math.NaN(), true, false, "a\"é", []byte("b\n"), nil}),
-		native([]any{time.Unix(1, 5e8).UTC(), 90 * time.Second, -time.Nanosecond}), native([]ref.Val{types.IntType, types.StringType, types.NewListType(types.IntType)}),
-		native(map[string]any{"c": int64(1), "a": []any{"x", "y"}, "b": map[string]any{"z": nil}}), native(map[ref.Val]ref.Val{types.Int(2): types.String("a"), types.Uint(1): types.True, types.False: types.Int(0), types.String("k"): object}),
-		native([]ref.Val{object, types.NullValue}), native(map[ref.Val]ref.Val{types.Double(1): types.True}), native(map[ref.Val]ref.Val{types.Double(math.NaN()): types.True}), native([]any{[]any{types.OptionalNone}}),
+		native([]any{}), native(map[string]any{}),
+		native([]any{int64(-1), uint64(2), 1.5, 1e300, math.Inf(1), math.Inf(-1), math.NaN(), true, false, "a\"é", []byte("b\n"), nil}),
+		native([]any{time.Unix(1, 5e8).UTC(), 90 * time.Second, -time.Nanosecond}),
+		native([]ref.Val{types.IntType, types.StringType, types.NewListType(types.IntType)}),
+		native(map[string]any{"c": int64(1), "a": []any{"x", "y"}, "b": map[string]any{"z": nil}}),
+		native(map[ref.Val]ref.Val{
+			types.Int(2): types.String("a"), types.Uint(1): types.True, types.False: types.Int(0), types.String("k"): object,
+		}),
+		native([]ref.Val{object, types.NullValue}), native(map[ref.Val]ref.Val{types.Double(1): types.True}),
+		native(map[ref.Val]ref.Val{types.Double(math.NaN()): types.True}), native([]any{[]any{types.OptionalNone}}),
 		native(map[string]any{"a": types.OptionalNone}), native(map[ref.Val]ref.Val{types.NullValue: types.True}))
 	for _, v := range values {
 		want, err := ext.FormatString(v, "")

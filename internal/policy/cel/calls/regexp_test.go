@@ -24,7 +24,8 @@ func TestRegexpGo(t *testing.T) {
 	text := strings.Repeat("a aé-\naab\n\n", 50)
 	l := limitsOf(t.Context(), t, "null")
 	for _, pattern := range [...]string{
-		"a", "[a-z]+", "^", "^a", "$", "(?m)^.", "(?m)$", `\b`, `\B`, `\ba`, `a\b`, "a*", "a*?", "(?U)a+", "(a.*b|a)", "é|(a)(é)", "(?i)A", "x*", "(?:)", ".", "(?s).", `\A.`, `.\z`, "y", "^y", `\Qa)\E`,
+		"a", "[a-z]+", "^", "^a", "$", "(?m)^.", "(?m)$", `\b`, `\B`, `\ba`, `a\b`, "a*", "a*?", "(?U)a+", "(a.*b|a)", "é|(a)(é)",
+		"(?i)A", "x*", "(?:)", ".", "(?s).", `\A.`, `.\z`, "y", "^y", `\Qa)\E`,
 	} {
 		pattern = "(?:x{900})?(?:" + pattern + ")"
 		re := regexp.MustCompile(pattern)
@@ -54,7 +55,8 @@ func TestRegexpLevels(t *testing.T) {
 		return types.String(strings.Repeat("(", levels) + inner + strings.Repeat(")", levels))
 	}
 	for pattern, want := range map[types.String]int{
-		nested(999, "a"): 400, nested(998, "[ac]"): 400, nested(997, `\ba`): -1, nested(900, `\ba`): 400, "(?:x{900})?" + `\b\Qa`: 400, "(?:x{900})?" + `\b\Qa)\E`: 0,
+		nested(999, "a"): 400, nested(998, "[ac]"): 400, nested(997, `\ba`): -1, nested(900, `\ba`): 400, "(?:x{900})?" + `\b\Qa`: 400,
+		"(?:x{900})?" + `\b\Qa)\E`: 0,
 	} {
 		got := findAll(l, []ref.Val{text, pattern})
 		if want < 0 && types.IsError(got) && strings.Contains(fmt.Sprint(got), "too large for a text that long") {
@@ -74,7 +76,8 @@ func TestRegexpMemory(t *testing.T) {
 	const most = resultFree / regexpBytes
 	for pattern, want := range map[string]ref.Val{
 		strings.Repeat("(", most): nil, strings.Repeat("(", most+1): errNoMemory, // which are none
-		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory, "a": nil,
+		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory,
+		"a": nil,
 	} {
 		if got := matchesUncharged(l, []ref.Val{types.String("a"), types.String(pattern)}); got != want {
 			t.Errorf("%.20s: got %v, want %v", pattern, got, want)
@@ -151,7 +154,8 @@ func TestMatchLimit(t *testing.T) {
 // TestInstructions compares the estimate with what package syntax compiles.
 func TestInstructions(t *testing.T) {
 	for _, pattern := range [...]string{
-		"a", "^$", "[a-z]+|[0-9]*", strings.Repeat("a", 1000), "(a{99}){9}", "(?:x{900})?", "a{2,50}", "a{500,}", "(?:ab|c|de?){100}", strings.Repeat("(a?){20}", 10),
+		"a", "^$", "[a-z]+|[0-9]*", strings.Repeat("a", 1000), "(a{99}){9}", "(?:x{900})?", "a{2,50}", "a{500,}", "(?:ab|c|de?){100}",
+		strings.Repeat("(a?){20}", 10),
 	} {
 		tree, err := syntax.Parse(pattern, syntax.Perl)
 		if err != nil {

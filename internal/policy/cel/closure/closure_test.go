@@ -181,6 +181,9 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := b.String(); got != string(want) {
-		t.Errorf("got the functions\n%s\nwant those of %s. Check the cost of what is new (see doc.go), and update the file with -update.", got, file)
+		t.Errorf(
+			"got the functions\n%s\nwant those of %s. Check the cost of what is new (see doc.go), and update the file with -update.",
+			got, file,
+		)
 	}
 }
