@@ -201,8 +201,8 @@ func Forbidden(review *codec.Review, err error) error {
 		schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, objectName(review), err)
 }
 
-// objectName is the name NewForbidden shows (extractResourceName there): that
-// of the request, or the one that the object has or is going to get.
+// objectName returns the name that NewForbidden shows (extractResourceName there): the
+// name of the request, or metadata.name or metadata.generateName of the object.
 func objectName(review *codec.Review) string {
 	if name := review.Name(); name != "" {
 		return name

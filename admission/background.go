@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// A beside is what a handler does beside reviews. Chains that have the same handler
-// share it.
-type beside struct {
+// A background is the background task of a handler (Handler.Run). Chains with the same
+// handler share it.
+type background struct {
 	run func(ctx context.Context, rulesChanged func())
 
-	known chan struct{} // closed when Rules is known for the first time
+	rulesKnown chan struct{} // closed when Rules is known for the first time
 
-	mu    sync.Mutex
-	end   context.CancelFunc // nil until it runs
-	ended chan struct{}      // closed when it has returned
+	mu     sync.Mutex
+	cancel context.CancelFunc // nil until the task is started
+	ended  chan struct{}      // closed when run has returned
 }
 
-func newBeside(run func(ctx context.Context, rulesChanged func())) *beside {
+func newBackground(run func(ctx context.Context, rulesChanged func())) *background {
 	if run == nil {
 		return nil
 	}
-	return &beside{run: run, known: make(chan struct{})}
+	return &background{run: run, rulesKnown: make(chan struct{})}
 }
 
 // Start starts the background tasks of the handlers (Handler.Run) that do not run
 // yet; they run until ctx ends. It stops tasks of handlers that are only in last,
 // which may be nil. It calls rulesChanged when the result of RulesOf changes.
 func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
-	used := make(map[*beside]bool)
+	used := make(map[*background]bool)
 	for i := range c.entries {
-		if b := c.entries[i].beside; b != nil {
+		if b := c.entries[i].background; b != nil {
 			used[b] = true
 			b.start(ctx, rulesChanged)
 		}
@@ -39,7 +39,7 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 		return
 	}
 	for i := range last.entries {
-		if b := last.entries[i].beside; b != nil && !used[b] {
+		if b := last.entries[i].background; b != nil && !used[b] {
 			b.stop()
 		}
 	}
@@ -48,7 +48,7 @@ func (c *Chain) Start(ctx context.Context, last *Chain, rulesChanged func()) {
 // RulesVary reports whether the result of RulesOf changes while a handler runs.
 func (c *Chain) RulesVary() bool {
 	for i := range c.entries {
-		if c.entries[i].beside != nil {
+		if c.entries[i].background != nil {
 			return true
 		}
 	}
@@ -59,9 +59,9 @@ func (c *Chain) RulesVary() bool {
 // ctx ends.
 func (c *Chain) AwaitRules(ctx context.Context) {
 	for i := range c.entries {
-		if b := c.entries[i].beside; b != nil {
+		if b := c.entries[i].background; b != nil {
 			select {
-			case <-b.known:
+			case <-b.rulesKnown:
 			case <-ctx.Done():
 				return
 			}
@@ -69,15 +69,15 @@ func (c *Chain) AwaitRules(ctx context.Context) {
 	}
 }
 
-func (b *beside) start(ctx context.Context, rulesChanged func()) {
+func (b *background) start(ctx context.Context, rulesChanged func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.end != nil {
+	if b.cancel != nil {
 		return
 	}
-	ctx, b.end = context.WithCancel(ctx)
+	ctx, b.cancel = context.WithCancel(ctx)
 	b.ended = make(chan struct{})
-	first := sync.OnceFunc(func() { close(b.known) })
+	first := sync.OnceFunc(func() { close(b.rulesKnown) })
 	go func() {
 		defer close(b.ended)
 		b.run(ctx, func() {
@@ -92,7 +92,7 @@ func (b *beside) start(ctx context.Context, rulesChanged func()) {
 func (c *Chain) Stop(ctx context.Context) {
 	var all []<-chan struct{}
 	for i := range c.entries {
-		if b := c.entries[i].beside; b != nil {
+		if b := c.entries[i].background; b != nil {
 			if ended := b.stop(); ended != nil {
 				all = append(all, ended)
 			}
@@ -109,11 +109,11 @@ func (c *Chain) Stop(ctx context.Context) {
 
 // stop ends the task. The channel is closed when it has returned; it is nil if the task
 // was never started.
-func (b *beside) stop() (ended <-chan struct{}) {
+func (b *background) stop() (ended <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.end != nil {
-		b.end()
+	if b.cancel != nil {
+		b.cancel()
 	}
 	return b.ended
 }

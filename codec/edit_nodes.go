@@ -2,9 +2,10 @@ package codec
 
 import "strings"
 
-// put makes json the value of n, "" to remove it. If n is 0 it becomes a new
-// member of parent. All of parent has nodes then, so that the end of what was
-// replaced need not be known, and only one member of that name.
+// put sets the value of n to json, or removes n if json is "". If n is 0, it adds
+// a member to parent. It first makes nodes for all members of parent, because the
+// next one cannot be found in the text behind a value that was replaced. It leaves
+// one member of that name.
 func (o *Object) put(parent, n nodeID, name, json string) nodeID {
 	if o.finish(parent); o.err != nil {
 		return n
@@ -19,35 +20,35 @@ func (o *Object) put(parent, n nodeID, name, json string) nodeID {
 	if !isArray && o.index[parent] == nil {
 		o.unlinkOthers(n)
 	}
-	if o.nodes[n].first != 0 {
+	if o.nodes[n].firstChild != 0 {
 		o.detachAll(n)
 	}
 	e := &o.nodes[n]
-	*e = node{name: e.name, nameLen: e.nameLen, index: e.index, escaped: e.escaped, was: e.was, up: e.up, next: e.next}
-	o.change(n, json)
+	*e = node{name: e.name, nameLen: e.nameLen, index: e.index, escaped: e.escaped, original: e.original, parent: e.parent, next: e.next}
+	o.setNode(n, json)
 	return n
 }
 
-// detachAll makes what is in n no part of the document any more, before n gets
-// another value. It gives nodes to all of it, for a loop that goes over it.
+// detachAll marks all nodes in n as no part of the document any more, before n gets
+// another value. It first makes nodes for the rest of n: a loop may be going over it.
 func (o *Object) detachAll(n nodeID) {
 	o.finish(n)
-	for c := o.nodes[n].first; c != 0; c = o.nodes[c].next {
+	for c := o.nodes[n].firstChild; c != 0; c = o.nodes[c].next {
 		o.nodes[c].detached = true
 	}
 	o.forgetMembers(n)
 }
 
-// addMember adds a member behind all that is in parent.
+// addMember adds a member at the end of parent.
 func (o *Object) addMember(parent nodeID, name, json string) nodeID {
 	if json == "" || !o.hasRoom(parent) {
 		return 0
 	}
 	quoted := o.quote(name)
-	n := o.link(parent, o.keep(quoted)+1, int32(len(quoted)-2), 0)
+	n := o.link(parent, o.internText(quoted)+1, int32(len(quoted)-2), 0)
 	o.nodes[n].escaped = strings.IndexByte(quoted, '\\') >= 0
 	o.indexMember(n)
-	o.change(n, json)
+	o.setNode(n, json)
 	return n
 }
 
@@ -59,23 +60,23 @@ func (o *Object) addElement(n nodeID, json string) {
 	index := o.count(n)
 	added := o.link(n, 0, 0, 0)
 	o.nodes[added].index = int32(index)
-	o.change(added, json)
+	o.setNode(added, json)
 }
 
-// change makes json the text of n.
-func (o *Object) change(n nodeID, json string) {
+// setNode sets the value of n to json, "" for none, and marks the nodes above as edited.
+func (o *Object) setNode(n nodeID, json string) {
 	if json != "" {
-		at := o.keep(json)
+		at := o.internText(json)
 		o.nodes[n].at, o.nodes[n].end = at, at+offset(len(json))
 		o.nodes[n].complete = len(json) == len("{}")
 	}
-	for up := o.nodes[n].up; up != 0 && !o.nodes[up].edited; up = o.nodes[up].up {
+	for up := o.nodes[n].parent; up != 0 && !o.nodes[up].edited; up = o.nodes[up].parent {
 		o.nodes[up].edited = true
 	}
 	o.changes++
 }
 
-// unlinkOthers takes out what has the same name as the member at n, behind it.
+// unlinkOthers removes the nodes behind the member at n that have its name.
 func (o *Object) unlinkOthers(n nodeID) {
 	name, last := o.unescape(o.nameOf(n)), n
 	for next := o.nodes[n].next; next != 0; next = o.nodes[next].next {
@@ -85,18 +86,18 @@ func (o *Object) unlinkOthers(n nodeID) {
 		}
 		last = next
 	}
-	o.nodes[o.nodes[n].up].last = last
+	o.nodes[o.nodes[n].parent].lastChild = last
 }
 
-// unlink takes out a node, which comes behind another one.
+// unlink removes node n, which follows another one, from the tree.
 func (o *Object) unlink(behind, n nodeID) {
 	o.nodes[behind].next = o.nodes[n].next
 	o.nodes[n].detached = true
 }
 
-// rewriteArray replaces as many elements as are to go, from an index on, of the
-// array at n by json, if that is not empty. Every later index changes, so the
-// array gets a new text.
+// rewriteArray replaces gone elements of the array at n, beginning with index from,
+// by json, or removes them if json is "". Every later index changes, so the array
+// gets a new text.
 func (o *Object) rewriteArray(n nodeID, from, gone int, json string) {
 	v := o.valueOf(n)
 	if n == rootNode {
@@ -125,5 +126,5 @@ func (o *Object) rewriteArray(n nodeID, from, gone int, json string) {
 	}
 	o.arena = append(o.arena, ']')
 	o.grown(capacity)
-	o.put(o.nodes[n].up, n, "", o.kept(start))
+	o.put(o.nodes[n].parent, n, "", o.closeText(start))
 }

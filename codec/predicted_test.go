@@ -36,7 +36,7 @@ func TestShortWay(t *testing.T) {
 		var last [fieldCount]string
 		for f := fieldUID; ; {
 			before := r.fields
-			if r.lastObject(f, in.text[in.pos:]) {
+			if r.predictedLastObject(f, in.text[in.pos:]) {
 				lasts++
 				last, r.fields = r.fields, before
 			}
@@ -47,7 +47,7 @@ func TestShortWay(t *testing.T) {
 				t.Fatal(o.err)
 			}
 			r.setField(f, value)
-			next, ok := in.predicted(f + 1)
+			next, ok := in.predictedField(f + 1)
 			if !ok {
 				break
 			}
@@ -238,7 +238,7 @@ func notZero(t *testing.T, name string, v reflect.Value) {
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
 			switch field.Name {
-			case "lent", "isReadOnly": // of the tag poison, and of the field of a review
+			case "views", "isReadOnly": // of the tag poison, and of the field of a review
 				continue
 			}
 			notZero(t, name+"."+field.Name, v.Field(i))
@@ -280,7 +280,7 @@ func TestIndex(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			o.SetInt(1, name, "m8")
 			o.SetInt(2, name, "added")
-			indexed := o.index[o.Get(name).live()]
+			indexed := o.index[o.Get(name).currentNode()]
 			if (indexed != nil) != (n >= indexedMin) || indexed != nil && len(indexed) != n+1 {
 				t.Errorf("%d members of %s: %d are in the index", n, name, len(indexed))
 			}
@@ -289,12 +289,12 @@ func TestIndex(t *testing.T) {
 			}
 		}
 		o.Set("{}", "a")
-		if want := len(o.index[o.Get("b").live()]); o.indexed != want {
+		if want := len(o.index[o.Get("b").currentNode()]); o.indexed != want {
 			t.Errorf("%d members: got %d counted after one object is gone, want %d", n, o.indexed, want)
 		}
 		faulty := o.index
 		o.Set("nonsense")
-		if got := o.indexMembers(o.Get("b").live()); got || len(o.index) != len(faulty) {
+		if got := o.indexMembers(o.Get("b").currentNode()); got || len(o.index) != len(faulty) {
 			t.Errorf("%d members: indexed after a fault", n)
 		}
 		if o.Fits(0) {

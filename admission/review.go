@@ -47,7 +47,7 @@ var ErrNotStarted = fmt.Errorf("not started: %w", context.DeadlineExceeded)
 
 var errGoexit = errors.New("it ended its goroutine with runtime.Goexit; it must return")
 
-// A round is one call of a chain.
+// A round is one call of Chain.Review.
 type round struct {
 	chain      *Chain
 	ctx        context.Context
@@ -55,11 +55,11 @@ type round struct {
 	phase      Phase
 	attributes Attributes
 	deadline   time.Duration // of the call, 0 for none
-	now        time.Duration // when the last plugin ended, to ask the clock once for each
+	now        time.Duration // when the last plugin ended, so that the clock is read once for each plugin
 }
 
-// epoch is where the times of a round begin: the time since then takes half as
-// long to get as the time of day.
+// epoch is the zero of the times of a round: time.Since(epoch) takes half the time of
+// time.Now.
 var epoch = time.Now()
 
 // Review runs the plugins of the phase that handle the review, and fills
@@ -75,7 +75,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 		r.deadline = max(deadline.Sub(epoch), 1)
 	}
 	review.SetContext(ctx)
-	var seen [pluginsMax]int // how often the object had been changed when the plugin was done, -1 if it did not run
+	var seen [pluginsMax]int // Object.Changes after the plugin's run, -1 if it did not run
 	for i := range c.entries {
 		outcome, ran, err := r.run(&c.entries[i])
 		if err != nil || outcome == OutcomeDenied {
@@ -95,7 +95,7 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 			return outcome, err
 		}
 	}
-	review.ClearContext() // for what comes now
+	review.ClearContext() // the patch is made even if ctx ends now
 	if err := review.Err(); err != nil {
 		return OutcomeErrored, err
 	}
@@ -123,8 +123,8 @@ type reinvocationKey struct{}
 // which follows if a later plugin changed the object.
 func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
 
-// run runs a plugin if the review is for it, and does what the plugin's
-// settings make of its answer. The error is one of Review's.
+// run runs a plugin if it handles the review, and applies the plugin's settings to the
+// result. The error is one of those that Review returns.
 func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	if !e.handles(r.phase, &r.attributes) {
 		return OutcomeAllowed, false, nil
@@ -133,7 +133,7 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 		r.review.Checkpoint()
 	}
 	start := r.now
-	result, outcome, ran := r.ask(e)
+	result, outcome, ran := r.evaluate(e)
 	if fault := r.review.Err(); fault != nil {
 		_, misuse := errors.AsType[*codec.EditError](fault)
 		_, late := errors.AsType[*codec.ContextError](fault)
@@ -187,9 +187,9 @@ func (e *entry) handles(phase Phase, attributes *Attributes) bool {
 	return false
 }
 
-// ask asks the plugin and says what the answer amounts to. It has not run when
-// its selector leaves the review out.
-func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
+// evaluate calls the plugin and determines the outcome. ran is false if its selector does
+// not select the review.
+func (r *round) evaluate(e *entry) (result Result, outcome Outcome, ran bool) {
 	ctx, deadline := r.ctx, r.deadline
 	if timeout := e.Settings.Timeout; timeout > 0 && (deadline == 0 || r.now+timeout < deadline) {
 		var cancel context.CancelFunc
@@ -199,7 +199,7 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		defer r.review.SetContext(r.ctx)
 		deadline = r.now + timeout
 	}
-	if isOver(deadline, r.now) {
+	if isPast(deadline, r.now) {
 		return Errored(ErrNotStarted), OutcomeErrored, true
 	}
 	changes := r.review.Object.Changes()
@@ -214,7 +214,7 @@ func (r *round) ask(e *entry) (result Result, outcome Outcome, ran bool) {
 		return Errored(fmt.Errorf("it both failed and denied, want one: %w", result.Err)), OutcomeErrored, true
 	case result.Err != nil:
 		return result, OutcomeErrored, true
-	case isOver(deadline, r.now):
+	case isPast(deadline, r.now):
 		return Errored(fmt.Errorf("it took too long: %w", context.DeadlineExceeded)), OutcomeErrored, true
 	case result.Denial != nil:
 		return r.enforce(ctx, e, result)
@@ -232,11 +232,11 @@ func isPanic(err error) bool {
 	return panicked
 }
 
-func isOver(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }
+func isPast(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }
 
-// call calls the plugin, unless the selector leaves the review out. A panic
-// becomes an error. A plugin that ends its goroutine is observed here, for
-// nothing behind the call is reached.
+// call calls the plugin, unless its selector does not select the review. A panic becomes
+// an error. If the plugin ends its goroutine, Observe is called here, because the callers
+// do not continue.
 func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 	returned := false
 	defer func() {
@@ -272,14 +272,14 @@ func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) 
 	return e.handler.Validate(ctx, r.review), true
 }
 
-// enforce says what a denial amounts to.
+// enforce returns the outcome of a denial according to the plugin's enforcement.
 func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, Outcome, bool) {
 	if err := checkDenial(result.Denial); err != nil {
 		return Errored(err), OutcomeErrored, true
 	}
 	action, err := e.Settings.action(ctx, r.review, r.attributes)
 	switch {
-	case isRefusal(err): // of what the enforcement is for; the denial stands
+	case isRefusal(err): // the selector of an enforcement cannot be evaluated; the denial stays
 	case err != nil:
 		return Errored(err), OutcomeErrored, true
 	case action == ActionWarn:
@@ -290,19 +290,18 @@ func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, O
 	return result, OutcomeDenied, true
 }
 
-// annotate says in the audit log what the plugin did.
+// annotate adds an audit annotation that says what the plugin did.
 func (e *entry) annotate(response *codec.Response, what string) {
 	_ = response.Annotate(e.plugin.Name, what) // NewChain has checked the key
 }
 
-// attribute returns the status of a denial with the plugin's name in front of
-// its message, and, unless it is an invalid object's, as a cause for programs to
-// read. Long text is truncated.
+// attribute returns the status of a denial with the plugin's name before the message and,
+// unless the reason is Invalid, as a cause for programs. Long text is truncated.
 func (e *entry) attribute(denial *codec.Status) codec.Status {
 	status := *denial
 	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
 	status = truncate(status)
-	// Of these, kubectl shows the causes as the fields that are wrong, in place of the message.
+	// For this reason, kubectl shows the causes as invalid fields instead of the message.
 	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(denial.Reason), Code: denial.Code}}) {
 		return status
 	}

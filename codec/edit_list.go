@@ -24,8 +24,8 @@ func (o *Object) Edits() iter.Seq[Edit] {
 // walkEdits yields the edits below parent, whose pointer is in o.pointer.
 func (o *Object) walkEdits(parent nodeID, yield func(Edit) bool) bool {
 	at := len(o.pointer)
-	for n := o.nodes[parent].first; n != 0; n = o.nodes[n].next {
-		isSet := o.nodes[n].at != o.nodes[n].was
+	for n := o.nodes[parent].firstChild; n != 0; n = o.nodes[n].next {
+		isSet := o.nodes[n].at != o.nodes[n].original
 		if !isSet && !o.nodes[n].edited {
 			continue
 		}
@@ -36,7 +36,7 @@ func (o *Object) walkEdits(parent nodeID, yield func(Edit) bool) bool {
 			}
 			continue
 		}
-		if !yield(Edit{Pointer: stringOf(o.pointer), Before: Value{object: o, at: o.nodes[n].was}, After: o.valueOf(n)}) {
+		if !yield(Edit{Pointer: stringOf(o.pointer), Before: Value{object: o, at: o.nodes[n].original}, After: o.valueOf(n)}) {
 			return false
 		}
 	}

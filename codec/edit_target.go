@@ -5,8 +5,8 @@ import "strconv"
 // A target is where an edit puts a value.
 type target struct {
 	parent nodeID // the object or array that the value is in, 0 for the document itself
-	node   nodeID // the member or element, which may have been removed; 0 if there is none yet
-	name   string // of the member, or the index of the element; not known for a Value that is edited itself
+	node   nodeID // the member or element, which may have been removed; 0 if there is no node yet
+	name   string // of the member, or the index of the element; not known for an edit without a path
 }
 
 // Why an edit cannot be made.
@@ -14,14 +14,13 @@ const (
 	arrayTooShort = "the array is shorter than that, use Append"
 	noContainer   = "neither an object nor an array"
 	noDocument    = "there is no document, as for the object of a DELETE request"
-	isReadOnly    = "only the object of a review can be edited, and not what it was before or what else is in a review"
-	isMissing     = "the Value that the edit starts at is missing; start at the one that contains it, with a longer path: missing parents are made"
+	isReadOnly    = "only Review.Object can be edited, not OldObject, Options and the other fields of a review"
+	isMissing     = "the Value that the edit starts at is missing; start at the Value that contains it, with a longer path: missing parents are created"
 	isStale       = "the Value that the edit starts at was replaced, removed or moved after it was read; read it again"
 )
 
-// target returns where an edit at a path below v puts its value, and makes the
-// parents that are missing. ok is false, with the reason recorded, if it cannot
-// be put there.
+// target returns where an edit at a path below v puts its value, and creates missing
+// parents. If the edit is not possible, ok is false and the reason is recorded.
 func (v Value) target(path []string) (t target, ok bool) {
 	n := v.start(path)
 	if n == 0 {
@@ -30,8 +29,8 @@ func (v Value) target(path []string) (t target, ok bool) {
 	return v.below(n, path)
 }
 
-// start returns the node of v, 0 with the reason recorded if no edit can start
-// there.
+// start returns the node of v. If no edit can start there, it records the reason and
+// returns 0.
 func (v Value) start(path []string) nodeID {
 	o := v.mustObject()
 	if o.err != nil {
@@ -58,7 +57,7 @@ func (v Value) start(path []string) nodeID {
 	return 0
 }
 
-// mustObject returns the Object that v is in.
+// mustObject returns the Object that v is in, and panics if there is none.
 func (v Value) mustObject() *Object {
 	if v.object == nil {
 		panic("codec: an edit of the zero Value, which belongs to no Object")
@@ -66,14 +65,13 @@ func (v Value) mustObject() *Object {
 	return v.object
 }
 
-// isCurrent reports whether n is the node of v, and a part of the document as it
-// is now.
+// isCurrent reports whether n is the node of v and still a part of the document.
 func (v Value) isCurrent(n nodeID) bool {
 	nodes := v.object.nodes
 	if n <= 0 || int(n) >= len(nodes) || nodes[n].at != v.at && !v.IsNull() {
 		return false
 	}
-	for ; n != rootNode; n = nodes[n].up {
+	for ; n != rootNode; n = nodes[n].parent {
 		if nodes[n].detached {
 			return false
 		}
@@ -84,7 +82,7 @@ func (v Value) isCurrent(n nodeID) bool {
 // below returns the target at a path below n, the node of v.
 func (v Value) below(n nodeID, path []string) (t target, ok bool) {
 	o := v.object
-	t = target{parent: o.nodes[n].up, node: n}
+	t = target{parent: o.nodes[n].parent, node: n}
 	for i, token := range path {
 		switch o.kindAt(o.nodes[t.node].at) {
 		case KindObject, KindArray:
@@ -96,13 +94,13 @@ func (v Value) below(n nodeID, path []string) (t target, ok bool) {
 		if o.err != nil {
 			return target{}, false
 		}
-		t = target{parent: t.node, node: o.inside(t.node, token), name: token}
+		t = target{parent: t.node, node: o.childFor(t.node, token), name: token}
 	}
 	return t, o.err == nil
 }
 
-// put makes json the value at a target of an edit of v at path, and returns its
-// node. With "" for json it removes the value.
+// put sets the value at the target of an edit of v at path to json, or removes it if
+// json is "", and returns its node.
 func (v Value) put(t target, json string, path []string) nodeID {
 	o := v.object
 	switch {
@@ -116,9 +114,9 @@ func (v Value) put(t target, json string, path []string) nodeID {
 	return o.put(t.parent, t.node, t.name, json)
 }
 
-// inside returns the node for a token in n, 0 if there is none: the member may
-// have been removed.
-func (o *Object) inside(n nodeID, token string) nodeID {
+// childFor returns the node in n that a token of a path names, 0 if there is none. It
+// may be the node of a member that was removed.
+func (o *Object) childFor(n nodeID, token string) nodeID {
 	if o.isArray(n) {
 		return o.element(n, parseIndex(token))
 	}
@@ -131,26 +129,26 @@ func (o *Object) inside(n nodeID, token string) nodeID {
 	return m
 }
 
-// nodeAt returns the node of a value that was read at a place below n without
-// one, 0 if there is none because another value is there now. It makes the nodes
-// on the way.
+// nodeAt returns the node of the value that begins at an offset somewhere below n,
+// for a Value that was read without making nodes. It makes the nodes on the way. It
+// returns 0 if the value was replaced since.
 func (o *Object) nodeAt(n nodeID, at offset) nodeID {
-	for n = o.childAt(n, at); n != 0 && o.nodes[n].was != at; {
+	for n = o.childAt(n, at); n != 0 && o.nodes[n].original != at; {
 		n = o.childAt(n, at)
 	}
 	return n
 }
 
-// childAt returns the node in n whose value begins at a place or is the last one
-// to begin before it, 0 if there is none. It begins at the one found last: editing
-// one after the other must not take quadratic time.
+// childAt returns the last node in n whose value begins at an offset or before it, 0
+// if there is none. It starts at the node that it found last: editing one element after
+// the other must not take quadratic time.
 func (o *Object) childAt(n nodeID, at offset) nodeID {
 	if int(n) >= len(o.nodes) || !o.isContainer(n) {
 		return 0
 	}
-	c := o.nodes[n].recent
+	c := o.nodes[n].recentChild
 	if c == 0 || !o.beginsBy(c, at) {
-		if c = o.nodes[n].first; c == 0 {
+		if c = o.nodes[n].firstChild; c == 0 {
 			c = o.scan(n)
 		}
 		if c == 0 || !o.beginsBy(c, at) {
@@ -167,14 +165,13 @@ func (o *Object) childAt(n nodeID, at offset) nodeID {
 		}
 		c = next
 	}
-	o.nodes[n].recent = c
+	o.nodes[n].recentChild = c
 	return c
 }
 
-// beginsBy reports whether the value that n came with begins at a place or
-// before.
+// beginsBy reports whether the original value of n begins at an offset or before it.
 func (o *Object) beginsBy(n nodeID, at offset) bool {
-	was := o.nodes[n].was
+	was := o.nodes[n].original
 	return was != 0 && was <= at
 }
 
@@ -185,9 +182,10 @@ func (o *Object) isContainer(n nodeID) bool {
 	return kind == KindObject || kind == KindArray
 }
 
-// takes refuses a new value that is not JSON: such a patch would fail the user's
-// request whatever the failure policy.
-func (v Value) takes(json string, path []string) bool {
+// accepts reports whether json can be a new value. It refuses text that is not JSON:
+// kube-apiserver cannot decode a patch with it, and fails the user's request whatever
+// the failure policy.
+func (v Value) accepts(json string, path []string) bool {
 	switch {
 	case !v.mustObject().arenaFits(len(json) + 1):
 		return false
@@ -207,7 +205,7 @@ func (v Value) refuse(path []string, reason string) {
 	}
 	n := v.node
 	if n < 0 {
-		n = -n // what it is in is as near as can be said
+		n = -n // the value has no node; point at the one that contains it
 	}
 	var pointer []byte
 	if int(n) < len(o.nodes) {
@@ -221,7 +219,7 @@ func (v Value) refuse(path []string, reason string) {
 
 // appendPointer appends the JSON Pointer of the value at n.
 func (o *Object) appendPointer(dst []byte, n nodeID) []byte {
-	up := o.nodes[n].up
+	up := o.nodes[n].parent
 	if up == 0 {
 		return dst
 	}
@@ -230,7 +228,7 @@ func (o *Object) appendPointer(dst []byte, n nodeID) []byte {
 
 // appendToken appends the last token of the JSON Pointer of the value at n.
 func (o *Object) appendToken(dst []byte, n nodeID) []byte {
-	if o.nodes[n].name == 0 { // an element, of what need not be an array any more
+	if o.nodes[n].name == 0 { // an element, even if its parent is no array any more
 		return strconv.AppendInt(dst, int64(o.nodes[n].index), 10)
 	}
 	return AppendPointerToken(dst, o.unescape(o.nameOf(n)))

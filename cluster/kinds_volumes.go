@@ -5,17 +5,17 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 )
 
-// migrated knows which volumes of Kubernetes' own a CSI driver mounts.
+// migrated translates volumes of in-tree types that a CSI driver mounts.
 var migrated = csitranslation.New()
 
-// trimVolume keeps what says which CSI driver mounts a volume.
+// trimVolume keeps the fields that tell which CSI driver mounts a volume.
 func trimVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	trimmed := &corev1.PersistentVolume{ObjectMeta: trimMeta(&v.ObjectMeta)}
 	switch source := &v.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:
 		trimmed.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: source.CSI.Driver}
 	case migrated.IsPVMigratable(v):
-		// Whether the translation fails is in these, too.
+		// The translation reads these fields, also to report its errors.
 		trimmed.Labels = v.Labels
 		trimmed.Spec.PersistentVolumeSource, trimmed.Spec.NodeAffinity = *source, v.Spec.NodeAffinity
 		if claim := v.Spec.ClaimRef; claim != nil {

@@ -58,7 +58,7 @@ func TestVersionsInFiles(t *testing.T) {
 
 	// A verb of one path is not declared for the other.
 	defer func() {
-		if got := fmt.Sprint(recover()); got != "cluster state: update of resourcequotas is asked for, but not declared as needed" {
+		if got := fmt.Sprint(recover()); got != "cluster state: the plugin calls update for resourcequotas, but does not declare it in its Needs" {
 			t.Errorf("got %s", got)
 		}
 	}()

@@ -15,40 +15,40 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// stored stands for the API server where there is none: it has the objects of a
-// store with all their fields, and takes writes as an API server does.
-type stored struct {
+// fileAPI replaces the API server if the objects come from files. It has the objects of a
+// store with all their fields, and answers requests and writes like an API server.
+type fileAPI struct {
 	store   *store
-	assumed func(name string) bool // which names are those of objects that nobody wrote; nil for none
+	assumed func(name string) bool // reports whether an object exists that is in no file; nil for none
 
-	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) // nil if nobody can
+	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) // see Options.Authorize
 
 	mu      sync.Mutex
 	objects map[cache.ObjectName]Object
-	version int // of the object that was written last
+	version int // resourceVersion of the last write
 }
 
-func newStored(s *store) *stored {
-	return &stored{store: s, objects: make(map[cache.ObjectName]Object)}
+func newFileAPI(s *store) *fileAPI {
+	return &fileAPI{store: s, objects: make(map[cache.ObjectName]Object)}
 }
 
-// errNoAPIServer is what comes of a request that no file can answer.
+// errNoAPIServer is the error of a request that files cannot answer.
 var errNoAPIServer = errors.New("there is no API server to ask")
 
-// write stores an object as it is.
-func (s *stored) write(object Object) error {
-	kept := object.DeepCopyObject().(Object)
-	if given, err := strconv.Atoi(kept.GetResourceVersion()); err == nil {
+// write stores an object without changes, except that it sets a missing resourceVersion.
+func (s *fileAPI) write(object Object) error {
+	own := object.DeepCopyObject().(Object)
+	if given, err := strconv.Atoi(own.GetResourceVersion()); err == nil {
 		s.version = max(s.version, given)
 	} else {
 		s.version++
-		kept.SetResourceVersion(strconv.Itoa(s.version))
+		own.SetResourceVersion(strconv.Itoa(s.version))
 	}
-	s.objects[cache.MetaObjectToName(kept)] = kept
-	return s.store.Add(kept.DeepCopyObject())
+	s.objects[cache.MetaObjectToName(own)] = own
+	return s.store.Add(own.DeepCopyObject())
 }
 
-func (s *stored) get(namespace, name string) (runtime.Object, error) {
+func (s *fileAPI) get(namespace, name string) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if object := s.objects[cache.NewObjectName(namespace, name)]; object != nil {
@@ -66,7 +66,7 @@ func (s *stored) get(namespace, name string) (runtime.Object, error) {
 	return object, nil
 }
 
-func (s *stored) list(namespace string) (runtime.Object, error) {
+func (s *fileAPI) list(namespace string) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var objects []runtime.Object
@@ -79,7 +79,7 @@ func (s *stored) list(namespace string) (runtime.Object, error) {
 	return list, meta.SetList(list, objects)
 }
 
-func (s *stored) create(ctx context.Context, object Object) (runtime.Object, error) {
+func (s *fileAPI) create(ctx context.Context, object Object) (runtime.Object, error) {
 	kind := s.store.kind
 	object, err := s.received(object)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *stored) create(ctx context.Context, object Object) (runtime.Object, err
 	return s.replace(object)
 }
 
-func (s *stored) updateStatus(object Object) (runtime.Object, error) {
+func (s *fileAPI) updateStatus(object Object) (runtime.Object, error) {
 	kind := s.store.kind
 	object, err := s.received(object)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *stored) updateStatus(object Object) (runtime.Object, error) {
 	return s.replace(object)
 }
 
-func (s *stored) remove(namespace, name string) error {
+func (s *fileAPI) remove(namespace, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object := s.objects[cache.NewObjectName(namespace, name)]
@@ -130,9 +130,9 @@ func (s *stored) remove(namespace, name string) error {
 	return s.store.Delete(object)
 }
 
-// received returns an object as an API server has it that got its encoding. The
-// strings of the original may be views of a review, and DeepCopy would keep them.
-func (s *stored) received(object Object) (Object, error) {
+// received encodes and decodes an object, as a request to an API server does. DeepCopy
+// would not do: strings in the object may be views of a review.
+func (s *fileAPI) received(object Object) (Object, error) {
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("cluster state: cannot encode %s: %w", s.store.kind, err)
@@ -144,8 +144,9 @@ func (s *stored) received(object Object) (Object, error) {
 	return own, nil
 }
 
-// replace stores an object as a new version. The object is not used otherwise.
-func (s *stored) replace(object Object) (runtime.Object, error) {
+// replace stores an object as a new version. The caller must not use the object
+// afterwards.
+func (s *fileAPI) replace(object Object) (runtime.Object, error) {
 	object.SetResourceVersion("")
 	if s.store.kind.setDefaults != nil {
 		s.store.kind.setDefaults(object)

@@ -147,7 +147,7 @@ func newKind(d Definition) *Kind {
 	}
 }
 
-// keepWhole drops what only says how an object came to be.
+// keepWhole drops the fields that only tell how the object was created and changed.
 func keepWhole[T Object](object T) T {
 	object.SetManagedFields(nil)
 	if annotations := object.GetAnnotations(); annotations[lastApplied] != "" {
@@ -157,8 +157,8 @@ func keepWhole[T Object](object T) T {
 	return object
 }
 
-// isProtobuf reports whether an object can be read from protobuf, as
-// k8s.io/apimachinery pkg/runtime/serializer/protobuf wants it.
+// isProtobuf reports whether an object has the methods that k8s.io/apimachinery
+// pkg/runtime/serializer/protobuf needs to decode it.
 func isProtobuf(object runtime.Object) bool {
 	_, ok := object.(protobufReader)
 	return ok
@@ -169,14 +169,14 @@ type protobufReader interface {
 	Unmarshal(wire []byte) error
 }
 
-// listOf is a list of objects of which there is no Go type for lists.
+// listOf is a list of objects, for kinds without a Go type for lists.
 type listOf[T Object] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []T `json:"items"`
 }
 
-// Reset makes the list one that can be read from protobuf, if its objects can.
+// Reset empties the list. Together with Unmarshal it makes a list decodable from protobuf.
 func (l *listOf[T]) Reset() { *l = listOf[T]{} }
 
 // Unmarshal reads a list from protobuf: all lists of the API have the metadata as field
@@ -204,15 +204,13 @@ func (l *listOf[T]) DeepCopyObject() runtime.Object {
 	return list
 }
 
-// codecs returns the codecs of the objects of the kind, their lists, and lists of
-// anything. Each kind has its own: two may have the same objects and read them into
-// different types.
+// codecs returns the codecs of the objects of the kind, their lists, and v1.List. Each
+// Kind has its own codecs: two Kinds may decode the same objects into different types.
 func (k *Kind) codecs(options ...serializer.CodecFactoryOptionsMutator) serializer.CodecFactory {
 	return serializer.NewCodecFactory(newScheme(k), options...)
 }
 
-// newScheme returns a scheme that knows kinds, their lists, and lists of
-// anything.
+// newScheme returns a scheme with the kinds, their lists, and v1.List.
 func newScheme(kinds ...*Kind) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	core := schema.GroupVersion{Version: "v1"}
@@ -220,7 +218,7 @@ func newScheme(kinds ...*Kind) *runtime.Scheme {
 	scheme.AddKnownTypes(core, &metav1.List{})
 	for _, kind := range kinds {
 		metav1.AddToGroupVersion(scheme, kind.version)
-		if kind.object != nil { // there are none of discovery
+		if kind.object != nil { // nil for discovery
 			scheme.AddKnownTypeWithName(kind.version.WithKind(kind.name), kind.object)
 		}
 		if kind.list != nil {
