@@ -1,18 +1,18 @@
-package cel
+package closure
 
 import (
-	"math"
 	"regexp"
 	"strings"
 
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 )
 
-// size is size() of anything. It costs 1.
+// size is the function size. It costs 1.
 func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
 	args := b.args(c)
@@ -34,7 +34,7 @@ func (b *builder) size(e ast.Expr, c ast.CallExpr) closure {
 	}
 }
 
-// stringFunction is a function of two strings.
+// stringFunction is a function with two strings.
 func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	args := b.args(c)
 	if args == nil {
@@ -51,7 +51,7 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	case overloads.ContainsString:
 		does, costs = strings.Contains, costOfContains
 	case overloads.MatchesString:
-		does, costs = matchesConstant(b.constant(c.Args()[0])), costOfMatches
+		does, costs = matchesConstant(b.constant(c.Args()[0])), calls.MatchesCost
 	}
 	if does == nil {
 		return nil
@@ -72,8 +72,8 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	}
 }
 
-// matchesConstant returns what matches a regular expression that is a literal, nil
-// for another one. cel-go has refused one that does not compile.
+// matchesConstant returns a function that matches a literal regular expression; nil if it is
+// no literal. cel-go has refused literals that do not compile.
 func matchesConstant(literal ref.Val) func(x, _ string) bool {
 	pattern, ok := literal.(types.String)
 	if !ok {
@@ -86,14 +86,8 @@ func matchesConstant(literal ref.Val) func(x, _ string) bool {
 	return func(x, _ string) bool { return re.MatchString(x) }
 }
 
-// costOfFirst is going through the first string.
-func costOfFirst(x, _ uint64) uint64 { return traversal(x) }
+// costOfFirst is the cost of reading the first string.
+func costOfFirst(x, _ uint64) uint64 { return calls.TraversalCost(x) }
 
-// costOfContains is going through the second string at each place of the first.
-func costOfContains(x, y uint64) uint64 { return traversal(x) * traversal(y) }
-
-// costOfMatches is going through the string with each part of the expression, of four
-// characters each.
-func costOfMatches(x, y uint64) uint64 {
-	return traversal(x+1) * uint64(math.Ceil(float64(y)*common.RegexStringLengthCostFactor))
-}
+// costOfContains is the cost of reading the second string at each character of the first.
+func costOfContains(x, y uint64) uint64 { return calls.TraversalCost(x) * calls.TraversalCost(y) }

@@ -1,4 +1,4 @@
-package cel
+package calls
 
 import (
 	"cmp"
@@ -11,35 +11,37 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// format has upstream put lists and maps into the result as the texts that this makes
-// of them: upstream copies the text of a map for each map that it is in, which takes
-// quadratic time for what nests deep.
-func format(e *Evaluation, args []ref.Val) ref.Val {
+// format makes the texts of lists and maps itself and gives them to upstream's function as
+// strings. Upstream copies the text of a map once for each map around it, which takes
+// quadratic time if they nest deep.
+func format(l *Limits, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String) // "" for what cel-go refuses
 	given, ok := args[1].(traits.Lister)
 	if !ok {
 		return nil
 	}
 	clauses := clausesOf(string(text))
-	var shown []ref.Val // the arguments as they are given to upstream, nil as long as none is another
-	size, places := int(actualSize(given)), 0
+	var shown []ref.Val // the arguments for upstream's function; nil as long as all are as given
+	size, places := int(Size(given)), 0
 	for i, c := range clauses[:min(len(clauses), size)] {
 		places += c.places
 		v := given.Get(types.Int(i))
 		if t := v.Type(); c.verb != 's' || t != types.ListType && t != types.MapType {
 			continue
 		}
-		f := formatter{of: e}
-		if !f.append(v, depthMax) {
+		f := formatter{limits: l}
+		if !f.append(v, view.DepthMax) {
 			if f.cause == nil {
 				return nil
 			}
 			if types.IsError(f.cause) {
 				return f.cause
 			}
-			v = f.cause // has the error that the whole has
+			v = f.cause // upstream has the same error for it
 		} else {
 			v = types.String(f.text)
 		}
@@ -51,7 +53,7 @@ func format(e *Evaluation, args []ref.Val) ref.Val {
 		}
 		shown[i] = v
 	}
-	if places > resultFree && !e.fits(places) {
+	if places > resultFree && !l.fits(places) {
 		return errNoMemory
 	}
 	if shown != nil {
@@ -60,13 +62,13 @@ func format(e *Evaluation, args []ref.Val) ref.Val {
 	return nil
 }
 
-// A clause is one of a text that is formatted.
+// A clause is a verb of a format string, such as %.3f.
 type clause struct {
 	verb   byte
-	places int // behind the point
+	places int // digits after the point
 }
 
-// clausesOf returns the clauses in front of the first that upstream has an error for.
+// clausesOf returns the clauses before the first one that is an error upstream.
 func clausesOf(text string) (clauses []clause) {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '%' {
@@ -92,19 +94,19 @@ func clausesOf(text string) (clauses []clause) {
 	return clauses
 }
 
-// formatPlacesMax is how many places package fmt writes at most.
+// formatPlacesMax is how many digits after the point package fmt writes at most.
 const formatPlacesMax = 1_000_000
 
-// A formatter makes texts as FormatString of cel-go's ext/formatting.go, in linear
+// A formatter formats values as FormatString of cel-go's ext/formatting.go does, in linear
 // time.
 type formatter struct {
-	of    *Evaluation
-	text  []byte
-	asked int     // for how many bytes there is memory
-	cause ref.Val // why there is no text: an error, or a value that upstream has the same error for
+	limits *Limits
+	text   []byte
+	asked  int     // how many bytes there is memory for
+	cause  ref.Val // why there is no text: an error, or a value with the same error upstream
 }
 
-// failAs is fail for a value that has no text, which upstream says of a list of it.
+// failAs is fail for a value without a text. Upstream has the same error for a list of it.
 func (f *formatter) failAs(v ref.Val) bool {
 	return f.fail(types.DefaultTypeAdapter.NativeToValue([]ref.Val{v}))
 }
@@ -114,30 +116,29 @@ func (f *formatter) fail(cause ref.Val) bool {
 	return false
 }
 
-// append appends the text of a value, of which it goes so many levels down before it
-// decodes what is in the review.
+// append appends the text of a value. Values of the review that are levels deep are decoded.
 func (f *formatter) append(v ref.Val, levels int) bool {
-	if f.of.isInterrupted() {
+	if f.limits.IsInterrupted() {
 		return f.fail(errInterrupted)
 	}
 	if len(f.text) > f.asked+resultFree {
-		if f.asked = 2 * len(f.text); !f.of.fits(f.asked) {
+		if f.asked = 2 * len(f.text); !f.limits.fits(f.asked) {
 			return f.fail(errNoMemory)
 		}
 	}
 	switch v := v.(type) {
-	case *object:
+	case *view.Object:
 		if levels == 0 {
-			return f.appendDecoded(decodedVal(v.v))
+			return f.appendDecoded(view.Decoded(v.JSON()))
 		}
 		var members []member
-		for it := v.v.Iterator(); it.Next(); {
-			members = append(members, member{strconv.Quote(it.Name()), valueOf(it.Value(), v.in)})
+		for it := v.JSON().Iterator(); it.Next(); {
+			members = append(members, member{strconv.Quote(it.Name()), v.ValueOf(it.Value())})
 		}
 		return f.appendMembers(members, levels-1)
-	case *list:
+	case *view.List:
 		if levels == 0 {
-			return f.appendDecoded(decodedVal(v.v))
+			return f.appendDecoded(view.Decoded(v.JSON()))
 		}
 		return f.appendElements(v.Iterator(), levels-1)
 	case traits.Mapper:
@@ -157,7 +158,7 @@ func (f *formatter) appendDecoded(v ref.Val) bool {
 	return f.append(v, 0)
 }
 
-// A member is one of a map, with the text of its key.
+// A member is a member of a map, with the text of its key.
 type member struct {
 	key string
 	v   ref.Val
@@ -171,7 +172,7 @@ func (f *formatter) appendMap(v traits.Mapper, levels int) bool {
 		if !ok {
 			return f.fail(nil)
 		}
-		name := formatter{of: f.of}
+		name := formatter{limits: f.limits}
 		switch key.(type) {
 		case types.String, types.Bool, types.Int, types.Uint:
 			name.appendScalar(key)

@@ -1,4 +1,4 @@
-package cel
+package view
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// iterator goes over the elements of a list, or the names of an object. As a value
-// it is what the iterators of cel-go are.
+// iterator goes over the elements of a list, or the names of an object.
 type iterator struct {
 	codec.Iterator
-	in      *places
+	IteratorVal
+	in      *Index
 	ofNames bool
 	asked   bool // HasNext has moved to the next one
 	has     bool // and there is one
@@ -37,22 +37,28 @@ func (it *iterator) Next() ref.Val {
 	if it.ofNames {
 		return types.String(it.Name())
 	}
-	return valueOf(it.Iterator.Value(), it.in)
+	return it.in.ValueOf(it.Iterator.Value())
 }
 
+// Value implements ref.Val.
+func (it *iterator) Value() any { return it.IteratorVal.Value() }
+
+// IteratorVal implements ref.Val as the iterators of cel-go do.
+type IteratorVal struct{}
+
 // ConvertToNative implements ref.Val.
-func (it *iterator) ConvertToNative(reflect.Type) (any, error) {
+func (IteratorVal) ConvertToNative(reflect.Type) (any, error) {
 	return nil, fmt.Errorf("type conversion on iterators not supported")
 }
 
 // ConvertToType implements ref.Val.
-func (it *iterator) ConvertToType(ref.Type) ref.Val { return types.NewErr("no such overload") }
+func (IteratorVal) ConvertToType(ref.Type) ref.Val { return types.NewErr("no such overload") }
 
 // Equal implements ref.Val.
-func (it *iterator) Equal(ref.Val) ref.Val { return types.NewErr("no such overload") }
+func (IteratorVal) Equal(ref.Val) ref.Val { return types.NewErr("no such overload") }
 
 // Type implements ref.Val.
-func (it *iterator) Type() ref.Type { return types.IteratorType }
+func (IteratorVal) Type() ref.Type { return types.IteratorType }
 
 // Value implements ref.Val.
-func (it *iterator) Value() any { return nil }
+func (IteratorVal) Value() any { return nil }

@@ -1,4 +1,4 @@
-package cel
+package closure
 
 import (
 	"github.com/google/cel-go/common"
@@ -8,17 +8,18 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// A collection is one of the macros map, filter and exists_one: it goes over all
-// elements, and adds to what it has for those that it is for (cel-go parser/macro.go).
+// A collection is the macro map, filter or exists_one. It goes over all elements, and for
+// those that it picks it adds an element to its result, or 1 to its count (cel-go
+// parser/macro.go).
 type collection struct {
 	over  closure
-	picks closure // whether it is for an element; nil for all
-	makes closure // the element of the list; nil for exists_one, which counts
+	picks closure // whether it picks an element; nil if it picks all
+	makes closure // the element for the result; nil for exists_one
 	slot  int
 }
 
-// collect is a macro that goes over all elements: its step adds a list of one element to
-// a list, or one to the count of exists_one.
+// collect is a macro that goes over all elements. Its step adds a list of one element to a
+// list, or 1 to the count of exists_one.
 func (b *builder) collect(c ast.ComprehensionExpr) closure {
 	m := collection{over: b.expr(c.IterRange()), slot: len(b.slots)}
 	step := c.LoopStep()
@@ -37,7 +38,7 @@ func (b *builder) collect(c ast.ComprehensionExpr) closure {
 		return m.isOne
 	}
 	if b.constant(added) != nil {
-		return nil // a list of a constant is made once
+		return nil // the interpreter makes the list once, without cost
 	}
 	if m.makes = b.within(c, added.AsList().Elements()[0]); m.makes == nil {
 		return nil
@@ -47,7 +48,7 @@ func (b *builder) collect(c ast.ComprehensionExpr) closure {
 
 func isTrue(e ast.Expr) bool { return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.True }
 
-// each calls do for each element that m is for. It reports false if it gave up.
+// each calls do for each element that m picks. It returns false if it gave up.
 func (m *collection) each(f *frame, do func() bool) bool {
 	v := m.over(f)
 	it := f.elements(&v)
@@ -63,15 +64,15 @@ func (m *collection) each(f *frame, do func() bool) bool {
 			}
 			picked = v.isTrue()
 		}
-		if picked && !do() || f.isInterrupted() {
+		if picked && !do() || f.IsInterrupted() {
 			return false
 		}
 	}
 	return true
 }
 
-// list is map or filter. Besides its expressions, an element costs the list before, a
-// list of the element, and adding that.
+// list is map or filter. An element costs what its expressions cost, reading the result so
+// far, creating a list of the element, and adding that list.
 func (m *collection) list(f *frame) value {
 	var all []ref.Val
 	done := m.each(f, func() bool {
@@ -91,8 +92,8 @@ func (m *collection) list(f *frame) value {
 	return listValue(all)
 }
 
-// isOne is exists_one. Besides its expression, an element costs the count before, and
-// adding one; the result costs the count and comparing it.
+// isOne is exists_one. An element costs what its expression costs, reading the count, and
+// adding 1. The result costs reading the count and comparing it.
 func (m *collection) isOne(f *frame) value {
 	n := 0
 	done := m.each(f, func() bool {

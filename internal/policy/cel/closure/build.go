@@ -1,7 +1,6 @@
-package cel
+package closure
 
 import (
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/decls"
@@ -12,21 +11,13 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// A builder makes the closure of a checked expression. Its methods return nil for
-// what they do not know, and then so does build: the interpreter evaluates such an
-// expression. What the interpreter does is in cel-go's interpreter/planner.go, what
-// it counts in runtimecost.go.
+// A builder makes the closure of a checked expression. Its methods return nil for what
+// closures cannot evaluate.
 type builder struct {
 	*ast.AST
-	compiler  *Compiler
 	functions map[string]*decls.FunctionDecl
-	slots     []string // the variables of the loops around the expression, by their slot
-}
-
-// build returns the closure of an expression.
-func (c *Compiler) build(env *cel.Env, checked *cel.Ast) closure {
-	b := &builder{AST: checked.NativeRep(), compiler: c, functions: env.Functions()}
-	return b.expr(b.Expr())
+	variables []string // the policy's
+	slots     []string // the variables of the loops around the expression, by slot
 }
 
 func (b *builder) expr(e ast.Expr) closure {
@@ -50,9 +41,9 @@ func (b *builder) expr(e ast.Expr) closure {
 	return nil
 }
 
-// constant returns what the interpreter evaluates once, when it plans an expression,
-// and does not count: literals, lists, maps and conversions of such, and looking into an
-// empty list. It returns nil for anything else.
+// constant returns the value of an expression that the interpreter evaluates once, when it
+// plans, without cost: a literal; a list, a map or a conversion of constants; in with an
+// empty list. It returns nil for other expressions.
 func (b *builder) constant(e ast.Expr) ref.Val {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -78,7 +69,7 @@ func (b *builder) constant(e ast.Expr) ref.Val {
 	return nil
 }
 
-// constantList returns the list that the operator in looks into, nil if that is not
+// constantList returns the list of the operator in. It returns nil if the list is no
 // constant or may be a map, and for other calls.
 func (b *builder) constantList(e ast.Expr, c ast.CallExpr) traits.Lister {
 	if b.overload(e) != overloads.InList {
@@ -88,7 +79,7 @@ func (b *builder) constantList(e ast.Expr, c ast.CallExpr) traits.Lister {
 	return list
 }
 
-// constants returns nil if one of them is none.
+// constants returns the values of constants, nil if an expression is no constant.
 func (b *builder) constants(exprs []ast.Expr) []ref.Val {
 	all := make([]ref.Val, len(exprs))
 	for i, e := range exprs {
@@ -112,8 +103,8 @@ func (b *builder) constantMap(m ast.MapExpr) ref.Val {
 	return types.NewRefValMap(types.DefaultTypeAdapter, all)
 }
 
-// list is a list whose elements are not all constants. Of an optional one b.expr knows
-// nothing: cel-go compiles only those whose type says that they are.
+// list makes a list whose elements are not all constants. b.expr returns nil for an optional
+// element: cel-go compiles only those whose type is optional.
 func (b *builder) list(e ast.Expr) closure {
 	var elements []closure
 	for _, element := range e.AsList().Elements() {
@@ -143,7 +134,7 @@ func listValue(all []ref.Val) value {
 	return value{kind: kindOther, val: types.NewRefValList(types.DefaultTypeAdapter, all)}
 }
 
-// call is a function or an operator.
+// call calls a function or an operator.
 func (b *builder) call(e ast.Expr, c ast.CallExpr) closure {
 	switch name := c.FunctionName(); name {
 	case operators.LogicalAnd:
@@ -176,8 +167,8 @@ func (b *builder) call(e ast.Expr, c ast.CallExpr) closure {
 	return b.anyCall(e, c)
 }
 
-// args returns the closures of the arguments of a call, the target first; nil if one
-// of them is not known.
+// args returns the closures of the arguments of a call, the target first; nil if one of them
+// has none.
 func (b *builder) args(c ast.CallExpr) []closure {
 	exprs := operands(c)
 	all := make([]closure, len(exprs))
@@ -197,8 +188,8 @@ func operands(c ast.CallExpr) []ast.Expr {
 	return c.Args()
 }
 
-// overload returns the overload that a call was checked to be of, "" if it may be
-// one of several. The cost depends on it: a call of several costs 1.
+// overload returns the overload that a call was checked to be, empty if it may be one of
+// several. The cost depends on it: a call that may be one of several costs 1.
 func (b *builder) overload(e ast.Expr) string {
 	if r := b.ReferenceMap()[e.ID()]; r != nil && len(r.OverloadIDs) == 1 {
 		return r.OverloadIDs[0]

@@ -1,4 +1,4 @@
-package cel
+package view
 
 import (
 	"strings"
@@ -10,23 +10,23 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// depthMax is how deep values are compared and converted by way of codec, which reads
-// the text of a value once for each object and array that it is in. What is deeper is
-// decoded. Kubernetes' own types have some 25 levels, what kube-apiserver decodes has
-// 10,000 at most.
-const depthMax = 64
+// DepthMax is how many levels of a value are compared and converted by reading its text.
+// Each level reads the text of the levels below it once more. Deeper levels are decoded
+// instead. Kubernetes' own types have some 25 levels; kube-apiserver decodes at most
+// 10,000.
+const DepthMax = 64
 
-// decodedDepthMax is how deep values nest below that at most: what Kubernetes' decoders
-// take (encoding/json). What is deeper is refused: going down without a bound would end
-// the process.
+// decodedDepthMax is how many levels a decoded value may have: the limit of Kubernetes'
+// decoders (encoding/json). The review is refused if there are more, because recursion
+// without a limit would end the process.
 const decodedDepthMax = 10_000
 
 // native returns what decoding v would give.
 func native(v codec.Value) any {
 	if v.FitsDecoded() {
-		return nativeTo(v, depthMax)
+		return nativeTo(v, DepthMax)
 	}
-	if v.Kind() == codec.KindObject { // the document has a fault: nobody decides on it
+	if v.Kind() == codec.KindObject { // the review has an error now, so the value decides nothing
 		return map[string]any{}
 	}
 	return []any{}
@@ -57,8 +57,8 @@ func nativeTo(v codec.Value, levels int) any {
 	}
 }
 
-// decode decodes v as Kubernetes decodes unstructured objects, in linear time. It
-// returns nil, and the document has a fault, for what is not JSON or nests too deep.
+// decode decodes v as Kubernetes decodes unstructured objects, in linear time. If v is no
+// JSON or nests too deep, it refuses the review and returns nil.
 func decode(v codec.Value) (content any) {
 	err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(v.JSON()), &content)
 	switch {
@@ -72,9 +72,9 @@ func decode(v codec.Value) (content any) {
 	return nil
 }
 
-// decodedVal is v for a comparison with another value on the same level, nil for what
-// has no value or takes too much memory.
-func decodedVal(v codec.Value) ref.Val {
+// Decoded returns a decoded copy of v as a CEL value. It returns nil if v is null or cannot
+// be decoded, or if there is no memory for the copy; the review has the error then.
+func Decoded(v codec.Value) ref.Val {
 	if !v.FitsDecoded() {
 		return nil
 	}
@@ -84,10 +84,12 @@ func decodedVal(v codec.Value) ref.Val {
 	return nil
 }
 
-// equal compares two values of documents as types.Equal does with what decoding them
-// gives, whatever the order of members. levels is how deep to go before they are
-// decoded.
-func (p *places) equal(a, b codec.Value, levels int) bool {
+// Equal reports whether types.Equal is true for the decoded values. The order of members
+// does not matter.
+func (x *Index) Equal(a, b codec.Value) bool { return x.equal(a, b, DepthMax) }
+
+// equal is Equal. It decodes the values that are levels deep.
+func (x *Index) equal(a, b codec.Value, levels int) bool {
 	kind := a.Kind()
 	switch {
 	case kind != b.Kind():
@@ -102,36 +104,36 @@ func (p *places) equal(a, b codec.Value, levels int) bool {
 		return types.Equal(number(a), number(b)) == types.True
 	}
 	if levels == 0 {
-		a, b := decodedVal(a), decodedVal(b)
+		a, b := Decoded(a), Decoded(b)
 		return a != nil && b != nil && types.Equal(a, b) == types.True
 	}
 	if kind == codec.KindArray {
-		return p.equalArrays(a, b, levels-1)
+		return x.equalArrays(a, b, levels-1)
 	}
-	return p.equalObjects(a, b, levels-1)
+	return x.equalObjects(a, b, levels-1)
 }
 
-func (p *places) equalArrays(a, b codec.Value, levels int) bool {
+func (x *Index) equalArrays(a, b codec.Value, levels int) bool {
 	first, second := a.Iterator(), b.Iterator()
 	for first.Next() {
-		if !second.Next() || !p.equal(first.Value(), second.Value(), levels) {
+		if !second.Next() || !x.equal(first.Value(), second.Value(), levels) {
 			return false
 		}
 	}
 	return !second.Next()
 }
 
-func (p *places) equalObjects(a, b codec.Value, levels int) bool {
+func (x *Index) equalObjects(a, b codec.Value, levels int) bool {
 	n := a.Len()
 	if n != b.Len() {
 		return false
 	}
 	find := b.Get
 	if n > lookupsMax {
-		find = func(path ...string) codec.Value { return p.member(b, path[0]) }
+		find = func(path ...string) codec.Value { return x.Member(b, path[0]) }
 	}
 	for it := a.Iterator(); it.Next(); {
-		if v := find(it.Name()); !v.Exists() || !p.equal(it.Value(), v, levels) {
+		if v := find(it.Name()); !v.Exists() || !x.equal(it.Value(), v, levels) {
 			return false
 		}
 	}

@@ -1,15 +1,14 @@
-package cel
+package closure
 
 import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 )
 
-// A quantifier is one of the macros all and exists, and what it costs besides the
-// list and what is said of each element (cel-go parser/macro.go makeQuantifier).
+// A quantifier is the macro all or exists (cel-go parser/macro.go makeQuantifier).
 type quantifier struct {
-	init   bool   // the result if there are no elements; the other one ends the loop
-	before uint64 // the condition of the loop: the result so far, and the functions around it
+	init   bool   // the result without elements; the opposite ends the loop
+	before uint64 // the cost of the loop's condition: the result so far, and its functions
 }
 
 var (
@@ -17,8 +16,8 @@ var (
 	exists = quantifier{init: false, before: 3}
 )
 
-// fold is a macro that goes over the elements of an array or the names of an object.
-// Only macros make comprehensions, so what tells theirs apart is enough.
+// fold is a macro that goes over the elements of an array or the names of an object. Only
+// macros make comprehensions, so it only tells those apart.
 func (b *builder) fold(e ast.Expr) closure {
 	c := e.AsComprehension()
 	if c.HasIterVar2() || len(b.slots) == slotsMax {
@@ -44,7 +43,7 @@ func (b *builder) fold(e ast.Expr) closure {
 	return q.closure(over, holds, slot)
 }
 
-// within is an expression in a loop.
+// within is an expression inside of the loop.
 func (b *builder) within(c ast.ComprehensionExpr, e ast.Expr) closure {
 	slot := len(b.slots)
 	b.slots = append(b.slots, c.IterVar())
@@ -61,14 +60,14 @@ func (q quantifier) closure(over, holds closure, slot int) closure {
 		}
 		result := boolValue(q.init)
 		for it.next(&f.slots[slot]) {
-			f.steps(q.before) // the next step tells whether that was too many
+			f.steps(q.before) // if that exceeds the limit, the next steps report it
 			if result.isTrue() != q.init {
 				break
 			}
 			if !f.steps(1) {
 				return value{}
 			}
-			if result = holds(f); result.kind != kindBool || f.isInterrupted() {
+			if result = holds(f); result.kind != kindBool || f.IsInterrupted() {
 				return value{}
 			}
 		}

@@ -1,4 +1,4 @@
-package cel
+package closure
 
 import (
 	"github.com/google/cel-go/common/types"
@@ -10,7 +10,7 @@ import (
 // elements goes over the elements of an array or a list, or the names of an object or
 // a map.
 type elements struct {
-	kind   kind // of what it goes over; gaveUp for what has no elements
+	kind   kind // of the value; gaveUp if it has no elements
 	json   codec.Iterator
 	values traits.Iterator
 }
@@ -27,7 +27,7 @@ func (f *frame) elements(v *value) (it elements) {
 	return elements{}
 }
 
-// next moves to the next one and reports whether there is one, which is v then.
+// next sets v to the next element. It returns false if there is none.
 func (it *elements) next(v *value) bool {
 	switch it.kind {
 	case kindObject:

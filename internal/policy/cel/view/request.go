@@ -1,4 +1,4 @@
-package cel
+package view
 
 import (
 	"reflect"
@@ -10,13 +10,12 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// request is the variable of that name: what kube-apiserver makes of an
-// AdmissionRequest with neither uid nor objects in it (k8s.io/apiserver
-// pkg/admission/plugin/cel/condition.go CreateAdmissionRequest). Fields are read
-// when they are asked for; whoever asks for all of it gets a map.
-type request struct{ review *codec.Review }
+// Request is the variable request: the AdmissionRequest without uid, object and oldObject
+// (k8s.io/apiserver pkg/admission/plugin/cel/condition.go CreateAdmissionRequest). A field
+// is read when an expression uses it. What needs all fields makes a map of them.
+type Request struct{ review *codec.Review }
 
-// The fields that are there although they say nothing.
+// requestHas are the values of fields that are empty but not left out.
 var requestHas = map[string]ref.Val{
 	"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue,
 	"dryRun": types.False, "options": types.NullValue,
@@ -26,11 +25,11 @@ var requestHas = map[string]ref.Val{
 
 var emptyMap ref.Val = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})
 
-// The fields that are left out if they are empty.
+// requestMayHave are the fields that are left out if they are empty.
 var requestMayHave = [...]string{"subResource", "requestSubResource", "name", "namespace"}
 
 // Find implements traits.Mapper.
-func (r *request) Find(key ref.Val) (ref.Val, bool) {
+func (r *Request) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
 		return nil, false
@@ -39,21 +38,30 @@ func (r *request) Find(key ref.Val) (ref.Val, bool) {
 	case "uid", "object", "oldObject":
 		return requestHas[string(name)], true
 	}
-	if v := r.review.RequestField(string(name)); v.IsSet() && !v.EqualString("") {
+	v, empty := r.Field(string(name))
+	if v.Exists() {
 		return ValueOf(v), true
 	}
-	known, ok := requestHas[string(name)]
-	return known, ok
+	return empty, empty != nil
+}
+
+// Field returns a field that is declared (uid, object and oldObject are not). If it is not
+// set, v does not exist, and empty is its value; nil if the field is left out.
+func (r *Request) Field(name string) (v codec.Value, empty ref.Val) {
+	if v = r.review.RequestField(name); v.IsSet() && !v.EqualString("") {
+		return v, nil
+	}
+	return codec.Value{}, requestHas[name]
 }
 
 // Contains implements traits.Container.
-func (r *request) Contains(key ref.Val) ref.Val {
+func (r *Request) Contains(key ref.Val) ref.Val {
 	_, found := r.Find(key)
 	return types.Bool(found)
 }
 
 // Get implements traits.Indexer.
-func (r *request) Get(key ref.Val) ref.Val {
+func (r *Request) Get(key ref.Val) ref.Val {
 	v, found := r.Find(key)
 	if !found {
 		return types.ValOrErr(v, "no such key: %v", key)
@@ -62,10 +70,10 @@ func (r *request) Get(key ref.Val) ref.Val {
 }
 
 // Type implements ref.Val.
-func (r *request) Type() ref.Type { return types.MapType }
+func (r *Request) Type() ref.Type { return types.MapType }
 
 // all returns the request as a map of cel-go.
-func (r *request) all() traits.Mapper {
+func (r *Request) all() traits.Mapper {
 	fields := make(map[string]any)
 	add := func(name string) {
 		if v, ok := r.Find(types.String(name)); ok {
@@ -82,21 +90,21 @@ func (r *request) all() traits.Mapper {
 }
 
 // Iterator implements traits.Iterable.
-func (r *request) Iterator() traits.Iterator { return r.all().Iterator() }
+func (r *Request) Iterator() traits.Iterator { return r.all().Iterator() }
 
 // Size implements traits.Sizer.
-func (r *request) Size() ref.Val { return r.all().Size() }
+func (r *Request) Size() ref.Val { return r.all().Size() }
 
 // Equal implements ref.Val.
-func (r *request) Equal(other ref.Val) ref.Val { return r.all().Equal(other) }
+func (r *Request) Equal(other ref.Val) ref.Val { return r.all().Equal(other) }
 
 // ConvertToNative implements ref.Val.
-func (r *request) ConvertToNative(typeDesc reflect.Type) (any, error) {
+func (r *Request) ConvertToNative(typeDesc reflect.Type) (any, error) {
 	return r.all().ConvertToNative(typeDesc)
 }
 
 // ConvertToType implements ref.Val.
-func (r *request) ConvertToType(t ref.Type) ref.Val { return r.all().ConvertToType(t) }
+func (r *Request) ConvertToType(t ref.Type) ref.Val { return r.all().ConvertToType(t) }
 
 // Value implements ref.Val.
-func (r *request) Value() any { return r.all().Value() }
+func (r *Request) Value() any { return r.all().Value() }

@@ -1,4 +1,4 @@
-package cel
+package calls
 
 import (
 	"strings"
@@ -11,21 +11,21 @@ import (
 )
 
 // distinct is distinctList of cel-go's ext/lists.go. A pair of elements costs 2.
-func distinct(e *Evaluation, args []ref.Val) ref.Val {
+func distinct(l *Limits, args []ref.Val) ref.Val {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
 		return nil
 	}
-	n := actualSize(list)
+	n := Size(list)
 	if tooMany(n, n, 2) {
-		return oversized{}
+		return refused(0)
 	}
 	unique := make([]ref.Val, 0, n)
 	for i := range n {
 		v := list.Get(types.Int(i))
 		seen := false
 		for _, other := range unique {
-			if e.isInterrupted() {
+			if l.IsInterrupted() {
 				return errInterrupted
 			}
 			if seen = v.Equal(other) == types.True; seen {
@@ -41,23 +41,23 @@ func distinct(e *Evaluation, args []ref.Val) ref.Val {
 
 // setsContains, setsEquivalent and setsIntersects are the functions of cel-go's
 // ext/sets.go. A pair of elements costs 1, of sets.equivalent 2.
-func setsContains(e *Evaluation, args []ref.Val) ref.Val {
-	return ofSets(args, 1, func(a, b traits.Lister) ref.Val { return e.containsAll(a, b) })
+func setsContains(l *Limits, args []ref.Val) ref.Val {
+	return ofSets(args, 1, func(a, b traits.Lister) ref.Val { return l.containsAll(a, b) })
 }
 
-func setsEquivalent(e *Evaluation, args []ref.Val) ref.Val {
+func setsEquivalent(l *Limits, args []ref.Val) ref.Val {
 	return ofSets(args, 2, func(a, b traits.Lister) ref.Val {
-		if contains := e.containsAll(a, b); contains != types.True {
+		if contains := l.containsAll(a, b); contains != types.True {
 			return contains
 		}
-		return e.containsAll(b, a)
+		return l.containsAll(b, a)
 	})
 }
 
-func setsIntersects(e *Evaluation, args []ref.Val) ref.Val {
+func setsIntersects(l *Limits, args []ref.Val) ref.Val {
 	return ofSets(args, 1, func(a, b traits.Lister) ref.Val {
 		for it := a.Iterator(); it.HasNext() == types.True; {
-			if e.isOver() {
+			if l.isOver() {
 				return errInterrupted
 			}
 			if b.Contains(it.Next()) == types.True {
@@ -74,15 +74,15 @@ func ofSets(args []ref.Val, cost uint64, does func(a, b traits.Lister) ref.Val) 
 	switch {
 	case !ok || !ok2:
 		return nil
-	case tooMany(actualSize(a), actualSize(b), cost):
-		return oversized{}
+	case tooMany(Size(a), Size(b), cost):
+		return refused(0)
 	}
 	return does(a, b)
 }
 
-func (e *Evaluation) containsAll(list, sub traits.Lister) ref.Val {
+func (l *Limits) containsAll(list, sub traits.Lister) ref.Val {
 	for it := sub.Iterator(); it.HasNext() == types.True; {
-		if e.isOver() {
+		if l.isOver() {
 			return errInterrupted
 		}
 		if contains := list.Contains(it.Next()); contains != types.True {
@@ -92,40 +92,40 @@ func (e *Evaluation) containsAll(list, sub traits.Lister) ref.Val {
 	return types.True
 }
 
-// listsRange refuses the range of a number that costs too much: a number of a few
-// digits takes gigabytes. An element costs 1.
-func listsRange(_ *Evaluation, args []ref.Val) ref.Val {
+// listsRange refuses a range that costs too much: a number of a few digits would take
+// gigabytes. An element costs 1.
+func listsRange(_ *Limits, args []ref.Val) ref.Val {
 	if n, ok := args[0].(types.Int); ok && n > celconfig.PerCallLimit {
 		return refused(uint64(n))
 	}
 	return nil
 }
 
-// join refuses a string that costs too much: with a long separator it is far longer
-// than the list. Going through it costs twice what reading it does.
-func join(_ *Evaluation, args []ref.Val) ref.Val {
+// join refuses a result that costs too much: with a long separator it is far longer than
+// the list. join costs twice what reading the result does.
+func join(_ *Limits, args []ref.Val) ref.Val {
 	list, _ := args[0].(traits.Lister)
-	n, size := actualSize(list), uint64(0) // 1 for what is no list
+	n, size := Size(list), uint64(0) // 1 for what is no list
 	if len(args) > 1 && n != 0 {
-		size = (n - 1) * actualSize(args[1])
+		size = (n - 1) * Size(args[1])
 	}
-	if traversal(size) <= celconfig.PerCallLimit/2 {
+	if TraversalCost(size) <= celconfig.PerCallLimit/2 {
 		return nil
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		v := it.Next()
 		if _, ok := v.(types.String); !ok {
-			args[1] = types.String("") // with which the error is the same
+			args[1] = types.String("") // the error is the same with it
 			return nil
 		}
-		size += actualSize(v)
+		size += Size(v)
 	}
 	return refused(size)
 }
 
-// replace asks for the memory that the result takes: the product of the lengths of two
-// of its arguments, for which nothing is charged.
-func replace(e *Evaluation, args []ref.Val) ref.Val {
+// replace asks for the memory of the result. Its length can be the product of those of two
+// arguments, and it costs nothing.
+func replace(l *Limits, args []ref.Val) ref.Val {
 	s, _ := args[0].(types.String) // other values are refused by cel-go
 	old, _ := args[1].(types.String)
 	by, _ := args[2].(types.String)
@@ -135,26 +135,26 @@ func replace(e *Evaluation, args []ref.Val) ref.Val {
 			n = int(min(types.Int(n), most))
 		}
 	}
-	if grows := len(by) - len(old); n*grows > resultFree && !e.fits(len(s)+n*grows) {
+	if grows := len(by) - len(old); n*grows > resultFree && !l.fits(len(s)+n*grows) {
 		return errNoMemory
 	}
 	return nil
 }
 
-// resultFree is how many bytes longer than its arguments a result may be without the
-// memory for it being asked for.
+// resultFree is how many bytes longer than its arguments a result may be without asking for
+// memory.
 const resultFree = 64 << 10
 
 // indexOf is indexOfOffset of cel-go's ext/strings.go in linear time. Places count in
 // characters.
-func indexOf(_ *Evaluation, args []ref.Val) ref.Val {
+func indexOf(_ *Limits, args []ref.Val) ref.Val {
 	s, sub, offset, ok := searched(args)
 	if !ok {
 		return nil
 	}
 	begin, inside := byteAt(s, offset)
 	if !inside {
-		return nil // at once
+		return nil // upstream returns at once
 	}
 	at := strings.Index(s[begin:], sub)
 	if at < 0 {
@@ -164,7 +164,7 @@ func indexOf(_ *Evaluation, args []ref.Val) ref.Val {
 }
 
 // lastIndexOf is lastIndexOfOffset.
-func lastIndexOf(_ *Evaluation, args []ref.Val) ref.Val {
+func lastIndexOf(_ *Limits, args []ref.Val) ref.Val {
 	s, sub, offset, ok := searched(args)
 	if !ok {
 		return nil
@@ -184,8 +184,8 @@ func lastIndexOf(_ *Evaluation, args []ref.Val) ref.Val {
 	return types.Int(utf8.RuneCountInString(s[:at]))
 }
 
-// searched returns the arguments of a search in a string. It is not ok for others, and
-// for text that is not UTF-8, of which upstream compares what became of it.
+// searched returns the arguments of a search in a string. ok is false for other arguments,
+// and for text that is not UTF-8, which upstream converts before it compares.
 func searched(args []ref.Val) (s, sub string, offset int, ok bool) {
 	x, ok1 := args[0].(types.String)
 	y, ok2 := args[1].(types.String)
@@ -200,8 +200,7 @@ func searched(args []ref.Val) (s, sub string, offset int, ok bool) {
 	return string(x), string(y), 0, true
 }
 
-// byteAt returns where the character of that number begins. It is not inside behind
-// the last one.
+// byteAt returns the byte where a character begins. inside is false after the last one.
 func byteAt(s string, character int) (at int, inside bool) {
 	for at = range s {
 		if character == 0 {

@@ -1,4 +1,4 @@
-package cel
+package closure
 
 import (
 	"slices"
@@ -11,16 +11,16 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// A path is what the interpreter has as one attribute: a variable, or what another
-// expression comes to, and what is selected in it. Each step costs 1, and the
-// attribute another 1 where it is a value of its own: not as the branch of a
-// conditional, nor as an index.
+// A path is an attribute of the interpreter: a variable or the value of another expression,
+// and the members and elements selected from it. Each step costs 1. The attribute itself
+// costs another 1, except as a branch of a conditional or as an index.
 type path struct {
 	root  closure
 	steps []step
-	tests bool // has(): whether the last step is there. That costs nothing of its own.
+	tests bool // has(): whether the last step exists, without the cost of the attribute
 }
 
 // A step selects a member or an element.
@@ -28,7 +28,7 @@ type step struct {
 	name     string
 	key      ref.Val // the name
 	index    closure // of a step that has no name
-	optional bool    // a missing one ends the path, without a cost
+	optional bool    // if the member is missing, the path ends, without a cost
 }
 
 func isIndex(c ast.CallExpr) bool {
@@ -65,7 +65,7 @@ func (b *builder) path(e ast.Expr) *path {
 
 func newStep(name string) step { return step{name: name, key: types.String(name)} }
 
-// selection returns the path that goes one step further than that of an operand.
+// selection returns the path of an operand with one more step.
 func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
 	p := b.operand(operand)
 	if p == nil {
@@ -78,7 +78,7 @@ func (b *builder) selection(operand ast.Expr, s step, tests bool) *path {
 func (b *builder) operand(e ast.Expr) *path {
 	if e.Kind() == ast.CallKind && !isIndex(e.AsCall()) || e.Kind() == ast.ComprehensionKind {
 		if isCall(e, operators.Conditional) {
-			return nil // steps go into the branches then
+			return nil // the interpreter adds the steps to the branches
 		}
 		if root := b.expr(e); root != nil {
 			return &path{root: root}
@@ -97,8 +97,7 @@ func (p *path) isOptional() bool {
 	return false
 }
 
-// index returns the step of an index. What the index is costs what it does otherwise,
-// but for the 1 of a path.
+// index returns the step of an index. An index that is a path does not cost 1 itself.
 func (b *builder) index(e ast.Expr) (s step, ok bool) {
 	if name, ok := b.constant(e).(types.String); ok {
 		return newStep(string(name)), true
@@ -107,7 +106,7 @@ func (b *builder) index(e ast.Expr) (s step, ok bool) {
 	return s, s.index != nil
 }
 
-// branch is an expression where a path does not cost 1 of its own.
+// branch is an expression in a place where a path does not cost 1 itself.
 func (b *builder) branch(e ast.Expr) closure {
 	if p := b.path(e); p != nil {
 		if p.isOptional() {
@@ -118,10 +117,10 @@ func (b *builder) branch(e ast.Expr) closure {
 	return b.expr(e)
 }
 
-// closure is the path as a value of its own.
+// closure is the path where it costs 1 itself.
 func (p *path) closure() closure {
 	if p.isOptional() {
-		return nil // only functions of optional values know it
+		return nil // only orValue and hasValue have closures for it
 	}
 	if p.tests {
 		return p.resolve
@@ -145,8 +144,8 @@ func (p *path) resolve(f *frame) value {
 	last := len(p.steps) - 1
 	for i := range p.steps {
 		s := &p.steps[i]
-		if v.kind == kindObject && s.index == nil { // nearly always
-			member := f.object.in.member(v.json, s.name)
+		if v.kind == kindObject && s.index == nil { // the usual case, made fast
+			member := f.Index.Member(v.json, s.name)
 			if !member.Exists() {
 				return p.missing(f, i)
 			}
@@ -176,7 +175,7 @@ func (p *path) resolve(f *frame) value {
 	return v
 }
 
-// missing is what a path comes to where the i-th step is missing.
+// missing returns the value of a path whose i-th step is missing.
 func (p *path) missing(f *frame, i int) value {
 	switch {
 	case p.tests && i == len(p.steps)-1:
@@ -189,8 +188,8 @@ func (p *path) missing(f *frame, i int) value {
 	return value{}
 }
 
-// isOptionalAfter reports whether all optional steps are behind the i-th, which must
-// be there then.
+// isOptionalAfter reports whether only steps after the i-th are optional, so that the i-th
+// must exist.
 func (p *path) isOptionalAfter(i int) bool {
 	for _, s := range p.steps[:i+1] {
 		if s.optional {
@@ -200,8 +199,8 @@ func (p *path) isOptionalAfter(i int) bool {
 	return true
 }
 
-// of selects in anything. What is not found is missing, or found as a value that
-// gives up where there would be an error.
+// of selects from any value. found is false if the member or element is missing. Where the
+// interpreter would have an error, next gives up.
 func (s *step) of(f *frame, v *value) (next value, found bool) {
 	key := value{kind: kindText, text: s.name}
 	if s.index != nil {
@@ -211,14 +210,14 @@ func (s *step) of(f *frame, v *value) (next value, found bool) {
 	case key.kind != kindText && key.kind != kindInt:
 		return value{}, true
 	case v.kind == kindObject && key.kind == kindText:
-		member := f.object.in.member(v.json, key.text)
+		member := f.Index.Member(v.json, key.text)
 		return jsonValue(member), member.Exists()
 	case v.kind == kindArray && key.kind == kindInt:
 		i := int64(key.bits)
 		if i < 0 {
 			return value{}, false
 		}
-		element := f.object.in.element(v.json, int(i))
+		element := f.Index.Element(v.json, int(i))
 		return jsonValue(element), element.Exists()
 	case v.kind == kindOther && key.kind == kindText:
 		mapper, ok := v.val.(traits.Mapper)
@@ -255,31 +254,31 @@ func (b *builder) ident(e ast.Expr) closure {
 	}
 	switch e.AsIdent() {
 	case "object":
-		return func(f *frame) value { return objectValue(f.object.v) }
+		return func(f *frame) value { return objectValue(&f.Object) }
 	case "oldObject":
-		return func(f *frame) value { return objectValue(f.oldObject.v) }
+		return func(f *frame) value { return objectValue(&f.OldObject) }
 	case "request":
-		return func(f *frame) value { return value{kind: kindOther, val: &f.request} }
+		return func(f *frame) value { return value{kind: kindOther, val: &f.Request} }
 	case "variables":
-		return func(f *frame) value { return value{kind: kindOther, val: &f.variables} }
+		return func(f *frame) value { return value{kind: kindOther, val: f.Variables()} }
 	case "params":
-		return func(f *frame) value { return unboxed(orNull(f.Params)) }
+		return func(f *frame) value { return unboxed(f.Params()) }
 	case "namespaceObject":
-		return func(f *frame) value { return unboxed(f.namespaceObject()) }
+		return func(f *frame) value { return unboxed(f.NamespaceObject()) }
 	}
 	return nil
 }
 
 // objectValue returns the object, or null where the request has none.
-func objectValue(v codec.Value) value {
-	if v.Kind() != codec.KindObject {
-		return value{kind: kindNull}
+func objectValue(o *view.Object) value {
+	if v := o.JSON(); v.Kind() == codec.KindObject {
+		return value{kind: kindObject, json: v}
 	}
-	return value{kind: kindObject, json: v}
+	return value{kind: kindNull}
 }
 
-// field returns the path of a field of the request, or a variable of the policy. As a
-// root it has the cost of its one step.
+// field returns the path of a field of the request, or of a variable of the policy. The root
+// of the path has the cost of the step.
 func (b *builder) field(operand ast.Expr, name string) *path {
 	if slices.Contains(b.slots, operand.AsIdent()) { // "" for what is no identifier
 		return nil
@@ -287,7 +286,7 @@ func (b *builder) field(operand ast.Expr, name string) *path {
 	var root closure
 	switch operand.AsIdent() {
 	case "request":
-		root = func(f *frame) value { return f.request.field(name) }
+		root = func(f *frame) value { return requestField(&f.Request, name) }
 	case "variables":
 		root = b.variable(name)
 	}
@@ -303,27 +302,25 @@ func (b *builder) field(operand ast.Expr, name string) *path {
 	}}
 }
 
-// field returns what Find does for a field that is declared.
-func (r *request) field(name string) value {
-	if v := r.review.RequestField(name); v.IsSet() && !v.EqualString("") {
+func requestField(r *view.Request, name string) value {
+	v, empty := r.Field(name)
+	if v.Exists() {
 		return jsonValue(v)
 	}
-	return unboxed(requestHas[name])
+	return unboxed(empty)
 }
 
-// variable is one of the policy's.
+// variable is a variable of the policy.
 func (b *builder) variable(escaped string) closure {
 	name, _ := apiservercel.Unescape(escaped) // "" for none, which is no variable's
-	for i := range b.compiler.variables {
-		if b.compiler.variables[i].name == name {
-			return func(f *frame) value { return unboxed(f.variables.value(i, &f.compiler.variables[i])) }
-		}
+	if i := slices.Index(b.variables, name); i >= 0 {
+		return func(f *frame) value { return unboxed(f.Variable(i)) }
 	}
 	return nil
 }
 
-// optional is orValue or hasValue of an optional path, which costs 1 as a value.
-// orValue costs nothing but what it comes to.
+// optional is orValue or hasValue of an optional path, which costs 1 itself. hasValue costs
+// another 1, orValue only what its argument costs if that is evaluated.
 func (b *builder) optional(c ast.CallExpr) closure {
 	p := b.path(c.Target())
 	if p == nil || !p.isOptional() {

@@ -1,4 +1,4 @@
-package cel
+package closure
 
 import (
 	"cmp"
@@ -9,11 +9,13 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 )
 
-// logical is && or ||, which the value decides that is given: || true, && false. It
-// costs nothing but its terms that are evaluated. That an error in the first term
-// counts only if the second does not decide is left to the interpreter.
+// logical is && or ||. A term with the value decides ends it: true for ||, false for &&. It
+// costs what the evaluated terms cost. If the first term is an error, the result depends on
+// the second one; that is left to the interpreter.
 func (b *builder) logical(c ast.CallExpr, decides bool) closure {
 	terms := b.args(c)
 	if terms == nil {
@@ -35,7 +37,7 @@ func (b *builder) logical(c ast.CallExpr, decides bool) closure {
 	}
 }
 
-// not costs 1.
+// not is !. It costs 1.
 func (b *builder) not(c ast.CallExpr) closure {
 	args := b.args(c)
 	if args == nil {
@@ -51,7 +53,7 @@ func (b *builder) not(c ast.CallExpr) closure {
 	}
 }
 
-// conditional costs what the condition and its branch cost.
+// conditional is ?:. It costs what the condition and the chosen branch cost.
 func (b *builder) conditional(c ast.CallExpr) closure {
 	condition, truthy, falsy := b.expr(c.Args()[0]), b.branch(c.Args()[1]), b.branch(c.Args()[2])
 	if condition == nil || truthy == nil || falsy == nil {
@@ -69,7 +71,7 @@ func (b *builder) conditional(c ast.CallExpr) closure {
 	}
 }
 
-// equals is == or !=. It costs what going through the smaller of both takes.
+// equals is == or !=. It costs what reading the smaller of both does.
 func (b *builder) equals(c ast.CallExpr, want bool) closure {
 	args := b.args(c)
 	if args == nil {
@@ -85,15 +87,15 @@ func (b *builder) equals(c ast.CallExpr, want bool) closure {
 		if y.kind == gaveUp || !x.isPlain() || !y.isPlain() {
 			return value{}
 		}
-		if !f.call(traversal(min(f.size(&x), f.size(&y)))) {
+		if !f.call(calls.TraversalCost(min(f.size(&x), f.size(&y)))) {
 			return value{}
 		}
 		return boolValue(f.equal(&x, &y) == want)
 	}
 }
 
-// isPlain reports whether the value is none of the types of Kubernetes' libraries, some
-// of which cost something else.
+// isPlain reports whether the type of the value is not from Kubernetes' libraries, where some
+// comparisons have a cost of their own.
 func (v *value) isPlain() bool {
 	if v.kind != kindOther {
 		return true
@@ -102,7 +104,7 @@ func (v *value) isPlain() bool {
 	return t == types.ListType || t == types.MapType
 }
 
-// equal reports whether types.Equal is true. What gave up equals nothing.
+// equal reports whether types.Equal is true. A value that gave up equals nothing.
 func (f *frame) equal(x, y *value) bool {
 	if x.kind == y.kind {
 		switch x.kind {
@@ -115,7 +117,7 @@ func (f *frame) equal(x, y *value) bool {
 		case kindText:
 			return x.text == y.text
 		case kindObject, kindArray:
-			return f.object.in.equal(x.json, y.json, depthMax)
+			return f.Index.Equal(x.json, y.json)
 		}
 	}
 	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText || y.kind == kindText {
@@ -124,8 +126,8 @@ func (f *frame) equal(x, y *value) bool {
 	return types.Equal(f.box(x), f.box(y)) == types.True
 }
 
-// compare is <, <=, > or >=. For strings that were
-// checked to be strings it costs what going through the smaller takes, otherwise 1.
+// compare is <, <=, > or >=. For strings that were checked to be strings it costs what
+// reading the smaller one does, otherwise 1.
 func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 	args := b.args(c)
 	if args == nil {
@@ -146,7 +148,7 @@ func (b *builder) compare(e ast.Expr, c ast.CallExpr) closure {
 		}
 		cost := uint64(1)
 		if areStrings {
-			cost = traversal(min(f.size(&x), f.size(&y)))
+			cost = calls.TraversalCost(min(f.size(&x), f.size(&y)))
 		}
 		if !f.call(cost) {
 			return value{}
@@ -175,9 +177,9 @@ func order(x, y *value) (order int, known bool) {
 	return 0, false
 }
 
-// in costs 1 for what may be an object or an array, and as much as a list is long
-// that was checked to be one. Looking into a list of literals costs nothing: the
-// interpreter makes a set of it; an empty one is a constant.
+// in is the operator in. For a list that was checked to be one, it costs the length of the
+// list, otherwise 1. With a list of literals it costs nothing: the interpreter makes a set of
+// them, or a constant if the list is empty.
 func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
 	if list := b.constantList(e, c); list != nil {
 		return b.inConstant(c.Args()[0], list)
@@ -212,11 +214,11 @@ func (b *builder) in(e ast.Expr, c ast.CallExpr) closure {
 	}
 }
 
-// contains does as Contains of the types of this package and of cel-go.
+// contains does what Contains of view.Object and view.List does.
 func (f *frame) contains(in, x *value) (found, known bool) {
 	switch in.kind {
 	case kindObject:
-		return x.kind == kindText && f.object.in.member(in.json, x.text).Exists(), true
+		return x.kind == kindText && f.Index.Member(in.json, x.text).Exists(), true
 	case kindArray:
 		for it := in.json.Iterator(); !found && it.Next(); {
 			if x.kind == kindText {
@@ -231,7 +233,7 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 	return false, false
 }
 
-// inConstant is in for a list of strings.
+// inConstant is the operator in with a list of literal strings.
 func (b *builder) inConstant(x ast.Expr, list traits.Lister) closure {
 	arg := b.expr(x)
 	if arg == nil {

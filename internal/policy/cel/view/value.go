@@ -1,4 +1,4 @@
-package cel
+package view
 
 import (
 	"fmt"
@@ -17,14 +17,16 @@ import (
 // expression uses them. A missing value is null.
 //
 // The value and the strings in it are views of the review to which v belongs.
-func ValueOf(v codec.Value) ref.Val { return valueOf(v, nil) }
+func ValueOf(v codec.Value) ref.Val { return (*Index)(nil).ValueOf(v) }
 
-func valueOf(v codec.Value, in *places) ref.Val {
+// ValueOf returns what the function ValueOf returns. The objects and arrays in the value use
+// the index.
+func (x *Index) ValueOf(v codec.Value) ref.Val {
 	switch v.Kind() {
 	case codec.KindObject:
-		return &object{v, in}
+		return &Object{v, x}
 	case codec.KindArray:
-		return &list{v, in}
+		return &List{v, x}
 	case codec.KindString:
 		return types.String(v.String())
 	case codec.KindBool:
@@ -48,34 +50,48 @@ func number(v codec.Value) ref.Val {
 	return types.Double(f)
 }
 
-// object is a JSON object. It does what a map does that
-// types.NewStringInterfaceMap makes.
-type object struct {
+// An Object is a JSON object as a CEL value. It behaves like a map that
+// types.NewStringInterfaceMap returns.
+type Object struct {
 	v  codec.Value
-	in *places
+	in *Index
+}
+
+// JSON returns the JSON value that the object is a view of.
+func (m *Object) JSON() codec.Value { return m.v }
+
+// ValueOf returns a member, or a value in one, as a CEL value.
+func (m *Object) ValueOf(v codec.Value) ref.Val { return m.in.ValueOf(v) }
+
+// OrNull returns the object, or null if the request has no object there.
+func (m *Object) OrNull() ref.Val {
+	if m.v.Kind() != codec.KindObject {
+		return types.NullValue
+	}
+	return m
 }
 
 // Find implements traits.Mapper.
-func (m *object) Find(key ref.Val) (ref.Val, bool) {
+func (m *Object) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
 		return nil, false
 	}
-	v := m.in.member(m.v, string(name))
+	v := m.in.Member(m.v, string(name))
 	if !v.Exists() {
 		return nil, false
 	}
-	return valueOf(v, m.in), true
+	return m.in.ValueOf(v), true
 }
 
 // Contains implements traits.Container.
-func (m *object) Contains(key ref.Val) ref.Val {
+func (m *Object) Contains(key ref.Val) ref.Val {
 	name, ok := key.(types.String)
-	return types.Bool(ok && m.in.member(m.v, string(name)).Exists())
+	return types.Bool(ok && m.in.Member(m.v, string(name)).Exists())
 }
 
 // Get implements traits.Indexer.
-func (m *object) Get(key ref.Val) ref.Val {
+func (m *Object) Get(key ref.Val) ref.Val {
 	v, found := m.Find(key)
 	if !found {
 		return types.ValOrErr(v, "no such key: %v", key)
@@ -84,29 +100,29 @@ func (m *object) Get(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (m *object) Size() ref.Val { return types.Int(m.in.len(m.v)) }
+func (m *Object) Size() ref.Val { return types.Int(m.in.Len(m.v)) }
 
 // IsZeroValue implements traits.Zeroer.
-func (m *object) IsZeroValue() bool { return m.v.Len() == 0 }
+func (m *Object) IsZeroValue() bool { return m.v.Len() == 0 }
 
 // Iterator implements traits.Iterable: over the names.
-func (m *object) Iterator() traits.Iterator {
+func (m *Object) Iterator() traits.Iterator {
 	return &iterator{Iterator: m.v.Iterator(), in: m.in, ofNames: true}
 }
 
 // Fold implements traits.Foldable.
-func (m *object) Fold(folder traits.Folder) {
+func (m *Object) Fold(folder traits.Folder) {
 	for it := m.v.Iterator(); it.Next(); {
-		if !folder.FoldEntry(it.Name(), valueOf(it.Value(), m.in)) {
+		if !folder.FoldEntry(it.Name(), m.in.ValueOf(it.Value())) {
 			return
 		}
 	}
 }
 
 // Equal implements ref.Val, whatever the order of the members.
-func (m *object) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(*object); ok {
-		return types.Bool(m.in.equal(m.v, o.v, depthMax))
+func (m *Object) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*Object); ok {
+		return types.Bool(m.in.Equal(m.v, o.v))
 	}
 	otherMap, ok := other.(traits.Mapper)
 	if !ok || m.Size() != otherMap.Size() {
@@ -114,7 +130,7 @@ func (m *object) Equal(other ref.Val) ref.Val {
 	}
 	for it := m.v.Iterator(); it.Next(); {
 		found, ok := otherMap.Find(types.String(it.Name()))
-		if !ok || types.Equal(valueOf(it.Value(), m.in), found) == types.False {
+		if !ok || types.Equal(m.in.ValueOf(it.Value()), found) == types.False {
 			return types.False
 		}
 	}
@@ -122,7 +138,7 @@ func (m *object) Equal(other ref.Val) ref.Val {
 }
 
 // ConvertToNative implements ref.Val.
-func (m *object) ConvertToNative(typeDesc reflect.Type) (any, error) {
+func (m *Object) ConvertToNative(typeDesc reflect.Type) (any, error) {
 	if reflect.TypeOf(m).AssignableTo(typeDesc) && typeDesc.NumMethod() > 0 {
 		return m, nil
 	}
@@ -130,12 +146,12 @@ func (m *object) ConvertToNative(typeDesc reflect.Type) (any, error) {
 }
 
 // decoded returns the object as a map of cel-go.
-func (m *object) decoded() traits.Mapper {
+func (m *Object) decoded() traits.Mapper {
 	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, native(m.v).(map[string]any))
 }
 
 // ConvertToType implements ref.Val.
-func (m *object) ConvertToType(t ref.Type) ref.Val {
+func (m *Object) ConvertToType(t ref.Type) ref.Val {
 	switch t {
 	case types.MapType:
 		return m
@@ -146,37 +162,40 @@ func (m *object) ConvertToType(t ref.Type) ref.Val {
 }
 
 // Type implements ref.Val.
-func (m *object) Type() ref.Type { return types.MapType }
+func (m *Object) Type() ref.Type { return types.MapType }
 
 // Value implements ref.Val: the object, decoded.
-func (m *object) Value() any { return native(m.v) }
+func (m *Object) Value() any { return native(m.v) }
 
 // String returns the text that cel-go shows for a map.
-func (m *object) String() string { return fmt.Sprint(m.decoded()) }
+func (m *Object) String() string { return fmt.Sprint(m.decoded()) }
 
-// list is a JSON array. It does what a list does that types.NewDynamicList makes of
-// an []any.
-type list struct {
+// A List is a JSON array as a CEL value. It behaves like a list that types.NewDynamicList
+// returns for an []any.
+type List struct {
 	v  codec.Value
-	in *places
+	in *Index
 }
 
+// JSON returns the JSON value that the list is a view of.
+func (l *List) JSON() codec.Value { return l.v }
+
 // Get implements traits.Indexer.
-func (l *list) Get(index ref.Val) ref.Val {
+func (l *List) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
 	if err != nil {
 		return types.ValOrErr(index, "%v", err)
 	}
 	if i >= 0 {
-		if v := l.in.element(l.v, i); v.Exists() {
-			return valueOf(v, l.in)
+		if v := l.in.Element(l.v, i); v.Exists() {
+			return l.in.ValueOf(v)
 		}
 	}
 	return types.NewErr("index '%d' out of range in list size '%d'", i, l.Size())
 }
 
 // Contains implements traits.Container.
-func (l *list) Contains(elem ref.Val) ref.Val {
+func (l *List) Contains(elem ref.Val) ref.Val {
 	for it := l.v.Iterator(); it.Next(); {
 		if l.isElement(elem, it.Value()) {
 			return types.True
@@ -185,36 +204,36 @@ func (l *list) Contains(elem ref.Val) ref.Val {
 	return types.False
 }
 
-func (l *list) isElement(elem ref.Val, v codec.Value) bool {
+func (l *List) isElement(elem ref.Val, v codec.Value) bool {
 	switch elem := elem.(type) {
 	case types.String:
 		return v.EqualString(string(elem))
-	case *object:
-		return l.in.equal(elem.v, v, depthMax)
-	case *list:
-		return l.in.equal(elem.v, v, depthMax)
+	case *Object:
+		return l.in.Equal(elem.v, v)
+	case *List:
+		return l.in.Equal(elem.v, v)
 	}
-	return elem.Equal(valueOf(v, l.in)) == types.True
+	return elem.Equal(l.in.ValueOf(v)) == types.True
 }
 
 // Size implements traits.Sizer.
-func (l *list) Size() ref.Val { return types.Int(l.in.len(l.v)) }
+func (l *List) Size() ref.Val { return types.Int(l.in.Len(l.v)) }
 
 // IsZeroValue implements traits.Zeroer.
-func (l *list) IsZeroValue() bool { return l.v.Len() == 0 }
+func (l *List) IsZeroValue() bool { return l.v.Len() == 0 }
 
 // Iterator implements traits.Iterable.
-func (l *list) Iterator() traits.Iterator { return &iterator{Iterator: l.v.Iterator(), in: l.in} }
+func (l *List) Iterator() traits.Iterator { return &iterator{Iterator: l.v.Iterator(), in: l.in} }
 
 // Fold implements traits.Foldable.
-func (l *list) Fold(folder traits.Folder) {
+func (l *List) Fold(folder traits.Folder) {
 	it := l.v.Iterator()
-	for i := 0; it.Next() && folder.FoldEntry(i, valueOf(it.Value(), l.in)); i++ {
+	for i := 0; it.Next() && folder.FoldEntry(i, l.in.ValueOf(it.Value())); i++ {
 	}
 }
 
 // Add implements traits.Adder.
-func (l *list) Add(other ref.Val) ref.Val {
+func (l *List) Add(other ref.Val) ref.Val {
 	otherList, ok := other.(traits.Lister)
 	switch {
 	case !ok:
@@ -224,17 +243,17 @@ func (l *list) Add(other ref.Val) ref.Val {
 	case otherList.Size() == types.IntZero:
 		return l
 	}
-	elements := make([]ref.Val, 0, l.in.len(l.v))
+	elements := make([]ref.Val, 0, l.in.Len(l.v))
 	for it := l.v.Iterator(); it.Next(); {
-		elements = append(elements, valueOf(it.Value(), l.in))
+		elements = append(elements, l.in.ValueOf(it.Value()))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, elements).Add(other)
 }
 
 // Equal implements ref.Val.
-func (l *list) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(*list); ok {
-		return types.Bool(l.in.equal(l.v, o.v, depthMax))
+func (l *List) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*List); ok {
+		return types.Bool(l.in.Equal(l.v, o.v))
 	}
 	otherList, ok := other.(traits.Lister)
 	if !ok || l.Size() != otherList.Size() {
@@ -242,7 +261,7 @@ func (l *list) Equal(other ref.Val) ref.Val {
 	}
 	it := l.v.Iterator()
 	for i := types.IntZero; it.Next(); i++ {
-		if types.Equal(valueOf(it.Value(), l.in), otherList.Get(i)) == types.False {
+		if types.Equal(l.in.ValueOf(it.Value()), otherList.Get(i)) == types.False {
 			return types.False
 		}
 	}
@@ -250,7 +269,7 @@ func (l *list) Equal(other ref.Val) ref.Val {
 }
 
 // ConvertToNative implements ref.Val.
-func (l *list) ConvertToNative(typeDesc reflect.Type) (any, error) {
+func (l *List) ConvertToNative(typeDesc reflect.Type) (any, error) {
 	if reflect.TypeOf(l).AssignableTo(typeDesc) && typeDesc.NumMethod() > 0 {
 		return l, nil
 	}
@@ -258,12 +277,12 @@ func (l *list) ConvertToNative(typeDesc reflect.Type) (any, error) {
 }
 
 // decoded returns the array as a list of cel-go.
-func (l *list) decoded() traits.Lister {
+func (l *List) decoded() traits.Lister {
 	return types.NewDynamicList(types.DefaultTypeAdapter, native(l.v))
 }
 
 // ConvertToType implements ref.Val.
-func (l *list) ConvertToType(t ref.Type) ref.Val {
+func (l *List) ConvertToType(t ref.Type) ref.Val {
 	switch t {
 	case types.ListType:
 		return l
@@ -274,10 +293,10 @@ func (l *list) ConvertToType(t ref.Type) ref.Val {
 }
 
 // Type implements ref.Val.
-func (l *list) Type() ref.Type { return types.ListType }
+func (l *List) Type() ref.Type { return types.ListType }
 
 // Value implements ref.Val: the array, decoded.
-func (l *list) Value() any { return native(l.v) }
+func (l *List) Value() any { return native(l.v) }
 
 // String returns the text that cel-go shows for a list.
-func (l *list) String() string { return fmt.Sprint(l.decoded()) }
+func (l *List) String() string { return fmt.Sprint(l.decoded()) }

@@ -1,4 +1,4 @@
-package cel
+package closure
 
 import (
 	"github.com/google/cel-go/common/ast"
@@ -7,24 +7,25 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 )
 
-// A function is one of cel-go or of a library, as a call was checked to mean it. It is
-// what closures have for what they do not do themselves: the same Go code as in the
-// interpreter, with the same cost, on values that are on the heap then.
+// A function is a function of cel-go or of a library. Closures call it where they have no
+// code of their own: the interpreter calls the same Go code, with the same cost, on values on
+// the heap.
 type function struct {
 	name, overload string
 	unary          functions.UnaryOp
 	binary         functions.BinaryOp
 	any            functions.FunctionOp
-	trait          int // that the first argument must have
-	bounded        func(*Evaluation, []ref.Val) ref.Val
+	trait          int        // that the first argument must have
+	bounded        calls.Func // nil for none
 }
 
-// function returns what the interpreter calls (planner.go planCall), nil for what it
-// does not call with values alone.
+// function returns the function that the interpreter calls (planner.go planCall). It returns
+// nil if its cost is not known here, or if it is not strict: its arguments may be errors.
 func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 	fn := &function{name: c.FunctionName(), overload: b.overload(e)}
 	found := b.implementation(fn)
@@ -32,15 +33,15 @@ func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 		return nil
 	}
 	fn.unary, fn.binary, fn.any, fn.trait = found.Unary, found.Binary, found.Function, found.OperandTrait
-	fn.bounded = boundedFunction(fn.name, fn.overload)
-	if args := operands(c); regexFunctions[fn.name] != nil {
+	fn.bounded = calls.Bounded(fn.name, fn.overload)
+	if args := operands(c); calls.TakesRegex(fn.name) {
 		fn.compileRegex(b.constant(args[1]), len(args))
 	}
 	return fn
 }
 
-// countable are the functions whose cost is in runtimecost.go or Kubernetes' library:
-// those of policies that other libraries do not count otherwise, as sets and lists do.
+// countable are the functions whose cost is in runtimecost.go or in Kubernetes' library.
+// Libraries such as sets and lists count theirs in other ways.
 var countable = setOf(
 	operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
 	operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In,
@@ -62,7 +63,8 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// implementation returns that of the overload, or else of the name, which is the last one.
+// implementation returns the implementation of the overload. Without one it returns the last,
+// which is that of the name.
 func (b *builder) implementation(fn *function) (found *functions.Overload) {
 	bindings, _ := b.functions[fn.name].Bindings() // there is no environment if it has an error
 	for _, found = range bindings {
@@ -73,60 +75,20 @@ func (b *builder) implementation(fn *function) (found *functions.Overload) {
 	return found
 }
 
-// regexFunctions are those of Kubernetes' library whose regular expression is compiled
-// once if it is a literal.
-var regexFunctions = map[string]*interpreter.RegexOptimization{
-	"find": library.FindRegexOptimization, "findAll": library.FindAllRegexOptimization,
-}
-
+// compileRegex compiles the regular expression of the function, if it is a literal.
 func (fn *function) compileRegex(literal ref.Val, n int) {
 	pattern, ok := literal.(types.String)
 	if !ok {
 		return
 	}
-	does, err := compiledRegex(fn.name, fn.overload, n, string(pattern))
+	does, bounds, err := calls.Literal(fn.name, fn.overload, n, string(pattern))
 	if err != nil {
 		return // cel-go has refused it
 	}
-	fn.unary, fn.binary, fn.any, fn.bounded = nil, nil, does, nil
-	if fn.name == "findAll" {
-		fn.bounded = findAllLiteral
-	}
+	fn.unary, fn.binary, fn.any, fn.bounded = nil, nil, does, bounds
 }
 
-// compiledRegex returns one of regexFunctions, of n arguments, with the regular
-// expression compiled.
-func compiledRegex(name, overload string, n int, pattern string) (functions.FunctionOp, error) {
-	args := make([]interpreter.Interpretable, n)
-	for i := range args {
-		args[i] = argument(i)
-	}
-	call, err := regexFunctions[name].Factory(interpreter.NewCall(0, name, overload, args, nil), pattern)
-	if err != nil {
-		return nil, err
-	}
-	return func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }, nil
-}
-
-// An argument is the one of that index in arguments.
-type argument int
-
-// ID implements interpreter.Interpretable.
-func (i argument) ID() int64 { return 0 }
-
-// Eval implements interpreter.Interpretable.
-func (i argument) Eval(all interpreter.Activation) ref.Val { return all.(arguments)[i] }
-
-// arguments is the activation of a function that is called with values.
-type arguments []ref.Val
-
-// ResolveName implements interpreter.Activation.
-func (arguments) ResolveName(string) (any, bool) { return nil, false }
-
-// Parent implements interpreter.Activation.
-func (arguments) Parent() interpreter.Activation { return nil }
-
-// closure is a call of the function.
+// closure calls the function.
 func (fn *function) closure(args []closure) closure {
 	return func(f *frame) value {
 		vals := make([]ref.Val, len(args))
@@ -141,7 +103,7 @@ func (fn *function) closure(args []closure) closure {
 	}
 }
 
-// of2 is a call of a function with two values.
+// of2 calls the function with two values.
 func (fn *function) of2(f *frame, x, y *value) value {
 	if x.kind == gaveUp || y.kind == gaveUp {
 		return value{}
@@ -149,8 +111,7 @@ func (fn *function) of2(f *frame, x, y *value) value {
 	return fn.apply(f, []ref.Val{f.box(x), f.box(y)})
 }
 
-// apply calls the function and counts what that costs. It gives up where there is an
-// error.
+// apply calls the function and adds its cost. It gives up if the result is an error.
 func (fn *function) apply(f *frame, args []ref.Val) value {
 	result := fn.bound(f, args)
 	v := unboxed(result)
@@ -160,22 +121,20 @@ func (fn *function) apply(f *frame, args []ref.Val) value {
 	return v
 }
 
-// bound is call, but for what a bounded function does itself. It returns nil for a call
-// that is not made, which the interpreter ends the expression at.
+// bound calls the function within its bounds. It returns nil if the call costs more than an
+// expression may; the interpreter then ends the expression.
 func (fn *function) bound(f *frame, args []ref.Val) ref.Val {
 	if fn.bounded != nil {
-		switch v := fn.bounded(f.Evaluation, args).(type) {
-		case nil:
-		case oversized:
+		if v := fn.bounded(f.Limits, args); calls.IsRefused(v) {
 			return nil
-		default:
+		} else if v != nil {
 			return v
 		}
 	}
 	return fn.call(args)
 }
 
-// call returns nil where the function panics, which the interpreter makes an error of.
+// call returns nil if the function panics. In the interpreter, a panic is an error.
 func (fn *function) call(args []ref.Val) (result ref.Val) {
 	defer func() { _ = recover() }()
 	switch {
@@ -194,24 +153,24 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 	if known := estimator.CallCost(fn.name, fn.overload, args, result); known != nil {
 		return *known
 	}
-	first := actualSize(args[0])
+	first := calls.Size(args[0])
 	var second uint64
 	if len(args) > 1 {
-		second = actualSize(args[1])
+		second = calls.Size(args[1])
 	}
 	switch fn.overload {
 	case overloads.StartsWithString, overloads.EndsWithString, overloads.StringToBytes, overloads.BytesToString,
 		overloads.ExtQuoteString, overloads.ExtFormatString:
-		return traversal(first)
+		return calls.TraversalCost(first)
 	case overloads.InList:
 		return second
 	case overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString,
 		overloads.LessBytes, overloads.LessEqualsBytes, overloads.GreaterBytes, overloads.GreaterEqualsBytes:
-		return traversal(min(first, second))
+		return calls.TraversalCost(min(first, second))
 	case overloads.AddString, overloads.AddBytes:
-		return traversal(first + second)
+		return calls.TraversalCost(first + second)
 	case overloads.MatchesString:
-		return costOfMatches(first, second)
+		return calls.MatchesCost(first, second)
 	case overloads.ContainsString:
 		return costOfContains(first, second)
 	}
@@ -220,7 +179,7 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 
 var estimator library.CostEstimator
 
-// anyCall is a call of a function that closures do not do themselves.
+// anyCall calls a function for which closures have no code of their own.
 func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
 	if fn == nil {
@@ -233,8 +192,8 @@ func (b *builder) anyCall(e ast.Expr, c ast.CallExpr) closure {
 	return fn.closure(args)
 }
 
-// add is the operator +. Two strings that were checked to be strings cost what going
-// through both takes, anything else costs 1.
+// add is the operator +. For two strings that were checked to be strings it costs what
+// reading both does, otherwise 1.
 func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 	fn := b.function(e, c)
 	args := b.args(c)
@@ -250,7 +209,7 @@ func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 		}
 		cost := uint64(1)
 		if areStrings {
-			cost = traversal(f.size(&x) + f.size(&y))
+			cost = calls.TraversalCost(f.size(&x) + f.size(&y))
 		}
 		if !f.call(cost) {
 			return value{}
