@@ -17,6 +17,9 @@ import (
 // request after it was answered or given up; webhooks share it, for it is not changed.
 type body []byte
 
+// instead are the fields whose values other fields have that are not set.
+var instead = map[string]string{"requestKind": "kind", "requestResource": "resource", "requestSubResource": "subResource"}
+
 // newBody copies the review as it is now. It is not ok where the review has no memory
 // for it, which its Err says then.
 func newBody(review *codec.Review) (b body, ok bool) {
@@ -26,34 +29,22 @@ func newBody(review *codec.Review) (b body, ok bool) {
 		return nil, false
 	}
 	b = make(body, 0, size)
-	for _, f := range [...]struct{ name, otherwise, unset string }{
-		{name: "kind", unset: "{}"},
-		{name: "resource", unset: "{}"},
-		{name: "subResource"},
-		{name: "requestKind", otherwise: "kind", unset: "{}"},
-		{name: "requestResource", otherwise: "resource", unset: "{}"},
-		{name: "requestSubResource", otherwise: "subResource"},
-		{name: "name"},
-		{name: "namespace"},
-		{name: "operation", unset: `""`},
-		{name: "userInfo", unset: "{}"},
-		{name: "object", unset: "null"},
-		{name: "oldObject", unset: "null"},
-		{name: "dryRun", unset: "false"},
-		{name: "options", unset: "null"},
-	} {
-		value := review.RequestField(f.name)
-		if !value.IsSet() && f.otherwise != "" {
-			value = review.RequestField(f.otherwise)
+	for _, f := range codec.RequestFields {
+		if f.Name == "uid" {
+			continue // the front has another one
 		}
-		if !value.IsSet() && f.unset == "" || value.EqualString("") {
+		value := review.RequestField(f.Name)
+		if !value.IsSet() {
+			value = review.RequestField(instead[f.Name])
+		}
+		if !value.IsSet() && f.Empty == "" || value.EqualString("") {
 			continue // which upstream omits
 		}
-		b = append(append(append(b, ',', '"'), f.name...), '"', ':')
+		b = append(append(append(b, ',', '"'), f.Name...), '"', ':')
 		if value.IsSet() {
 			b = value.AppendJSON(b)
 		} else {
-			b = append(b, f.unset...)
+			b = append(b, f.Empty...)
 		}
 	}
 	return append(b, '}', '}'), review.Err() == nil
