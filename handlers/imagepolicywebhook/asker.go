@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/fastadmit/fastadmit/handlers/internal/backend"
+	"github.com/fastadmit/fastadmit/handlers/internal/kubeconfigclient"
 )
 
 const (
@@ -99,7 +99,7 @@ func newAsker(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*asker, erro
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	client, err := backend.New(backend.Options{
+	client, err := kubeconfigclient.New(kubeconfigclient.Options{
 		Kubeconfig: kubeconfig, Scheme: scheme, Version: imagepolicyv1alpha1.SchemeGroupVersion, AnswerBytesMax: answerBytesMax,
 	})
 	if err != nil {

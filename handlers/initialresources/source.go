@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
 
-	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
 const (
@@ -52,7 +52,7 @@ const (
 
 // A source knows how much containers used.
 type source struct {
-	server        *endpoint.Client
+	server        *jsonclient.Client
 	percentile    int64
 	namespaceOnly bool
 	resolution    time.Duration
@@ -86,7 +86,7 @@ func newSeries(set *metrics.Set) series {
 var queryBuckets = []float64{5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10}
 
 func newSource(c *configuration, set *metrics.Set) (*source, error) {
-	server, err := endpoint.New(&c.Source, answerMax)
+	server, err := jsonclient.New(&c.Source, answerMax)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *source) fetch(ctx context.Context, query string) (usage, error) {
 	defer func(start time.Time) { s.series.duration.Update(time.Since(start).Seconds()) }(time.Now())
 	var a answer
 	if err := s.server.Get(ctx, "/api/v1/query", url.Values{"query": {query}, "timeout": {queryTimeout.String()}}, &a); err != nil {
-		if errors.Is(err, endpoint.ErrNotFound) {
+		if errors.Is(err, jsonclient.ErrNotFound) {
 			return usage{}, errors.New("the server has no /api/v1/query (code 404), want the HTTP API of Prometheus")
 		}
 		return usage{}, err
