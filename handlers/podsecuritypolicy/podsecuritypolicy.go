@@ -33,14 +33,6 @@ import (
 // usedAnnotation names the policy that a pod was created with.
 const usedAnnotation = "kubernetes.io/psp"
 
-// Config is the configuration file.
-type Config struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// StaticManifestsDir is a folder of PodSecurityPolicies, beside those of the cluster.
-	StaticManifestsDir string `json:"staticManifestsDir"`
-}
-
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
@@ -65,13 +57,8 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	if setup.Config != nil {
-		var c Config
-		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodSecurityPolicyConfiguration")
-		}); err != nil {
-			return admission.Handler{}, err
-		}
+	if err := documents.ReadConfig(setup.Config, "PodSecurityPolicyConfiguration"); err != nil {
+		return admission.Handler{}, err
 	}
 	p := &plugin{
 		known: PodSecurityPolicies.In(setup.Cluster), access: cluster.AccessIn(setup.Cluster), files: make(map[string]*PodSecurityPolicy),

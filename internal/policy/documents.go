@@ -195,7 +195,7 @@ func (r *reader[P, B]) addPolicy(file *admission.File, content []byte) []error {
 		return errs
 	}
 	r.Policies, r.from[policy] = append(r.Policies, policy), file
-	errs := named(r.Name, policy.GetName(), r.checkPolicy(policy))
+	errs := documents.Named(r.Name, policy.GetName(), r.checkPolicy(policy))
 	if r.paramKind(policy) != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))
 	}
@@ -209,17 +209,9 @@ func (r *reader[P, B]) addBinding(file *admission.File, content []byte) []error 
 	}
 	r.Bindings, r.from[binding] = append(r.Bindings, binding), file
 	name := binding.GetName()
-	errs := named(r.Name+bindingSuffix, name, r.checkBinding(binding))
+	errs := documents.Named(r.Name+bindingSuffix, name, r.checkBinding(binding))
 	if _, ref := r.bound(binding); ref != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
 	}
 	return errs
-}
-
-// named says which object the errors are about.
-func named(kind, name string, errs field.ErrorList) (all []error) {
-	for _, err := range errs {
-		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
-	}
-	return all
 }

@@ -129,7 +129,7 @@ func (s *Source) check(review *codec.Review) admission.Result {
 func (s *Source) validate(document []byte) error {
 	c, errs := s.kind.decode(func(into any) []error { return documents.Decode(document, into) })
 	if errs == nil {
-		errs = s.kind.named(c, c.check(true))
+		errs = documents.Named(s.kind.Name, c.Name, c.check(true))
 	}
 	if errs == nil {
 		for i := range c.webhooks {

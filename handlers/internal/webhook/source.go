@@ -45,7 +45,7 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 		kind: kind, config: config, configured: setup.Config != nil, metrics: newSourceMetrics(plugin, setup.Cluster.Metrics()),
 		cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
 	}
-	own := config.APIVersion == ownVersion
+	own := config.APIVersion == customresource.OwnVersion
 	if own {
 		s.services = cluster.Services.In(setup.Cluster)
 	}
