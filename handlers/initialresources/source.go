@@ -42,12 +42,12 @@ const (
 	// timeout of a webhook.
 	queryTimeout = 10 * time.Second
 
-	// answersMax is how many answers are kept, 48 bytes each, and answerKept how long. Of
-	// samples of a week, those of ten minutes make no difference. Failures are kept for
-	// failureKept, so that not every pod waits for a server that is away.
-	answersMax  = 4096
-	answerKept  = 10 * time.Minute
-	failureKept = 10 * time.Second
+	// answersMax is how many answers are cached, 48 bytes each, and answerTTL how long. Of
+	// samples of a week, those of ten minutes make no difference. Failures are cached for
+	// failureTTL, so that not every pod waits for a server that is away.
+	answersMax = 4096
+	answerTTL  = 10 * time.Minute
+	failureTTL = 10 * time.Second
 )
 
 // A source knows how much containers used.
@@ -56,7 +56,7 @@ type source struct {
 	percentile    int64
 	namespaceOnly bool
 	resolution    time.Duration
-	kept          *cache.LRUExpireCache // usage or error by the digest of the query
+	cache         *cache.LRUExpireCache // usage or error by the digest of the query
 	flights       singleflight.Group    // of who asks the same at the same time
 	queries       *semaphore.Weighted
 	series        series
@@ -92,7 +92,7 @@ func newSource(c *configuration, set *metrics.Set) (*source, error) {
 	}
 	return &source{
 		server: server, percentile: c.percentile(), namespaceOnly: c.NamespaceOnly, resolution: c.resolution(),
-		kept: cache.NewLRUExpireCache(answersMax), queries: semaphore.NewWeighted(queriesMax), series: newSeries(set),
+		cache: cache.NewLRUExpireCache(answersMax), queries: semaphore.NewWeighted(queriesMax), series: newSeries(set),
 	}, nil
 }
 
@@ -129,12 +129,12 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 // that has nothing of a review, so that the next one has an answer.
 func (s *source) ask(ctx context.Context, query string) (usage, error) {
 	key := sha256.Sum256([]byte(query))
-	if kept, ok := s.kept.Get(key); ok {
+	if cached, ok := s.cache.Get(key); ok {
 		s.series.cached.Inc()
-		if err, failed := kept.(error); failed {
+		if err, failed := cached.(error); failed {
 			return usage{}, err
 		}
-		return kept.(usage), nil
+		return cached.(usage), nil
 	}
 	if ctx.Err() != nil {
 		return usage{}, ctx.Err()
@@ -150,11 +150,11 @@ func (s *source) ask(ctx context.Context, query string) (usage, error) {
 		u, err := s.fetch(asking, query)
 		if err != nil {
 			s.series.failed.Inc()
-			s.kept.Add(key, err, failureKept)
+			s.cache.Add(key, err, failureTTL)
 			return nil, err
 		}
 		s.series.succeeded.Inc()
-		s.kept.Add(key, u, answerKept)
+		s.cache.Add(key, u, answerTTL)
 		return u, nil
 	})
 	select {

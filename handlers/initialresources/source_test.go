@@ -174,7 +174,7 @@ func TestKept(t *testing.T) {
 	if got := len(p.queries()); got != 1 {
 		t.Errorf("got %d queries, want 1", got)
 	}
-	s.kept.RemoveAll(func(any) bool { return true })
+	s.cache.RemoveAll(func(any) bool { return true })
 	fails = false
 	var all sync.WaitGroup
 	for range 20 {

@@ -89,7 +89,7 @@ func (r *resources[P, B, E]) newFollower() *customresource.Follower {
 		Resources: []*cluster.Objects[*cluster.JSON]{r.policies, r.bindings},
 		Related:   []*cluster.Objects[*cluster.JSON]{r.replicas.objects},
 		Background: []func(ctx context.Context, refreshed, changed wake.Signal){
-			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.keepStatus,
+			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.runStatus,
 		},
 	}
 }

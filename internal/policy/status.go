@@ -38,9 +38,9 @@ const (
 	unansweredMax = 3
 )
 
-// keepStatus writes the status of policies after each refresh, until ctx ends. While
+// runStatus writes the status of policies after each refresh, until ctx ends. While
 // parameters are not listed yet, it has the policies refreshed again after settlePause.
-func (r *resources[P, B, E]) keepStatus(ctx context.Context, refreshed, changed wake.Signal) {
+func (r *resources[P, B, E]) runStatus(ctx context.Context, refreshed, changed wake.Signal) {
 	var settles <-chan time.Time
 	for {
 		select {

@@ -43,7 +43,7 @@ func newResources(s *Source, view *cluster.View) *resources {
 	r.follower = &customresource.Follower{
 		Resources: []*cluster.Objects[*cluster.JSON]{r.objects},
 		Refresh:   func(context.Context) { r.refresh() }, Rules: s.rules,
-		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.keepStatus},
+		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.runStatus},
 	}
 	r.stale.Store(true)
 	r.objects.Subscribe(func() { r.stale.Store(true) })

@@ -112,10 +112,10 @@ type Object[Spec any] struct {
 	Spec              Spec `json:"spec"`
 }
 
-// DecodeStored decodes an object that was read from a cluster. fault means that the spec
+// DecodeLenient decodes an object of a cluster, which may be invalid. fault means that the spec
 // cannot be decoded; the metadata is valid. err means that the object cannot be decoded at
 // all. Unknown fields are no error.
-func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err error) {
+func DecodeLenient[Spec any](content []byte) (object Object[Spec], fault, err error) {
 	var raw Object[stdjson.RawMessage]
 	err = json.UnmarshalCaseSensitivePreserveInts(content, &raw)
 	object.TypeMeta, object.ObjectMeta = raw.TypeMeta, raw.ObjectMeta

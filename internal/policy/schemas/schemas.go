@@ -32,9 +32,9 @@ const (
 	// missingAge is the same for a group version that is not in the list: it may be
 	// that of a CustomResourceDefinition which was created just now.
 	missingAge = time.Second
-	// parsersMax is how many group versions are kept. The schemas of apps/v1 take 2 MB.
+	// parsersMax is how many group versions are cached. The schemas of apps/v1 take 2 MB.
 	parsersMax = 32
-	// parserTTL is how long one is kept that nobody uses.
+	// parserTTL is how long one that is not used is cached.
 	parserTTL = time.Hour
 )
 
@@ -159,8 +159,8 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 	if err != nil {
 		return kind, false, err
 	}
-	kept, _ := s.parsers.Get(version)
-	p, _ := kept.(*parser)
+	cached, _ := s.parsers.Get(version)
+	p, _ := cached.(*parser)
 	if p == nil || p.path != path {
 		text, err := s.documents.Schema(ctx, path)
 		if err != nil {
@@ -178,8 +178,8 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 // same time. Each of them has read the document itself, for as long as its own ctx allowed.
 func (s *Schemas) parse(version schema.GroupVersion, path string, text []byte) (*parser, error) {
 	made, err, _ := s.parsing.Do(path, func() (any, error) {
-		if kept, _ := s.parsers.Get(version); kept != nil && kept.(*parser).path == path {
-			return kept, nil // made since the caller looked
+		if cached, _ := s.parsers.Get(version); cached != nil && cached.(*parser).path == path {
+			return cached, nil // another goroutine parsed it meanwhile
 		}
 		definitions, err := definitionsIn(text, path)
 		if err != nil {

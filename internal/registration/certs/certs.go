@@ -287,13 +287,13 @@ func (m *Manager) pass(ctx context.Context) bool {
 	for _, r := range m.registrations {
 		r.err = m.read(ctx, r)
 	}
-	err := m.keepSecret(ctx)
+	err := m.reconcileSecret(ctx)
 	if m.known != nil && m.heard() {
 		m.acceptTokens(time.Now())
 		m.awaitToken(ctx)
 		for _, r := range m.registrations {
 			if r.err == nil {
-				r.err = m.keep(ctx, r)
+				r.err = m.reconcile(ctx, r)
 			}
 		}
 		m.observe(time.Now())

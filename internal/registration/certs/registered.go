@@ -274,8 +274,8 @@ func (r *registration) note(text []byte) error {
 	return nil
 }
 
-// keep puts the configuration right.
-func (m *Manager) keep(ctx context.Context, r *registration) error {
+// reconcile applies the configuration if it is not as desired.
+func (m *Manager) reconcile(ctx context.Context, r *registration) error {
 	var unreached error
 	if r.complete && (!r.applied || r.live == nil) {
 		if unreached = m.reach(ctx, r.desired); unreached == nil {

@@ -21,8 +21,8 @@ const attemptsMax = 20
 // no CA key, and it would put back what is changed in them.
 const certManager = "cert-manager.io/certificate-name"
 
-// keepSecret takes over what the Secret holds, and changes it until it is right.
-func (m *Manager) keepSecret(ctx context.Context) error {
+// reconcileSecret takes over what the Secret holds, and changes it until it is right.
+func (m *Manager) reconcileSecret(ctx context.Context) error {
 	for range attemptsMax {
 		secret, err := m.readSecret(ctx)
 		if err != nil {
