@@ -103,8 +103,8 @@ func specOf(question authorizer.Attributes) *authorizationv1.SubjectAccessReview
 	return spec
 }
 
-// addSelectors narrows the question to objects that selectors select. As in-tree,
-// what is wrong with them narrows nothing.
+// addSelectors narrows the question to the objects that selectors select. As in-tree, invalid
+// selectors narrow nothing.
 func addSelectors(a *authorizationv1.ResourceAttributes, question authorizer.Attributes) {
 	ofFields, _ := question.GetFieldSelector()
 	ofLabels, _ := question.GetLabelSelector()

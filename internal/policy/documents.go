@@ -159,8 +159,7 @@ func (r *reader[P, B]) readAll(manifests []admission.File) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// checkNames refuses names that are there twice, and bindings of policies that are
-// not there.
+// checkNames refuses duplicate names, and bindings of policies that do not exist.
 func (r *reader[P, B]) checkNames() (errs []error) {
 	known := make(map[string]bool)
 	for _, policy := range r.Policies {
