@@ -30,7 +30,7 @@ type Kind struct {
 // A configuration is one of either kind.
 type configuration struct {
 	metav1.ObjectMeta
-	webhooks []admissionregistrationv1.MutatingWebhook // of which a validating one has all but one field
+	webhooks []admissionregistrationv1.MutatingWebhook // a validating webhook has all of its fields but one
 }
 
 // MutatingKind is the kind MutatingWebhookConfiguration.
