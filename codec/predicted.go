@@ -51,8 +51,8 @@ func (c *cursor) predictedField(next field) (f field, ok bool) {
 
 // fieldBegins are the texts between the value of the previous field and that of a field.
 var fieldBegins = func() (begins [fieldCount]string) {
-	for f, name := range fieldNames {
-		begins[f] = `,"` + name + `":`
+	for f := range RequestFields {
+		begins[f] = `,"` + RequestFields[f].Name + `":`
 	}
 	return begins
 }()

@@ -59,12 +59,12 @@ func TestLastObject(t *testing.T) {
 func TestLastObjectLeading(t *testing.T) {
 	for _, f := range []field{fieldKind, fieldResource, fieldRequestKind, fieldRequestResource, fieldOperation, fieldUserInfo} {
 		var r Review
-		body := strings.Replace(beforeLast, `"`+fieldNames[f]+`":`, `"x":`, 1)
+		body := strings.Replace(beforeLast, `"`+RequestFields[f].Name+`":`, `"x":`, 1)
 		if f == fieldKind {
 			body = strings.Replace(beforeLast, `"uid":"1","kind"`, `"uid":"1","x"`, 1)
 		}
 		if err := r.Decode([]byte(body + `"object":{},"oldObject":null,"dryRun":false,"options":{}}}`)); err != nil || len(r.Object.nodes) == 0 {
-			t.Errorf("without %s: %v, the object is noted from the end", fieldNames[f], err)
+			t.Errorf("without %s: %v, the object is noted from the end", RequestFields[f].Name, err)
 		}
 	}
 }

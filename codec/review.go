@@ -59,8 +59,7 @@ type Review struct {
 	hasResource bool
 }
 
-// A field is one of AdmissionRequest's, in the order of kube-apiserver's
-// encoding (k8s.io/api/admission/v1 types.go).
+// A field is the index of a field in RequestFields.
 type field uint8
 
 const (
@@ -81,19 +80,6 @@ const (
 	fieldOptions
 	fieldCount
 )
-
-var fieldNames = [fieldCount]string{
-	"uid", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource",
-	"name", "namespace", "operation", "userInfo", "object", "oldObject", "dryRun", "options",
-}
-
-// fieldKinds are the JSON types of the fields. Each field may be null, too.
-var fieldKinds = [fieldCount]Kind{
-	fieldUID: KindString, fieldKind: KindObject, fieldResource: KindObject, fieldSubResource: KindString,
-	fieldRequestKind: KindObject, fieldRequestResource: KindObject, fieldRequestSubResource: KindString,
-	fieldName: KindString, fieldNamespace: KindString, fieldOperation: KindString, fieldUserInfo: KindObject,
-	fieldObject: KindObject, fieldOldObject: KindObject, fieldDryRun: KindBool, fieldOptions: KindObject,
-}
 
 var reviews = sync.Pool{New: func() any { return new(Review) }}
 
@@ -225,53 +211,26 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 // setField records the text of a field of the request, "" for null.
 func (r *Review) setField(f field, text string) {
 	switch kind := kindOfText(text); {
-	case kind == fieldKinds[f]:
+	case kind == RequestFields[f].Kind:
 		r.fields[f] = text
 	case kind == KindNull:
 		r.fields[f] = ""
 	case r.invalid == "":
-		r.invalid = fmt.Sprintf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
+		r.invalid = fmt.Sprintf("request.%s: got %s, want %s", RequestFields[f].Name, orNothing(text), RequestFields[f].Kind)
 	}
 }
 
 // fieldNamed returns the field with that name, which may have escapes, or fieldCount if
 // there is none.
 func (r *Review) fieldNamed(name string) field {
-	switch name {
-	case "uid":
-		return fieldUID
-	case "kind":
-		return fieldKind
-	case "resource":
-		return fieldResource
-	case "subResource":
-		return fieldSubResource
-	case "requestKind":
-		return fieldRequestKind
-	case "requestResource":
-		return fieldRequestResource
-	case "requestSubResource":
-		return fieldRequestSubResource
-	case "name":
-		return fieldName
-	case "namespace":
-		return fieldNamespace
-	case "operation":
-		return fieldOperation
-	case "userInfo":
-		return fieldUserInfo
-	case "object":
-		return fieldObject
-	case "oldObject":
-		return fieldOldObject
-	case "dryRun":
-		return fieldDryRun
-	case "options":
-		return fieldOptions
+	for f := range RequestFields {
+		if RequestFields[f].Name == name {
+			return field(f)
+		}
 	}
 	if strings.IndexByte(name, '\\') >= 0 {
-		for f, plain := range fieldNames {
-			if r.envelope.nameIs(name, plain) {
+		for f := range RequestFields {
+			if r.envelope.nameIs(name, RequestFields[f].Name) {
 				return field(f)
 			}
 		}

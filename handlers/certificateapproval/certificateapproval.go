@@ -11,7 +11,6 @@ package certificateapproval
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -44,12 +43,5 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
 	}
 	signer := review.OldObject.Get("spec", "signerName").String()
-	may, err := accessreview.MayUseSigner(ctx, p.access, review, "approve", signer)
-	if err != nil {
-		return admission.Errored(err)
-	}
-	if !may {
-		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
-	}
-	return admission.Allowed()
+	return accessreview.RequireSigner(ctx, p.access, review, "approve", signer, "approve requests with")
 }

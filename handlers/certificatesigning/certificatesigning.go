@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -49,12 +48,5 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, request, ol
 		apiequality.Semantic.DeepEqual(request.Status.Conditions, old.Status.Conditions) {
 		return admission.Allowed()
 	}
-	may, err := accessreview.MayUseSigner(ctx, p.access, review, "sign", old.Spec.SignerName)
-	if err != nil {
-		return admission.Errored(err)
-	}
-	if !may {
-		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
-	}
-	return admission.Allowed()
+	return accessreview.RequireSigner(ctx, p.access, review, "sign", old.Spec.SignerName, "sign requests with")
 }

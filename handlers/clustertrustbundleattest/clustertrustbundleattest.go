@@ -11,7 +11,6 @@ package clustertrustbundleattest
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,14 +64,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old
 	if signer == "" || old != nil && review.Operation() == codec.Update && isKept(object, old) {
 		return admission.Allowed()
 	}
-	may, err := accessreview.MayUseSigner(ctx, p.access, review, "attest", signer)
-	if err != nil {
-		return admission.Errored(err)
-	}
-	if !may {
-		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to attest for signerName %q", signer)))
-	}
-	return admission.Allowed()
+	return accessreview.RequireSigner(ctx, p.access, review, "attest", signer, "attest for")
 }
 
 // isKept reports whether an update changes nothing but what garbage collection and

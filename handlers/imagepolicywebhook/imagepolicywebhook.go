@@ -51,20 +51,20 @@ func Plugin() admission.Plugin {
 }
 
 type plugin struct {
-	asker        *asker
+	client       *client
 	defaultAllow bool
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	var c configuration
-	var a *asker
+	var a *client
 	err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
 		errs := c.ImagePolicy.normalize()
 		if len(errs) > 0 {
 			return errs
 		}
 		var err error
-		if a, err = newAsker(&c.ImagePolicy, setup.Kubeconfig, setup.Metrics); err != nil {
+		if a, err = newClient(&c.ImagePolicy, setup.Kubeconfig, setup.Metrics); err != nil {
 			return field.ErrorList{field.Invalid(field.NewPath("imagePolicy", "kubeConfigFile"), c.ImagePolicy.KubeConfigFile, err.Error())}
 		}
 		return nil
@@ -72,7 +72,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	if err != nil {
 		return admission.Handler{}, err
 	}
-	p := &plugin{asker: a, defaultAllow: c.ImagePolicy.DefaultAllow}
+	p := &plugin{client: a, defaultAllow: c.ImagePolicy.DefaultAllow}
 	return admission.Handler{Validate: p.validate}, nil
 }
 
@@ -81,7 +81,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if err != nil {
 		return admission.Errored(err)
 	}
-	status, err := p.asker.ask(ctx, question)
+	status, err := p.client.ask(ctx, question)
 	if err != nil {
 		return p.failed(review, err)
 	}
@@ -104,7 +104,7 @@ func (p *plugin) failed(review *codec.Review, err error) admission.Result {
 	if !p.defaultAllow {
 		return admission.Denied(admission.Forbidden(review, err))
 	}
-	p.asker.series.failedOpen.Inc()
+	p.client.series.failedOpen.Inc()
 	if err := review.Response.Annotate(failedOpen, "true"); err != nil {
 		return admission.Errored(err)
 	}

@@ -272,8 +272,8 @@ func TestKept(t *testing.T) {
 	f(`,"denyTTL":-1`, denied, []string{"a", "a"}, 2)
 	f(`,"denyTTL":-1`, allowed, []string{"a", "a"}, 1)
 	reason := func(n int) string { return `{"allowed":false,"reason":"` + strings.Repeat("x", n) + `"}` }
-	f("", reason(keptBytesMax), []string{"a", "a"}, 1)
-	f("", reason(keptBytesMax+1), []string{"a", "a"}, 2)
+	f("", reason(cachedBytesMax), []string{"a", "a"}, 1)
+	f("", reason(cachedBytesMax+1), []string{"a", "a"}, 2)
 }
 
 // TestShared asks the same at the same time.
@@ -340,9 +340,9 @@ func TestAskUntil(t *testing.T) {
 				t.Errorf("%s left: asks for %s, want %s", left, got, want)
 			}
 		}
-		f(time.Second, time.Second-time.Second/spareShare)
-		f(spareShare*spareMax, (spareShare-1)*spareMax)
-		f(30*time.Second, 30*time.Second-spareMax)
+		f(time.Second, time.Second-time.Second/reserveShare)
+		f(reserveShare*reserveMax, (reserveShare-1)*reserveMax)
+		f(30*time.Second, 30*time.Second-reserveMax)
 		if got := time.Until(askUntil(t.Context())); got != time.Minute {
 			t.Errorf("without a deadline: asks for %s, want a minute", got)
 		}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
 const (
@@ -32,7 +32,7 @@ type configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// Source is a server with the HTTP API of Prometheus.
-	Source endpoint.Config `json:"source"`
+	Source jsonclient.Config `json:"source"`
 	// Percentile of the samples is requested, 1 to 100; 90 if nil (--ir-percentile).
 	Percentile *int64 `json:"percentile"`
 	// NamespaceOnly says that samples of other namespaces do not count

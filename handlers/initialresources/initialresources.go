@@ -34,9 +34,9 @@ const (
 	askersMax = 4
 
 	// Questions end before the call of kube-apiserver does, so that the pod is answered: by
-	// a tenth of the time, at most spareMax.
-	spareShare = 10
-	spareMax   = 500 * time.Millisecond
+	// a tenth of the time, at most reserveMax.
+	reserveShare = 10
+	reserveMax   = 500 * time.Millisecond
 
 	// elementsMax is after how many elements ctx is looked at.
 	elementsMax = 1024
@@ -131,7 +131,7 @@ func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, e
 func (p *plugin) estimate(ctx context.Context, namespace string, known map[wanted]*estimate) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/spareShare, spareMax)))
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/reserveShare, reserveMax)))
 		defer cancel()
 	}
 	work := make(chan *estimate, len(known))

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
 
-	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
 const (
@@ -42,21 +42,21 @@ const (
 	// timeout of a webhook.
 	queryTimeout = 10 * time.Second
 
-	// answersMax is how many answers are kept, 48 bytes each, and answerKept how long. Of
-	// samples of a week, those of ten minutes make no difference. Failures are kept for
-	// failureKept, so that not every pod waits for a server that is away.
-	answersMax  = 4096
-	answerKept  = 10 * time.Minute
-	failureKept = 10 * time.Second
+	// answersMax is how many answers are cached, 48 bytes each, and answerTTL how long. Of
+	// samples of a week, those of ten minutes make no difference. Failures are cached for
+	// failureTTL, so that not every pod waits for a server that is away.
+	answersMax = 4096
+	answerTTL  = 10 * time.Minute
+	failureTTL = 10 * time.Second
 )
 
 // A source knows how much containers used.
 type source struct {
-	server        *endpoint.Client
+	server        *jsonclient.Client
 	percentile    int64
 	namespaceOnly bool
 	resolution    time.Duration
-	kept          *cache.LRUExpireCache // usage or error by the digest of the query
+	cache         *cache.LRUExpireCache // usage or error by the digest of the query
 	flights       singleflight.Group    // of who asks the same at the same time
 	queries       *semaphore.Weighted
 	series        series
@@ -86,13 +86,13 @@ func newSeries(set *metrics.Set) series {
 var queryBuckets = []float64{5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10}
 
 func newSource(c *configuration, set *metrics.Set) (*source, error) {
-	server, err := endpoint.New(&c.Source, answerMax)
+	server, err := jsonclient.New(&c.Source, answerMax)
 	if err != nil {
 		return nil, err
 	}
 	return &source{
 		server: server, percentile: c.percentile(), namespaceOnly: c.NamespaceOnly, resolution: c.resolution(),
-		kept: cache.NewLRUExpireCache(answersMax), queries: semaphore.NewWeighted(queriesMax), series: newSeries(set),
+		cache: cache.NewLRUExpireCache(answersMax), queries: semaphore.NewWeighted(queriesMax), series: newSeries(set),
 	}, nil
 }
 
@@ -129,12 +129,12 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 // that has nothing of a review, so that the next one has an answer.
 func (s *source) ask(ctx context.Context, query string) (usage, error) {
 	key := sha256.Sum256([]byte(query))
-	if kept, ok := s.kept.Get(key); ok {
+	if cached, ok := s.cache.Get(key); ok {
 		s.series.cached.Inc()
-		if err, failed := kept.(error); failed {
+		if err, failed := cached.(error); failed {
 			return usage{}, err
 		}
-		return kept.(usage), nil
+		return cached.(usage), nil
 	}
 	if ctx.Err() != nil {
 		return usage{}, ctx.Err()
@@ -150,11 +150,11 @@ func (s *source) ask(ctx context.Context, query string) (usage, error) {
 		u, err := s.fetch(asking, query)
 		if err != nil {
 			s.series.failed.Inc()
-			s.kept.Add(key, err, failureKept)
+			s.cache.Add(key, err, failureTTL)
 			return nil, err
 		}
 		s.series.succeeded.Inc()
-		s.kept.Add(key, u, answerKept)
+		s.cache.Add(key, u, answerTTL)
 		return u, nil
 	})
 	select {
@@ -176,7 +176,7 @@ func (s *source) fetch(ctx context.Context, query string) (usage, error) {
 	defer func(start time.Time) { s.series.duration.Update(time.Since(start).Seconds()) }(time.Now())
 	var a answer
 	if err := s.server.Get(ctx, "/api/v1/query", url.Values{"query": {query}, "timeout": {queryTimeout.String()}}, &a); err != nil {
-		if errors.Is(err, endpoint.ErrNotFound) {
+		if errors.Is(err, jsonclient.ErrNotFound) {
 			return usage{}, errors.New("the server has no /api/v1/query (code 404), want the HTTP API of Prometheus")
 		}
 		return usage{}, err

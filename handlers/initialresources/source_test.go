@@ -19,7 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
 // TestQueries has the queries for an image, in their order.
@@ -73,7 +73,7 @@ func TestQueries(t *testing.T) {
 // source returns the plugin's source in front of the server.
 func (p *prometheus) source(t testing.TB) *source {
 	t.Helper()
-	s, err := newSource(&configuration{Source: endpoint.Config{URL: p.URL}}, metrics.NewSet())
+	s, err := newSource(&configuration{Source: jsonclient.Config{URL: p.URL}}, metrics.NewSet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestKept(t *testing.T) {
 	if got := len(p.queries()); got != 1 {
 		t.Errorf("got %d queries, want 1", got)
 	}
-	s.kept.RemoveAll(func(any) bool { return true })
+	s.cache.RemoveAll(func(any) bool { return true })
 	fails = false
 	var all sync.WaitGroup
 	for range 20 {
@@ -250,7 +250,7 @@ func TestImageMax(t *testing.T) {
 // full returns a source with as many queries under way as there may be.
 func full(t *testing.T) *source {
 	t.Helper()
-	s, err := newSource(&configuration{Source: endpoint.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
+	s, err := newSource(&configuration{Source: jsonclient.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
 	if err == nil {
 		err = s.queries.Acquire(t.Context(), queriesMax)
 	}

@@ -74,8 +74,8 @@ type answer struct {
 
 // Both are upstream's.
 const (
-	askedMax   = 10_000           // namespaces whose answers are kept, those used last
-	answerKept = 30 * time.Second // how long
+	askedMax  = 10_000           // namespaces whose answers are cached, those used last
+	answerTTL = 30 * time.Second // how long
 )
 
 // in returns the LimitRanges of a namespace, by name. Where the cache has none,
@@ -86,8 +86,8 @@ func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange
 	if known := p.ranges.List(namespace); len(known) > 0 {
 		return known, nil
 	}
-	if kept, ok := p.kept(namespace); ok {
-		return kept, nil
+	if ranges, ok := p.cached(namespace); ok {
+		return ranges, nil
 	}
 	live, err := p.ranges.ListLive(ctx, namespace)
 	if err != nil {
@@ -98,11 +98,11 @@ func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange
 	return live, nil
 }
 
-func (p *plugin) kept(namespace string) ([]*corev1.LimitRange, bool) {
+func (p *plugin) cached(namespace string) ([]*corev1.LimitRange, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept, ok := p.asked.Get(namespace)
-	return kept.ranges, ok && !kept.until.Before(p.now())
+	cached, ok := p.asked.Get(namespace)
+	return cached.ranges, ok && !cached.until.Before(p.now())
 }
 
 // keep keeps the answer about a namespace, whose name is copied, unless it is too long
@@ -113,7 +113,7 @@ func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked.Add(strings.Clone(namespace), answer{ranges: ranges, until: p.now().Add(answerKept)})
+	p.asked.Add(strings.Clone(namespace), answer{ranges: ranges, until: p.now().Add(answerTTL)})
 }
 
 const claims = "persistentvolumeclaims"

@@ -136,15 +136,15 @@ func TestManyNamespaces(t *testing.T) {
 	for i := range askedMax + 1 {
 		p.keep(fmt.Sprint(i), nil)
 	}
-	_, first := p.kept("0")
-	_, second := p.kept("1")
+	_, first := p.cached("0")
+	_, second := p.cached("1")
 	if first || !second {
 		t.Errorf("the first answer is kept: %t, the second: %t", first, second)
 	}
 	for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // of a namespace at most 63
 		name := strings.Repeat("n", length)
 		p.keep(name, nil)
-		if _, kept := p.kept(name); kept != want {
+		if _, kept := p.cached(name); kept != want {
 			t.Errorf("the answer about a name of %d bytes is kept: %t", length, kept)
 		}
 	}

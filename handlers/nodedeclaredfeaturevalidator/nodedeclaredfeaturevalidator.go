@@ -15,13 +15,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/podupdate"
 )
 
 // Plugin returns the plugin, for the table of package plugins.
@@ -51,16 +51,8 @@ type plugin struct {
 
 // validate decodes only pods on a node whose spec changes, which few updates do.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
-	pod, old := &review.Object, &review.OldObject
-	if pod.Get("spec", "nodeName").String() == "" {
-		return admission.Allowed()
-	}
-	if !old.Root().IsSet() {
-		return admission.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
-	}
-	generation, _ := pod.Get("metadata", "generation").Int64()
-	if was, _ := old.Get("metadata", "generation").Int64(); generation == was {
-		return admission.Allowed()
+	if changes, result := podupdate.ChangesSpec(review); !changes {
+		return result
 	}
 	return admission.ValidateTyped(p.validateUpdate)(ctx, review)
 }

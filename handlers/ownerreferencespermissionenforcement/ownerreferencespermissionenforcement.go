@@ -58,7 +58,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if len(references) == len(was) && (len(was) == 0 || reflect.DeepEqual(references, was)) {
 		return admission.Allowed()
 	}
-	a, err := newAsker(ctx, p.access, review)
+	a, err := newPermissions(ctx, p.access, review)
 	if err != nil {
 		return admission.Errored(err)
 	}
@@ -103,7 +103,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 
 // demandFinalizers refuses the request unless the user may set the finalizers of
 // the owner.
-func (p *plugin) demandFinalizers(a *asker, owner *metav1.OwnerReference) *admission.Result {
+func (p *plugin) demandFinalizers(a *permissions, owner *metav1.OwnerReference) *admission.Result {
 	mappings, err := p.mapper.mappings(a.ctx, owner)
 	if fault, failed := errors.AsType[*undiscoveredError](err); failed {
 		return new(admission.Errored(fault))
@@ -135,23 +135,23 @@ func isPodStatus(review *codec.Review) bool {
 	return resource.Group == "" && resource.Resource == "pods" && review.SubResource() == "status"
 }
 
-// An asker asks what the user of a review may do.
-type asker struct {
+// Permissions ask what the user of a review may do.
+type permissions struct {
 	ctx    context.Context
 	access *cluster.Access
 	review *codec.Review
 	user   *authorizationv1.SubjectAccessReviewSpec
 }
 
-func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review) (*asker, error) {
+func newPermissions(ctx context.Context, access *cluster.Access, review *codec.Review) (*permissions, error) {
 	spec, err := accessreview.Spec(review, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &asker{ctx, access, review, spec}, nil
+	return &permissions{ctx, access, review, spec}, nil
 }
 
-func (a *asker) ask(attributes authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (a *permissions) ask(attributes authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 	spec := *a.user
 	spec.ResourceAttributes = &attributes
 	return a.access.Review(a.ctx, &spec)
@@ -162,7 +162,7 @@ func mayDo(status authorizationv1.SubjectAccessReviewStatus) bool {
 }
 
 // demand refuses the request unless the user may do that; nil if so.
-func (a *asker) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *admission.Result {
+func (a *permissions) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *admission.Result {
 	status, err := a.ask(attributes)
 	if err != nil {
 		return new(admission.Errored(err))

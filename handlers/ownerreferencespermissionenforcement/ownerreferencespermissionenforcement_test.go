@@ -319,12 +319,12 @@ func TestLongVersions(t *testing.T) {
 func TestUser(t *testing.T) {
 	r := codec.Acquire()
 	defer r.Release()
-	decode := func(user string) (*asker, error) {
+	decode := func(user string) (*permissions, error) {
 		text := strings.Replace(string(admissiontest.Body(codec.Create, "v1/pods", none)), `"operation"`, `"userInfo":`+user+`,"operation"`, 1)
 		if err := r.Decode([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		return newAsker(t.Context(), nil, r)
+		return newPermissions(t.Context(), nil, r)
 	}
 	a, err := decode(`{"username":"jane","uid":"7","groups":["g","h"],"extra":{"scopes":["x"],"none":null}}`)
 	got, _ := json.Marshal(a.user)

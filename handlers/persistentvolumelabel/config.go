@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/handlers/internal/endpoint"
+	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
 const (
@@ -29,7 +29,7 @@ type configuration struct {
 	// Volumes are disks whose labels are known.
 	Volumes []volume `json:"volumes"`
 	// Endpoint is asked for disks that are not among Volumes.
-	Endpoint *endpoint.Config `json:"endpoint"`
+	Endpoint *jsonclient.Config `json:"endpoint"`
 }
 
 type volume struct {
@@ -84,7 +84,7 @@ func names() (names []string) {
 // sources are the labelers of a configuration.
 type sources struct {
 	table  map[key]map[string]string
-	server *endpoint.Client // nil for none
+	server *jsonclient.Client // nil for none
 }
 
 type key struct{ provider, id string }
@@ -96,7 +96,7 @@ func newLabelers(config []byte) (labeler, error) {
 	}
 	if c.Endpoint != nil {
 		var err error
-		if s.server, err = endpoint.New(c.Endpoint, answerMax); err != nil {
+		if s.server, err = jsonclient.New(c.Endpoint, answerMax); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +138,7 @@ func (s *sources) labels(ctx context.Context, d disk) (map[string]string, error)
 		query.Set("zone", d.zone)
 	}
 	err := s.server.Get(ctx, "", query, &answer)
-	if errors.Is(err, endpoint.ErrNotFound) {
+	if errors.Is(err, jsonclient.ErrNotFound) {
 		return nil, errUnknown
 	}
 	if err != nil {

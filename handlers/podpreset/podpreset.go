@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -36,14 +35,6 @@ const (
 	// MaxRequestBodyBytes), and more than etcd takes.
 	addedMax = 3 << 20
 )
-
-// Config is the configuration file.
-type Config struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// StaticManifestsDir is a folder of PodPresets, beside those of the cluster.
-	StaticManifestsDir string `json:"staticManifestsDir"`
-}
 
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
@@ -66,13 +57,8 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	if setup.Config != nil {
-		var c Config
-		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodPresetConfiguration")
-		}); err != nil {
-			return admission.Handler{}, err
-		}
+	if err := documents.ReadConfig(setup.Config, "PodPresetConfiguration"); err != nil {
+		return admission.Handler{}, err
 	}
 	p := &plugin{
 		known: PodPresets.In(setup.Cluster), files: make(map[string][]*PodPreset),

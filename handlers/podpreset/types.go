@@ -50,7 +50,7 @@ var PodPresets = cluster.Define(cluster.Definition{
 // UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
 // cannot be applied, and no error: the others of the cluster are to be read.
 func (p *PodPreset) UnmarshalJSON(text []byte) error {
-	object, fault, err := documents.DecodeStored[Spec](text)
+	object, fault, err := documents.DecodeLenient[Spec](text)
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/podupdate"
 )
 
 // Causes of denials, in the details of the status.
@@ -49,18 +49,10 @@ type plugin struct {
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
-	pod, old := &review.Object, &review.OldObject
-	name := pod.Get("spec", "nodeName").String()
-	if name == "" {
-		return admission.Allowed()
+	if changes, result := podupdate.ChangesSpec(review); !changes {
+		return result
 	}
-	if !old.Root().IsSet() {
-		return admission.Denied(apierrors.NewBadRequest("expected an old pod but got a <nil>"))
-	}
-	generation, _ := pod.Get("metadata", "generation").Int64()
-	if was, _ := old.Get("metadata", "generation").Int64(); generation == was {
-		return admission.Allowed()
-	}
+	name := review.Object.Get("spec", "nodeName").String()
 	node, ok := p.nodes.Cached("", name)
 	if !ok {
 		return admission.Denied(admission.Forbidden(review, fmt.Errorf("node %q not found", name)))

@@ -101,7 +101,7 @@ func TestEnds(t *testing.T) {
 	if result := p.validate(ended, review, pod, nil); !errors.Is(result.Err, context.Canceled) {
 		t.Errorf("got %+v, want the error %v", result, context.Canceled)
 	}
-	a, err := newAsker(t.Context(), p.access, review, "")
+	a, err := newPermissions(t.Context(), p.access, review, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestMessages(t *testing.T) {
 	if len(f.messages) != 1 || f.messages[0] != message || f.bytes != admission.MessagesBytesMax+len(message) {
 		t.Errorf("got %q and %d bytes, want one message and its length more", f.messages, f.bytes)
 	}
-	a := &asker{ctx: t.Context(), access: cluster.AccessIn(viewOf(t, []string{"a", "c", "d"})), users: []*authorizationv1.SubjectAccessReviewSpec{{}}}
+	a := &permissions{ctx: t.Context(), access: cluster.AccessIn(viewOf(t, []string{"a", "c", "d"})), users: []*authorizationv1.SubjectAccessReviewSpec{{}}}
 	var policies []*PodSecurityPolicy
 	faults := make(map[string]*faultsOf)
 	for name, bytes := range map[string]int{"a": admission.MessagesBytesMax, "b": 1, "c": 1, "d": 1} {

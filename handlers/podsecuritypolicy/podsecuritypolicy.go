@@ -33,14 +33,6 @@ import (
 // usedAnnotation names the policy that a pod was created with.
 const usedAnnotation = "kubernetes.io/psp"
 
-// Config is the configuration file.
-type Config struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// StaticManifestsDir is a folder of PodSecurityPolicies, beside those of the cluster.
-	StaticManifestsDir string `json:"staticManifestsDir"`
-}
-
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
@@ -65,13 +57,8 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	if setup.Config != nil {
-		var c Config
-		if err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
-			return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, "PodSecurityPolicyConfiguration")
-		}); err != nil {
-			return admission.Handler{}, err
-		}
+	if err := documents.ReadConfig(setup.Config, "PodSecurityPolicyConfiguration"); err != nil {
+		return admission.Handler{}, err
 	}
 	p := &plugin{
 		known: PodSecurityPolicies.In(setup.Cluster), access: cluster.AccessIn(setup.Cluster), files: make(map[string]*PodSecurityPolicy),
@@ -194,7 +181,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	if len(policies) == 0 {
 		return nil, nil, deny("PodSecurityPolicy: no providers available to validate pod request")
 	}
-	a, err := newAsker(ctx, p.access, review, pod.Spec.ServiceAccountName)
+	a, err := newPermissions(ctx, p.access, review, pod.Spec.ServiceAccountName)
 	if err != nil {
 		return nil, nil, new(admission.Errored(err))
 	}
@@ -234,16 +221,16 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	return nil, nil, deny("PodSecurityPolicy: unable to %s pod: [%s]", verb, strings.Join(messages, " "))
 }
 
-// An asker asks which policies may be used by the service account of a pod and by whoever
+// Permissions ask which policies may be used by the service account of a pod and by whoever
 // sends it.
-type asker struct {
+type permissions struct {
 	ctx    context.Context
 	access *cluster.Access
 	users  []*authorizationv1.SubjectAccessReviewSpec
 	space  string // the namespace
 }
 
-func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review, account string) (*asker, error) {
+func newPermissions(ctx context.Context, access *cluster.Access, review *codec.Review, account string) (*permissions, error) {
 	user := new(authorizationv1.SubjectAccessReviewSpec)
 	if review.UserInfo().IsSet() { // which no API server leaves out
 		var err error
@@ -251,7 +238,7 @@ func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review,
 			return nil, err
 		}
 	}
-	a := &asker{ctx: ctx, access: access, space: review.Namespace()}
+	a := &permissions{ctx: ctx, access: access, space: review.Namespace()}
 	if account != "" {
 		a.users = append(a.users, &authorizationv1.SubjectAccessReviewSpec{
 			User:   "system:serviceaccount:" + a.space + ":" + account,
@@ -266,7 +253,7 @@ func newAsker(ctx context.Context, access *cluster.Access, review *codec.Review,
 var groups = [...]string{"policy", "extensions"}
 
 // may reports whether either may use a policy.
-func (a *asker) may(policy string) (bool, error) {
+func (a *permissions) may(policy string) (bool, error) {
 	if err := a.ctx.Err(); err != nil { // also where the answers are remembered
 		return false, err
 	}
@@ -289,7 +276,7 @@ func (a *asker) may(policy string) (bool, error) {
 }
 
 // messages returns what is wrong with the pod by those policies that may be used.
-func (a *asker) messages(policies []*PodSecurityPolicy, faults map[string]*faultsOf) (messages []string, err error) {
+func (a *permissions) messages(policies []*PodSecurityPolicy, faults map[string]*faultsOf) (messages []string, err error) {
 	bytes := 0
 	for _, policy := range policies {
 		f := faults[policy.Name]

@@ -116,7 +116,7 @@ var apiVersions = []string{PodSecurityPolicies.GroupVersionKind().GroupVersion()
 // UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
 // cannot be used, and no error: the others of the cluster are to be read.
 func (p *PodSecurityPolicy) UnmarshalJSON(text []byte) error {
-	object, fault, err := documents.DecodeStored[Spec](text)
+	object, fault, err := documents.DecodeLenient[Spec](text)
 	if err != nil {
 		return err
 	}

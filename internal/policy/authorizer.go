@@ -20,21 +20,21 @@ import (
 // Authorizer implements cel.Cluster.
 func (d *Dispatch) Authorizer() (authorizerVal, requestResource ref.Val) {
 	if d.authorizer == nil {
-		a := &asker{Dispatch: d}
+		a := &accessReviewer{Dispatch: d}
 		d.authorizer, d.requestResource = library.NewAuthorizerVal(a, a), library.NewResourceAuthorizerVal(a, a, resource{d})
 	}
 	return d.authorizer, d.requestResource
 }
 
-// An asker answers who may do what with SubjectAccessReviews. It is also the user
+// An accessReviewer answers who may do what with SubjectAccessReviews. It is also the user
 // of the review, read when something is asked about that.
-type asker struct {
+type accessReviewer struct {
 	*Dispatch
 	user *authenticationv1.UserInfo
 	err  error // why user cannot be read
 }
 
-func (a *asker) info() *authenticationv1.UserInfo {
+func (a *accessReviewer) info() *authenticationv1.UserInfo {
 	if a.user != nil {
 		return a.user
 	}
@@ -48,16 +48,16 @@ func (a *asker) info() *authenticationv1.UserInfo {
 }
 
 // GetName implements user.Info.
-func (a *asker) GetName() string { return a.info().Username }
+func (a *accessReviewer) GetName() string { return a.info().Username }
 
 // GetUID implements user.Info.
-func (a *asker) GetUID() string { return a.info().UID }
+func (a *accessReviewer) GetUID() string { return a.info().UID }
 
 // GetGroups implements user.Info.
-func (a *asker) GetGroups() []string { return a.info().Groups }
+func (a *accessReviewer) GetGroups() []string { return a.info().Groups }
 
 // GetExtra implements user.Info.
-func (a *asker) GetExtra() map[string][]string {
+func (a *accessReviewer) GetExtra() map[string][]string {
 	extra := make(map[string][]string)
 	for key, values := range a.info().Extra {
 		extra[key] = values
@@ -66,7 +66,7 @@ func (a *asker) GetExtra() map[string][]string {
 }
 
 // Authorize implements authorizer.Authorizer.
-func (a *asker) Authorize(_ context.Context, question authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *accessReviewer) Authorize(_ context.Context, question authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.info(); a.err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
 	}
@@ -103,8 +103,8 @@ func specOf(question authorizer.Attributes) *authorizationv1.SubjectAccessReview
 	return spec
 }
 
-// addSelectors narrows the question to objects that selectors select. As in-tree,
-// what is wrong with them narrows nothing.
+// addSelectors narrows the question to the objects that selectors select. As in-tree, invalid
+// selectors narrow nothing.
 func addSelectors(a *authorizationv1.ResourceAttributes, question authorizer.Attributes) {
 	ofFields, _ := question.GetFieldSelector()
 	ofLabels, _ := question.GetLabelSelector()
@@ -138,4 +138,4 @@ func (r resource) GetResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: asked.Group, Version: asked.Version, Resource: asked.Resource}
 }
 
-var _ user.Info = (*asker)(nil)
+var _ user.Info = (*accessReviewer)(nil)

@@ -29,7 +29,7 @@ func (s *Source[P, B, E]) checkPolicy(content []byte) error {
 	if errs := documents.Decode(content, document); errs != nil {
 		return errors.Join(errs...)
 	}
-	errs := named(s.kind.Name, document.GetName(), s.kind.checkPolicy(document))
+	errs := documents.Named(s.kind.Name, document.GetName(), s.kind.checkPolicy(document))
 	if errs == nil {
 		if _, err := s.compile(document); err != nil {
 			errs = append(errs, fmt.Errorf("%s %q: %w", s.kind.Name, document.GetName(), err))
@@ -43,5 +43,5 @@ func (s *Source[P, B, E]) checkBinding(content []byte) error {
 	if errs := documents.Decode(content, document); errs != nil {
 		return errors.Join(errs...)
 	}
-	return errors.Join(named(s.kind.Name+bindingSuffix, document.GetName(), s.kind.checkBinding(document))...)
+	return errors.Join(documents.Named(s.kind.Name+bindingSuffix, document.GetName(), s.kind.checkBinding(document))...)
 }

@@ -1,24 +1,16 @@
 package policy
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/customresource"
 )
 
-const (
-	// upstreamVersion is that of kube-apiserver's kinds (k8s.io/apiserver
-	// pkg/admission/plugin/policy/config/apis/policyconfig/v1).
-	upstreamVersion = "apiserver.config.k8s.io/v1"
-	// ownVersion is that of the same kinds with the fields that only fastadmit has.
-	ownVersion = "fastadmit.io/v1alpha1"
-)
-
-// Config is the configuration file of a plugin for policies.
+// Config is the configuration file of a plugin for policies (k8s.io/apiserver
+// pkg/admission/plugin/policy/config/apis/policyconfig/v1).
 type Config struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -35,18 +27,11 @@ type Config struct {
 func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 	c := new(Config)
 	if content == nil {
-		return c, nil // and no policy, as there
+		return c, nil // as in kube-apiserver, there are no policies
 	}
-	return c, admission.DecodeConfig(content, c, func() (errs field.ErrorList) {
-		if c.APIVersion != ownVersion {
-			errs = admission.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, k.Name+"Configuration")
-		} else {
-			errs = admission.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, k.Name+"Configuration")
-		}
-		if c.CustomResources && c.APIVersion == upstreamVersion {
-			errs = append(errs, field.Forbidden(field.NewPath("customResources"), fmt.Sprintf("wants apiVersion %s", ownVersion)))
-		}
-		return errs
+	return c, admission.DecodeConfig(content, c, func() field.ErrorList {
+		return customresource.ValidateConfig(c.APIVersion, c.Kind, k.Name+"Configuration",
+			customresource.ConfigField{Name: "customResources", IsSet: c.CustomResources})
 	})
 }
 

@@ -159,8 +159,7 @@ func (r *reader[P, B]) readAll(manifests []admission.File) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// checkNames refuses names that are there twice, and bindings of policies that are
-// not there.
+// checkNames refuses duplicate names, and bindings of policies that do not exist.
 func (r *reader[P, B]) checkNames() (errs []error) {
 	known := make(map[string]bool)
 	for _, policy := range r.Policies {
@@ -195,7 +194,7 @@ func (r *reader[P, B]) addPolicy(file *admission.File, content []byte) []error {
 		return errs
 	}
 	r.Policies, r.from[policy] = append(r.Policies, policy), file
-	errs := named(r.Name, policy.GetName(), r.checkPolicy(policy))
+	errs := documents.Named(r.Name, policy.GetName(), r.checkPolicy(policy))
 	if r.paramKind(policy) != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))
 	}
@@ -209,17 +208,9 @@ func (r *reader[P, B]) addBinding(file *admission.File, content []byte) []error 
 	}
 	r.Bindings, r.from[binding] = append(r.Bindings, binding), file
 	name := binding.GetName()
-	errs := named(r.Name+bindingSuffix, name, r.checkBinding(binding))
+	errs := documents.Named(r.Name+bindingSuffix, name, r.checkBinding(binding))
 	if _, ref := r.bound(binding); ref != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("binding %q: spec.paramRef is not supported for static manifests", name))
 	}
 	return errs
-}
-
-// named says which object the errors are about.
-func named(kind, name string, errs field.ErrorList) (all []error) {
-	for _, err := range errs {
-		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
-	}
-	return all
 }

@@ -317,7 +317,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("while parameters are not listed: got reports of %s, want of %s", got, want)
 	}
 	refreshed, changed := make(wake.Signal), wake.NewSignal()
-	go source.resources.keepStatus(ctx, refreshed, changed)
+	go source.resources.runStatus(ctx, refreshed, changed)
 	for range 2 { // it takes the second one when it has done what the first one says
 		refreshed <- struct{}{}
 	}

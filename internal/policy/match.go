@@ -102,7 +102,7 @@ func (m *Matcher) matchesRules(r *Request) (bool, error) {
 	if len(m.rules) == 0 {
 		return true, nil
 	}
-	asks := false // for an object that is not this one
+	asks := false // whether a rule selects the version that the user sent
 	for i := range m.rules {
 		switch original, sent := m.rules[i].matches(r, &r.original), m.rules[i].matches(r, &r.sent); {
 		case sent && (original || !m.exact):

@@ -49,7 +49,7 @@ type checked struct{ policy, binding, action, errorType string }
 
 func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
 	m := &sourceMetrics{set: set, plugin: plugin, policies: make(map[string]*policyMetrics), checks: make(map[checked]*metrics.Counter)}
-	set.UnregisterMetric(fmt.Sprintf(`fastadmit_policies{plugin=%q}`, plugin)) // that of a configuration before
+	set.UnregisterMetric(fmt.Sprintf(`fastadmit_policies{plugin=%q}`, plugin)) // the gauge of the previous configuration
 	set.NewGauge(fmt.Sprintf(`fastadmit_policies{plugin=%q}`, plugin), func() float64 {
 		m.mu.RLock()
 		defer m.mu.RUnlock()
@@ -116,7 +116,7 @@ func (m *sourceMetrics) of(policy string) *policyMetrics {
 	return m.policies[otherName]
 }
 
-// check counts one.
+// check counts a check.
 func (m *sourceMetrics) check(c checked) {
 	m.mu.RLock()
 	counter := m.checks[c]
@@ -179,8 +179,8 @@ func (p *Policy[E]) CountError(b *Binding, action, message string) {
 	p.count(b, strings.ToLower(action), errorType)
 }
 
-// countMisconfigured counts a request that nobody can tell about whether, or with
-// which parameters, a policy is for it.
+// countMisconfigured counts a request for which the policy could not be matched or its
+// parameters could not be found.
 func (p *Policy[E]) countMisconfigured(b *Binding) {
 	action := ActionDeny
 	if p.Ignores {

@@ -53,11 +53,11 @@ func (p *Param) value() ref.Val {
 // SetParam sets the variable params. If p is nil, params is null. Call Prepare before.
 func (d *Dispatch) SetParam(p *Param) { d.Input.Params = p.value() }
 
-// withoutParams is what a policy without parameters is evaluated with.
+// withoutParams are the parameters of a policy without any.
 var withoutParams = []*Param{nil}
 
-// collectParams returns what a policy is evaluated with for a binding, in a request
-// in that namespace (upstream's CollectParams in generic/policy_dispatcher.go).
+// collectParams returns the parameters of a binding for a request in a namespace
+// (upstream's CollectParams in generic/policy_dispatcher.go).
 // Selected objects are sorted by namespace and name; upstream has them in no order.
 func collectParams(ctx context.Context, all Params, kind *admissionregistrationv1.ParamKind,
 	ref *admissionregistrationv1.ParamRef, namespace string,

@@ -20,20 +20,19 @@ import (
 )
 
 const (
-	// paramsWait is how long a call waits for the first list of a kind of parameters, as
+	// paramsWait is how long a call waits for the first list of a kind of parameters, as in
 	// upstream (generic/policy_dispatcher.go CollectParams). A command that reviews objects
-	// waits until it is there, because it has no deadline, and nobody tries again.
+	// has no deadline and waits until the list exists.
 	paramsWait = time.Second
-	// faultPause is how often it is looked at whether listing has failed.
+	// faultPause is how often awaitList checks whether listing has failed.
 	faultPause = 20 * time.Millisecond
 )
 
-// clusterParams are objects of the cluster. The kinds that policies name are watched
-// while they name them.
+// clusterParams are objects of the cluster. A kind is watched while policies name it.
 type clusterParams struct {
 	kinds *cluster.DynamicKinds
 
-	mu      sync.Mutex // for those who change watched
+	mu      sync.Mutex // held to change watched
 	watched atomic.Pointer[map[schema.GroupVersionKind]*watchedKind]
 }
 
@@ -78,8 +77,8 @@ func (p *clusterParams) use(ctx context.Context, kinds map[schema.GroupVersionKi
 	return failed
 }
 
-// because is what is said behind upstream's words of a kind that is not watched;
-// nothing for one that the API server does not have, as there.
+// because returns what follows upstream's message about a kind that is not watched. It is empty
+// for a kind that the API server does not have, as in upstream.
 func because(err error) error {
 	if meta.IsNoMatchError(err) {
 		return errors.New("")
@@ -87,7 +86,7 @@ func because(err error) error {
 	return fmt.Errorf(": %w", err)
 }
 
-// of returns how a kind is called in paths; watched is false if no policy uses it.
+// of returns the name of a kind in paths; watched is false if no policy uses it.
 func (p *clusterParams) of(gvk schema.GroupVersionKind) (name string, watched bool) {
 	k := (*p.watched.Load())[gvk]
 	switch {
@@ -99,8 +98,8 @@ func (p *clusterParams) of(gvk schema.GroupVersionKind) (name string, watched bo
 	return k.objects.Kind().String(), true
 }
 
-// unready returns why the objects of a kind cannot be read now. Waiting says that
-// they are being listed.
+// unready returns why the objects of a kind cannot be read now. waiting means that they are
+// being listed.
 func (p *clusterParams) unready(gvk schema.GroupVersionKind) (err error, waiting bool) {
 	k := (*p.watched.Load())[gvk]
 	switch {
@@ -171,8 +170,7 @@ func (o paramObjects) List(ctx context.Context, namespace string, selector label
 	return params, nil
 }
 
-// newParam returns the object for one review: who reads it notes in it where things
-// are.
+// newParam returns a copy of the object for one review. Reading it stores positions in the copy.
 func newParam(object *cluster.JSON) *Param {
 	return &Param{
 		Namespace: object.GetNamespace(), Name: object.GetName(), Value: view.ValueOf(object.Read(new(codec.Object))),

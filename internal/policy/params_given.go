@@ -59,8 +59,7 @@ func (g givenObjects) List(_ context.Context, namespace string, selector labels.
 	return params, nil
 }
 
-// givenParam reads an object for one review: who reads it notes in it where things
-// are.
+// givenParam returns a copy of an object for one review. Reading it stores positions in the copy.
 func givenParam(given *admission.ParamObject) *Param {
 	object := new(codec.Object)
 	object.Reset(given.JSON)

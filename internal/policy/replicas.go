@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// renewPause is how often a replica says that it is still there. Ten replicas with
-	// both plugins make one write in three seconds.
+	// renewPause is how often a replica renews its report. Ten replicas with both plugins
+	// make one write in three seconds.
 	renewPause = time.Minute
-	// goneAfter is after how long without a renewal a replica is taken for gone: two
+	// goneAfter is when a replica that does not renew its report is considered gone: two
 	// renewals may fail.
 	goneAfter = 3 * renewPause
 	// reportPause is the least time between two reports. kubectl apply writes some 20
@@ -32,7 +32,7 @@ const (
 	reportPause = time.Second
 	// missingNamed is how many replicas a condition names.
 	missingNamed = 3
-	// defaultHost is the name of a replica whose host has no name that an object may have.
+	// defaultHost is the name of a replica whose host name is not valid in the name of an object.
 	defaultHost = "fastadmit"
 )
 
@@ -50,12 +50,11 @@ type report struct {
 type reportedPolicy struct {
 	Name               string `json:"name"`
 	ObservedGeneration int64  `json:"observedGeneration"`
-	// Revision is a hash of which policy it is, with its generation, and of its bindings
-	// with theirs.
+	// Revision is a digest of the policy and its bindings; see revisionOf.
 	Revision string `json:"revision"`
 }
 
-// replicas are what the replicas say, this one among them.
+// replicas writes the report of this replica and reads those of all.
 type replicas struct {
 	objects  *cluster.Objects[*cluster.JSON]
 	plugin   string
@@ -72,7 +71,7 @@ type replicas struct {
 	heard map[string]*heard // by the name of the object
 }
 
-// heard is what a replica said last.
+// heard is the last report of a replica.
 type heard struct {
 	name, version string // of the object
 	at            time.Time
@@ -80,7 +79,7 @@ type heard struct {
 	revisions     map[string]string // by the name of the policy
 }
 
-// reports are what the replicas say that are there.
+// reports are the reports of the replicas that are not gone.
 type reports struct {
 	live  []*heard // sorted by name
 	known bool     // this replica is one of them
@@ -91,7 +90,7 @@ func newReplicas(objects *cluster.Objects[*cluster.JSON], plugin string, enforce
 	return &replicas{objects: objects, plugin: plugin, host: hostOf(os.Hostname()), enforced: enforced}
 }
 
-// hostOf returns what a report calls the host of that name.
+// hostOf returns the name of a host in reports.
 func hostOf(name string, err error) string {
 	name = strings.ToLower(name)
 	if err != nil || len(validation.IsDNS1123Subdomain(nameOf(name))) > 0 {
@@ -100,8 +99,8 @@ func hostOf(name string, err error) string {
 	return name
 }
 
-// nameOf returns a name for the report of a replica, which no other process has: a container
-// that is restarted has the host name of the one before.
+// nameOf returns a name for the report of a replica. It is random, because a restarted container
+// has the host name of the container before.
 func nameOf(host string) string { return host + "-" + rand.String(5) }
 
 // run reports the policies that this replica enforces after each refresh, until ctx ends. It
@@ -115,13 +114,13 @@ func (r *replicas) run(ctx context.Context, refreshed wake.Signal) {
 			pause = retryPause
 		}
 		for _, name := range r.gone(time.Now()) {
-			_ = r.objects.Delete(ctx, "", name) // another one may have done it
+			_ = r.objects.Delete(ctx, "", name) // another replica may have deleted it
 		}
 		wake.Sleep(ctx, reportPause)
 	}
 }
 
-// report writes what this replica enforces, if that changed or is to be renewed.
+// report writes the report of this replica, if it changed or must be renewed.
 func (r *replicas) report(ctx context.Context) error {
 	policies := r.enforced()
 	name := r.ownName()
@@ -141,7 +140,7 @@ func (r *replicas) report(ctx context.Context) error {
 	written, err := r.objects.UpdateStatus(ctx, r.object(&metav1.ObjectMeta{Name: name, ResourceVersion: r.version}, &report{r.plugin, r.host, now, policies}))
 	switch {
 	case apierrors.IsNotFound(err):
-		r.setName("") // others took this replica for gone
+		r.setName("") // other replicas considered this one gone
 	case apierrors.IsConflict(err): // somebody labelled it
 		if live, getErr := r.objects.GetLive(ctx, "", name); getErr == nil {
 			r.version = live.GetResourceVersion()
@@ -184,7 +183,7 @@ func (r *replicas) setName(name string) {
 	r.name = name
 }
 
-// leave removes the report of this replica, which ends.
+// leave removes the report of this replica at its end.
 func (r *replicas) leave(ctx context.Context) {
 	name := r.ownName()
 	if name == "" {
@@ -193,10 +192,10 @@ func (r *replicas) leave(ctx context.Context) {
 	r.setName("")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryPause)
 	defer cancel()
-	_ = r.objects.Delete(ctx, "", name) // otherwise the others do, after goneAfter
+	_ = r.objects.Delete(ctx, "", name) // if this fails, other replicas delete it after goneAfter
 }
 
-// read returns what the replicas of this plugin say.
+// read returns the reports of the replicas with this plugin.
 func (r *replicas) read(now time.Time) (all reports) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,9 +216,8 @@ func (r *replicas) read(now time.Time) (all reports) {
 	return all
 }
 
-// gone returns the names of the reports of replicas that are gone, as far as read has seen
-// them. When they renewed theirs, the clock of this replica says: that of theirs may be
-// another one.
+// gone returns the names of the reports of replicas that are gone. It uses the times at which
+// read found the renewals, because the clocks of other replicas may differ.
 func (r *replicas) gone(now time.Time) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,8 +231,7 @@ func (r *replicas) gone(now time.Time) (names []string) {
 
 func (h *heard) isGone(now time.Time) bool { return now.Sub(h.at) >= goneAfter }
 
-// newHeard reads a report. One that has no status yet, or that nobody can read, is of no
-// plugin.
+// newHeard reads a report. A report without a valid status has no plugin.
 func newHeard(object *cluster.JSON, now time.Time) *heard {
 	h := &heard{name: object.GetName(), version: object.GetResourceVersion(), at: now}
 	var says struct{ Status report }
@@ -249,8 +246,8 @@ func newHeard(object *cluster.JSON, now time.Time) *heard {
 	return h
 }
 
-// enforced says whether all replicas enforce a revision of a policy. All replicas come to
-// the same, because it is made of the reports alone.
+// enforced returns the condition whether all replicas enforce a revision of a policy. All
+// replicas compute the same, because they use the reports alone.
 func (all *reports) enforced(policy, revision string) (status metav1.ConditionStatus, reason, message string) {
 	var missing []string
 	for _, h := range all.live {

@@ -24,13 +24,11 @@ import (
 const (
 	// retryPause is after how long a request to the API server that failed is made again.
 	retryPause = customresource.RetryPause
-	// settlePause is after how long the status is written once more of policies whose
-	// parameters were not listed yet.
+	// settlePause is when policies are refreshed again whose parameters are not listed yet.
 	settlePause = 2 * time.Second
 )
 
-// resources are the policies of a kind that are custom resources, with their
-// bindings.
+// resources are the custom resources of a kind: policies and bindings.
 type resources[P, B metav1.Object, E any] struct {
 	kind               *Kind[P, B]
 	policies, bindings *cluster.Objects[*cluster.JSON]
@@ -45,28 +43,28 @@ type resources[P, B metav1.Object, E any] struct {
 	bound    map[string]*boundBinding
 }
 
-// compiledPolicy is what became of a policy.
+// compiledPolicy is a policy with the results of compiling it.
 type compiledPolicy[E any] struct {
 	object    *cluster.JSON
 	policy    *Policy[E]
 	paramKind *schema.GroupVersionKind
-	err       error // what is wrong with it
+	err       error // why it is invalid
 
 	bound    bool   // a binding names it
 	enforced bool   // requests are evaluated with it, and with all of its bindings
 	revision string // of it and its bindings, as reports have it
 
-	status   *status.Status // that statusOf has
+	status   *status.Status // of statusOf
 	statusOf *cluster.JSON
 	writer   status.Writer
-	dueSince time.Time // since when the status is to be written, zero if it is not
-	doubted  time.Time // since when the status says of replicas what no longer holds, zero if it holds
+	dueSince time.Time // since when the status must be written, zero if it need not
+	doubted  time.Time // since when the condition Enforced in the status is outdated, zero if it is not
 
-	typeChecking *admissionregistrationv1.TypeChecking // what came of it, nil for nothing
+	typeChecking *admissionregistrationv1.TypeChecking // the result, nil for none
 	typesChecked bool
 }
 
-// boundBinding is what became of a binding.
+// boundBinding is a binding as custom resource and for dispatch.
 type boundBinding struct {
 	object  *cluster.JSON
 	binding *Binding
@@ -89,12 +87,12 @@ func (r *resources[P, B, E]) newFollower() *customresource.Follower {
 		Resources: []*cluster.Objects[*cluster.JSON]{r.policies, r.bindings},
 		Related:   []*cluster.Objects[*cluster.JSON]{r.replicas.objects},
 		Background: []func(ctx context.Context, refreshed, changed wake.Signal){
-			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.keepStatus,
+			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.runStatus,
 		},
 	}
 }
 
-// refresh compiles what changed, and returns all. The caller holds r.mu.
+// refresh compiles the policies that changed, and returns all. The caller holds r.mu.
 func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 	bindings := r.refreshBindings()
 	known := make(map[string]*compiledPolicy[E])
@@ -127,8 +125,8 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 	return set
 }
 
-// isEnforced reports whether requests are evaluated with a policy and its bindings as they
-// are, and not failed because something is wrong or missing.
+// isEnforced reports whether a policy and all of its bindings are evaluated on requests. They
+// are not if one of them is invalid, or parameters are not listed yet.
 func (r *resources[P, B, E]) isEnforced(c *compiledPolicy[E], p *Policy[E]) bool {
 	if len(p.bindings) == 0 || p.err != nil || p.compileErr != nil || slices.ContainsFunc(p.bindings, func(b *Binding) bool { return b.err != nil }) {
 		return false
@@ -153,8 +151,7 @@ func (r *resources[P, B, E]) enforced() []reportedPolicy {
 	return all
 }
 
-// revisionOf returns what tells a policy with these bindings from others, and from what they
-// were before.
+// revisionOf returns a digest that changes with the policy and with its bindings.
 func revisionOf(object *cluster.JSON, bindings []*Binding) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s %d\n", object.GetUID(), object.GetGeneration())
@@ -164,9 +161,8 @@ func revisionOf(object *cluster.JSON, bindings []*Binding) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
-// refreshPolicy compiles a policy unless it was compiled already. One that is not
-// valid, which was written when nobody checked it, is misconfigured for what its rules
-// select.
+// refreshPolicy compiles a policy unless it was compiled already. An invalid policy, which was
+// written while fastadmit did not run, fails on the requests that its rules select.
 func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy[E] {
 	last := r.compiled[object.GetName()]
 	if last != nil && customresource.IsSame(last.object, object) {
@@ -176,7 +172,7 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 	c := &compiledPolicy[E]{object: object}
 	document := r.kind.newPolicy()
 	if err := customresource.Decode(object, document); err != nil {
-		c.err = err // and nobody knows what it is for
+		c.err = err // it is unknown which requests it selects
 		return c
 	}
 	checked := r.kind.checkPolicy(document).ToAggregate()
@@ -190,7 +186,7 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 	}
 	if err != nil {
 		if c.err = err; len(policy.matcher.rules) == 0 {
-			c.policy = nil // it would deny everything
+			c.policy = nil // without rules, it would fail on every request
 		}
 		return c
 	}
@@ -217,8 +213,8 @@ func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
 	return byPolicy
 }
 
-// newBinding returns a binding; of one that is not valid, which was written when
-// nobody checked it, one that is reported for each request of its policy.
+// newBinding returns a binding. An invalid binding, which was written while fastadmit did not
+// run, fails on each request that its policy matches.
 func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
 	document := r.kind.newBinding()
 	err := customresource.Decode(object, document)
@@ -236,7 +232,7 @@ func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
 	return b
 }
 
-// names of policies, sorted.
+// names returns the names of the policies, sorted.
 func (r *resources[P, B, E]) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,12 +27,12 @@ type Policy[E any] struct {
 
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
-	params    Params // of a policy in the cluster those of the cluster, of others the given ones
+	params    Params // objects of the cluster for a custom resource, the given objects for a policy in a file
 	bindings  []*Binding
-	err       error // why the policy cannot be evaluated on what it matches
+	err       error // why the policy fails on every request that it matches
 	metrics   *policyMetrics
 
-	compileErr error // what does not compile, which fails when it is evaluated
+	compileErr error // compilation errors; such an expression fails when it is evaluated
 }
 
 // A Binding determines for which requests and with which parameters a policy is evaluated.
@@ -45,7 +45,7 @@ type Binding struct {
 	policy   string
 	matcher  *Matcher
 	paramRef *admissionregistrationv1.ParamRef
-	err      error  // why nobody can tell what it matches
+	err      error  // why it is unknown what it matches
 	revision string // of a custom resource
 }
 
@@ -177,7 +177,7 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 	return nil
 }
 
-// collect reports whether the binding is for the review, and with which parameters.
+// collect reports whether the binding matches the review, and returns its parameters.
 func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {
 	if b.err != nil {
 		return nil, false, b.err

@@ -28,19 +28,18 @@ const (
 	// conditionEnforced is true if all replicas enforce the policy with its bindings.
 	conditionEnforced = "Enforced"
 
-	// typesTimeout bounds checking the types of one policy: for each kind the API
-	// server is asked for its resources and its schema, and an environment is made.
+	// typesTimeout bounds checking the types of one policy, which asks the API server for
+	// the resources and the schema of each kind.
 	typesTimeout = 30 * time.Second
-	// unansweredMax is after how many policies in a row for which the API server did not
-	// answer no more statuses are written until the next change, or until retryPause has
-	// passed. So one policy does not keep the others waiting, and it takes some 15 seconds to
-	// find out that the API server does not answer, instead of 5 for each of hundreds.
+	// unansweredMax is how many requests in a row may have no answer. Then writeStatus ends,
+	// and the next refresh tries again. So one policy does not delay the others, and an API
+	// server that is down costs 15 seconds instead of 5 for each of hundreds of policies.
 	unansweredMax = 3
 )
 
-// keepStatus writes the status of policies after each refresh, until ctx ends. While
+// runStatus writes the status of policies after each refresh, until ctx ends. While
 // parameters are not listed yet, it has the policies refreshed again after settlePause.
-func (r *resources[P, B, E]) keepStatus(ctx context.Context, refreshed, changed wake.Signal) {
+func (r *resources[P, B, E]) runStatus(ctx context.Context, refreshed, changed wake.Signal) {
 	var settles <-chan time.Time
 	for {
 		select {
@@ -90,9 +89,9 @@ func isUnanswered(err error) bool {
 	return err != nil && !answered
 }
 
-// checkTypes checks the types of a policy that compiles, once for each generation: whoever
-// comes second finds what the first one wrote. When the API server does not answer, that is
-// tried again later: that is the error.
+// checkTypes checks the types of a policy that compiles, once for each generation. If another
+// replica has written the result, it takes that. The error means that the API server did not
+// answer; the next call tries again.
 func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error {
 	r.mu.Lock()
 	c := r.compiled[name]
@@ -109,7 +108,7 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error 
 	if checked == nil {
 		document := r.kind.newPolicy()
 		if customresource.Decode(object, document) != nil {
-			return nil // it was read before
+			return nil // refreshPolicy decoded it before
 		}
 		checking, cancel := context.WithTimeout(ctx, typesTimeout)
 		defer cancel()
@@ -125,8 +124,8 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error 
 	return nil
 }
 
-// due returns how the status of a policy is to be changed. It is not settled while
-// parameters are not listed yet.
+// due returns the change of the status of a policy. It is not settled while parameters are
+// not listed yet.
 func (r *resources[P, B, E]) due(name string, all reports) (change status.Change, due, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,9 +152,9 @@ func (r *resources[P, B, E]) due(name string, all reports) (change status.Change
 	return change, c.isTurn(all, time.Now()), settled
 }
 
-// isTurn reports whether this replica is to write a status that is due. The first replica
-// does, so that ten replicas do not make ten requests for each policy; the others do when it
-// has not for a while.
+// isTurn reports whether this replica writes a status that is due. The first replica writes it,
+// so that ten replicas do not make ten requests for each policy. The others write it if the
+// first has not done so within retryPause.
 func (c *compiledPolicy[E]) isTurn(all reports, now time.Time) bool {
 	if c.dueSince.IsZero() {
 		c.dueSince = now
@@ -163,10 +162,10 @@ func (c *compiledPolicy[E]) isTurn(all reports, now time.Time) bool {
 	return all.first || now.Sub(c.dueSince) >= retryPause
 }
 
-// enforcedCondition says whether all replicas enforce the policy, and whether its status
-// says something else about this generation. That they do is said at once. That they no longer do is only said
-// after a while, because replicas see changes at different times: otherwise every change of
-// a binding would be two writes.
+// enforcedCondition returns the condition whether all replicas enforce the policy. changed
+// reports whether the status has another one for this generation. The condition becomes true
+// at once. It becomes false only after retryPause, because replicas see changes at different
+// times: otherwise every change of a binding would cause two writes.
 func (c *compiledPolicy[E]) enforcedCondition(all reports, now time.Time) (condition metav1.Condition, changed bool) {
 	condition = metav1.Condition{Type: conditionEnforced, ObservedGeneration: c.object.GetGeneration()}
 	if c.statusOf != c.object {
@@ -204,7 +203,7 @@ func (c *compiledPolicy[E]) enforcedCondition(all reports, now time.Time) (condi
 	return condition, true
 }
 
-// compiledCondition says whether the policy can be evaluated.
+// compiledCondition returns the condition whether the policy can be evaluated.
 func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
 	condition := metav1.Condition{
 		Type: conditionCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all expressions compile",
@@ -221,8 +220,8 @@ func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
 	return condition
 }
 
-// parametersCondition says whether the objects of a policy's paramKind are known; ok
-// is false if nobody uses them.
+// parametersCondition returns the condition whether the objects of a policy's paramKind are
+// known. ok is false if no policy uses them.
 func (r *resources[P, B, E]) parametersCondition(c *compiledPolicy[E]) (condition metav1.Condition, ok bool) {
 	kind, watched := r.params.of(*c.paramKind)
 	if !watched {

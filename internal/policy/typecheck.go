@@ -35,14 +35,14 @@ type resourceLists interface {
 	Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error)
 }
 
-// checkedKind is one that a policy is for.
+// checkedKind is a kind that a policy selects.
 type checkedKind struct {
 	schema.GroupVersionKind
 	checker *cel.TypeChecker
 }
 
-// checkTypes returns what is wrong with the expressions of the validations of a policy,
-// as the schemas of the kinds are now. The error says that the API server did not answer.
+// checkTypes returns the errors of the validations of a policy for the current schemas of the
+// kinds. The error means that the API server did not answer.
 func (c *typeChecker) checkTypes(ctx context.Context, p *admissionregistrationv1.ValidatingAdmissionPolicy) (warnings []admissionregistrationv1.ExpressionWarning, err error) {
 	kinds, err := c.kinds(ctx, p)
 	if err != nil {
@@ -65,8 +65,7 @@ func (c *typeChecker) checkTypes(ctx context.Context, p *admissionregistrationv1
 	return warnings, nil
 }
 
-// warningOf returns what is wrong with an expression for some of the kinds, in
-// upstream's words.
+// warningOf returns the errors of an expression for some of the kinds, with upstream's text.
 func warningOf(kinds []checkedKind, text string) string {
 	var warnings []string
 	for _, kind := range kinds {
@@ -81,8 +80,8 @@ func warningOf(kinds []checkedKind, text string) string {
 	return strings.Join(warnings, "\n")
 }
 
-// kinds returns those that a policy is for and the API server has schemas of. Types are
-// called as their kind and a number.
+// kinds returns the kinds that a policy selects and that have a schema. A type is named after
+// its kind and a number.
 func (c *typeChecker) kinds(ctx context.Context, p *admissionregistrationv1.ValidatingAdmissionPolicy) (kinds []checkedKind, err error) {
 	all, err := c.typesToCheck(ctx, p)
 	if err != nil {

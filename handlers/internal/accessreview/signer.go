@@ -2,23 +2,38 @@ package accessreview
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// MayUseSigner reports whether the user of a review may use a certificate signer with
+// RequireSigner denies a review unless its user may use a certificate signer with verb; see
+// mayUseSigner. action is what the message of the denial says about verb.
+func RequireSigner(ctx context.Context, access *cluster.Access, review *codec.Review, verb, signer, action string) admission.Result {
+	may, err := mayUseSigner(ctx, access, review, verb, signer)
+	if err != nil {
+		return admission.Errored(err)
+	}
+	if !may {
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to %s signerName %q", action, signer)))
+	}
+	return admission.Allowed()
+}
+
+// mayUseSigner reports whether the user of a review may use a certificate signer with
 // verb. A permission on the name of the signer or on all signers of its domain suffices,
 // such as "example.com/*" for "example.com/ca". The resource "signers" exists only in
 // RBAC. As in kube-apiserver, an answer with an evaluation error gives no permission. An
-// error of MayUseSigner means that it could not ask the API server.
+// error of mayUseSigner means that it could not ask the API server.
 //
 // Behaviour: k8s.io/kubernetes pkg/certauthorization.
-func MayUseSigner(ctx context.Context, access *cluster.Access, review *codec.Review, verb, signer string) (bool, error) {
+func mayUseSigner(ctx context.Context, access *cluster.Access, review *codec.Review, verb, signer string) (bool, error) {
 	attributes := &authorizationv1.ResourceAttributes{Verb: verb, Group: certificatesv1.GroupName, Version: "*", Resource: "signers"}
 	spec, err := Spec(review, attributes)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission/match"
+	"github.com/fastadmit/fastadmit/internal/customresource"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -33,14 +34,6 @@ const (
 	timeoutSecondsMax     = 30
 	defaultServicePort    = 443
 )
-
-// named says which object the errors are about.
-func (k *Kind) named(c *configuration, errs field.ErrorList) (all []error) {
-	for _, err := range errs {
-		all = append(all, fmt.Errorf("%s %q: %w", k.Name, c.Name, err))
-	}
-	return all
-}
 
 // check sets the defaults of a configuration and says what is wrong with it.
 func (c *configuration) check(services bool) field.ErrorList {
@@ -106,7 +99,7 @@ func checkClient(c *admissionregistrationv1.WebhookClientConfig, services bool, 
 		return registration.ValidateURL(*c.URL, path.Child("url"))
 	case !services:
 		return field.ErrorList{field.Forbidden(path.Child("service"),
-			"clientConfig.service is not supported for static manifests; use clientConfig.url instead, or apiVersion "+ownVersion+" of the plugin's configuration")}
+			"clientConfig.service is not supported for static manifests; use clientConfig.url instead, or apiVersion "+customresource.OwnVersion+" of the plugin's configuration")}
 	}
 	return registration.ValidateService(c.Service, path.Child("service"))
 }

@@ -65,7 +65,7 @@ func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credential
 	}
 	config.CAData = append(config.CAData, c.CABundle...)
 	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{} // it would write what a webhook says to the log
+	config.WarningHandler = rest.NoWarnings{} // it would log the warnings of webhooks
 	config.UserAgent = "fastadmit-admission"
 	config.ContentType = runtime.ContentTypeJSON
 	config.NegotiatedSerializer = negotiated

@@ -17,20 +17,14 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/customresource"
 )
 
-const (
-	// upstreamVersion is that of kube-apiserver's kind (k8s.io/apiserver
-	// pkg/admission/plugin/webhook/config/apis/webhookadmission/v1).
-	upstreamVersion = "apiserver.config.k8s.io/v1"
-	// ownVersion is that of the same kind with the fields that only fastadmit has.
-	ownVersion = "fastadmit.io/v1alpha1"
+const configKind = "WebhookAdmissionConfiguration"
 
-	configKind = "WebhookAdmissionConfiguration"
-)
-
-// Config is the configuration file of the plugins for webhooks. Package config reads the
-// file and the folder that it names into admission.Setup.
+// Config is the configuration file of the plugins for webhooks (k8s.io/apiserver
+// pkg/admission/plugin/webhook/config/apis/webhookadmission/v1). Package config reads the
+// files that it names into admission.Setup.
 type Config struct {
 	APIVersion         string `json:"apiVersion"`
 	Kind               string `json:"kind"`
@@ -59,25 +53,14 @@ type Circuit struct {
 func readConfig(content []byte) (*Config, error) {
 	c := new(Config)
 	if content == nil {
-		return c, nil // and no webhook
+		return c, nil // there are no webhooks
 	}
 	return c, admission.DecodeConfig(content, c, c.check)
 }
 
 func (c *Config) check() (errs field.ErrorList) {
-	if c.APIVersion == ownVersion {
-		errs = admission.ValidateConfigType(c.APIVersion, ownVersion, c.Kind, configKind)
-	} else {
-		errs = admission.ValidateConfigType(c.APIVersion, upstreamVersion, c.Kind, configKind)
-	}
-	for _, own := range []struct {
-		name  string
-		isSet bool
-	}{{"customResources", c.CustomResources}, {"auditPatches", c.AuditPatches}, {"circuit", c.Circuit != nil}} {
-		if own.isSet && c.APIVersion == upstreamVersion {
-			errs = append(errs, field.Forbidden(field.NewPath(own.name), fmt.Sprintf("wants apiVersion %s", ownVersion)))
-		}
-	}
+	errs = customresource.ValidateConfig(c.APIVersion, c.Kind, configKind, customresource.ConfigField{Name: "customResources", IsSet: c.CustomResources},
+		customresource.ConfigField{Name: "auditPatches", IsSet: c.AuditPatches}, customresource.ConfigField{Name: "circuit", IsSet: c.Circuit != nil})
 	if c.KubeConfigFile != "" && !path.IsAbs(c.KubeConfigFile) {
 		errs = append(errs, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path"))
 	}
@@ -98,7 +81,7 @@ func (c *Config) check() (errs field.ErrorList) {
 // enables custom resources, it also watches them and writes their status.
 func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
-	if err := yaml.Unmarshal(config, c); err != nil || c.APIVersion != ownVersion {
+	if err := yaml.Unmarshal(config, c); err != nil || c.APIVersion != customresource.OwnVersion {
 		return nil // New says what is wrong
 	}
 	needs := []cluster.Need{cluster.Services.Called("get")}

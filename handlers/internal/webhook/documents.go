@@ -30,7 +30,7 @@ type Kind struct {
 // A configuration is one of either kind.
 type configuration struct {
 	metav1.ObjectMeta
-	webhooks []admissionregistrationv1.MutatingWebhook // of which a validating one has all but one field
+	webhooks []admissionregistrationv1.MutatingWebhook // a validating webhook has all of its fields but one
 }
 
 // MutatingKind is the kind MutatingWebhookConfiguration.
@@ -74,7 +74,7 @@ func (k *Kind) read(manifests []admission.File, services bool) (all []*configura
 			return errs
 		}
 		all, from[c] = append(all, c), file.Name
-		return k.named(c, c.check(services || file.FromAPI))
+		return documents.Named(k.Name, c.Name, c.check(services || file.FromAPI))
 	}}
 	errs := reader.Read(manifests)
 	slices.SortStableFunc(all, func(a, b *configuration) int { return strings.Compare(a.Name, b.Name) })

@@ -12,13 +12,16 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A body is an AdmissionReview as kube-apiserver would send it, but for what is in front
-// of it: its version and uid. It is a copy, because package net/http may go on reading a
-// request after it was answered or given up; webhooks share it, for it is not changed.
+// A body is an AdmissionReview as kube-apiserver would send it, without its beginning, which has
+// version and uid. It is a copy, because package net/http may read a request after the call has
+// ended. Webhooks share it, because nothing changes it.
 type body []byte
 
-// newBody copies the review as it is now. It is not ok where the review has no memory
-// for it, which its Err says then.
+// instead are the fields whose values take the place of fields that are not set.
+var instead = map[string]string{"requestKind": "kind", "requestResource": "resource", "requestSubResource": "subResource"}
+
+// newBody copies the review with its edits. ok is false if there is no memory for the copy; Err
+// of the review has the error.
 func newBody(review *codec.Review) (b body, ok bool) {
 	const others = 4 << 10 // a guess of what the fields beside the objects take
 	size := review.Object.TextLen() + review.OldObject.TextLen() + review.Options.TextLen() + others
@@ -26,40 +29,28 @@ func newBody(review *codec.Review) (b body, ok bool) {
 		return nil, false
 	}
 	b = make(body, 0, size)
-	for _, f := range [...]struct{ name, otherwise, unset string }{
-		{name: "kind", unset: "{}"},
-		{name: "resource", unset: "{}"},
-		{name: "subResource"},
-		{name: "requestKind", otherwise: "kind", unset: "{}"},
-		{name: "requestResource", otherwise: "resource", unset: "{}"},
-		{name: "requestSubResource", otherwise: "subResource"},
-		{name: "name"},
-		{name: "namespace"},
-		{name: "operation", unset: `""`},
-		{name: "userInfo", unset: "{}"},
-		{name: "object", unset: "null"},
-		{name: "oldObject", unset: "null"},
-		{name: "dryRun", unset: "false"},
-		{name: "options", unset: "null"},
-	} {
-		value := review.RequestField(f.name)
-		if !value.IsSet() && f.otherwise != "" {
-			value = review.RequestField(f.otherwise)
+	for _, f := range codec.RequestFields {
+		if f.Name == "uid" {
+			continue // the front has another one
 		}
-		if !value.IsSet() && f.unset == "" || value.EqualString("") {
+		value := review.RequestField(f.Name)
+		if !value.IsSet() {
+			value = review.RequestField(instead[f.Name])
+		}
+		if !value.IsSet() && f.Empty == "" || value.EqualString("") {
 			continue // which upstream omits
 		}
-		b = append(append(append(b, ',', '"'), f.name...), '"', ':')
+		b = append(append(append(b, ',', '"'), f.Name...), '"', ':')
 		if value.IsSet() {
 			b = value.AppendJSON(b)
 		} else {
-			b = append(b, f.unset...)
+			b = append(b, f.Empty...)
 		}
 	}
 	return append(b, '}', '}'), review.Err() == nil
 }
 
-// A message is a body with what is in front of it.
+// A message is a body with its beginning.
 type message struct {
 	front string
 	body  body
@@ -75,8 +66,8 @@ func (m *message) open() io.ReadCloser {
 	return io.NopCloser(io.MultiReader(strings.NewReader(m.front), bytes.NewReader(m.body)))
 }
 
-// newUID returns a random UUID whose second half tells that fastadmit made it: a digest
-// of the first. It is no secret.
+// newUID returns a random UUID. Its second half is a digest of the first, by which isOwnUID
+// recognizes it. It is no secret.
 func newUID() string {
 	var first [8]byte
 	_, _ = rand.Read(first[:]) // which does not fail
@@ -90,9 +81,8 @@ func marked(first [8]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", first[:4], first[4:6], first[6:], sum[:2], sum[2:8])
 }
 
-// isOwnUID reports whether newUID made the uid of a review, in this process or in
-// another: then a webhook configuration leads back to fastadmit, which would call itself
-// without end.
+// isOwnUID reports whether newUID made the uid of a review, in this process or in another. Then
+// a webhook configuration leads back to fastadmit, which would call itself endlessly.
 func isOwnUID(uid string) bool {
 	var first [8]byte
 	const begins = len("01234567-0123-0123-")

@@ -43,7 +43,7 @@ func newResources(s *Source, view *cluster.View) *resources {
 	r.follower = &customresource.Follower{
 		Resources: []*cluster.Objects[*cluster.JSON]{r.objects},
 		Refresh:   func(context.Context) { r.refresh() }, Rules: s.rules,
-		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.keepStatus},
+		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.runStatus},
 	}
 	r.stale.Store(true)
 	r.objects.Subscribe(func() { r.stale.Store(true) })
@@ -129,7 +129,7 @@ func (s *Source) check(review *codec.Review) admission.Result {
 func (s *Source) validate(document []byte) error {
 	c, errs := s.kind.decode(func(into any) []error { return documents.Decode(document, into) })
 	if errs == nil {
-		errs = s.kind.named(c, c.check(true))
+		errs = documents.Named(s.kind.Name, c.Name, c.check(true))
 	}
 	if errs == nil {
 		for i := range c.webhooks {

@@ -47,7 +47,7 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 		interpretCEL: setup.InterpretCEL,
 		cluster:      policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
 	}
-	own := config.APIVersion == ownVersion
+	own := config.APIVersion == customresource.OwnVersion
 	if own {
 		s.services = cluster.Services.In(setup.Cluster)
 	}

@@ -16,8 +16,8 @@ import (
 // compile.
 const conditionReady = "Ready"
 
-// keepStatus writes the status of configurations after each refresh, until ctx ends.
-func (r *resources) keepStatus(ctx context.Context, refreshed, _ wake.Signal) {
+// runStatus writes the status of configurations after each refresh, until ctx ends.
+func (r *resources) runStatus(ctx context.Context, refreshed, _ wake.Signal) {
 	for refreshed.Wait(ctx, math.MaxInt64, 0) {
 		r.writeStatus(ctx)
 	}

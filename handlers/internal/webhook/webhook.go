@@ -34,7 +34,7 @@ type Webhook struct {
 	Reinvokes bool
 
 	source     *Source
-	invalid    error // why it cannot be called, nil for one that is valid
+	invalid    error // why it must not be called, nil if it is valid
 	rules      bool
 	matcher    *policy.Matcher
 	compiler   *cel.Compiler
@@ -43,16 +43,15 @@ type Webhook struct {
 	timeout    time.Duration
 	config     admissionregistrationv1.WebhookClientConfig
 	metrics    *webhookMetrics
-	calls      chan struct{} // a place for each in flight
+	calls      chan struct{} // has an element for each call in flight
 	circuit    circuit
 
 	mu     sync.Mutex
 	client *rest.RESTClient // nil until the first call
 }
 
-// newWebhook makes a webhook ready, which has its defaults. The error says what is wrong
-// with it; what could be made ready is returned all the same, and selectors that could not
-// be select everything.
+// newWebhook makes a webhook ready, which has its defaults. If there is an error, the result can
+// be used all the same: invalid selectors select everything.
 func newWebhook(s *Source, configuration string, w *admissionregistrationv1.MutatingWebhook, path *field.Path) (*Webhook, error) {
 	made := &Webhook{
 		Name: w.Name, Configuration: configuration, source: s, config: w.ClientConfig,
@@ -95,8 +94,8 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	return made, errors.Join(errs...)
 }
 
-// wantVersion is what a webhook wants that cannot be called with the version of the object
-// that there is.
+// wantVersion tells the user how to call a webhook that does not accept the version of the
+// object.
 const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
 
 // Matches reports whether the webhook must be called for a review (k8s.io/apiserver
@@ -136,8 +135,8 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, 
 	return matches, nil, nil
 }
 
-// clientOf returns the client, which it makes for the first call. One that cannot be made is
-// tried again for the next.
+// clientOf returns the client. The first call creates it; after an error, the next call tries
+// again.
 func (w *Webhook) clientOf() (*rest.RESTClient, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

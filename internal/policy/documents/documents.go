@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -61,15 +62,15 @@ func (r *Reader) read(file *admission.File) (errs []error) {
 	}
 }
 
-// add adds what is in a document, which is what otherwise says unless it says what
-// it is.
-func (r *Reader) add(file *admission.File, content []byte, otherwise metav1.TypeMeta) []error {
+// add adds a document or the items of a list. defaults is the type of a document without
+// apiVersion and kind.
+func (r *Reader) add(file *admission.File, content []byte, defaults metav1.TypeMeta) []error {
 	var kind metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(content, &kind); err != nil {
 		return []error{err}
 	}
 	if kind.Kind == "" && kind.APIVersion == "" {
-		kind = otherwise
+		kind = defaults
 	}
 	single, isList := strings.CutSuffix(kind.Kind, "List")
 	if kind.APIVersion != "v1" || kind.Kind != "List" {
@@ -86,9 +87,8 @@ func (r *Reader) add(file *admission.File, content []byte, otherwise metav1.Type
 	return r.Add(file, kind.Kind, content)
 }
 
-// addList adds the items of a list, which need not say what they are if the list
-// does.
-func (r *Reader) addList(file *admission.File, content []byte, of metav1.TypeMeta) (errs []error) {
+// addList adds the items of a list. itemType is the type of items without apiVersion and kind.
+func (r *Reader) addList(file *admission.File, content []byte, itemType metav1.TypeMeta) (errs []error) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -98,7 +98,7 @@ func (r *Reader) addList(file *admission.File, content []byte, of metav1.TypeMet
 		return errs
 	}
 	for i, item := range list.Items {
-		for _, err := range r.add(file, item, of) {
+		for _, err := range r.add(file, item, itemType) {
 			errs = append(errs, fmt.Errorf("items[%d]: %w", i, err))
 		}
 	}
@@ -112,10 +112,10 @@ type Object[Spec any] struct {
 	Spec              Spec `json:"spec"`
 }
 
-// DecodeStored decodes an object that was read from a cluster. fault means that the spec
+// DecodeLenient decodes an object of a cluster, which may be invalid. fault means that the spec
 // cannot be decoded; the metadata is valid. err means that the object cannot be decoded at
 // all. Unknown fields are no error.
-func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err error) {
+func DecodeLenient[Spec any](content []byte) (object Object[Spec], fault, err error) {
 	var raw Object[stdjson.RawMessage]
 	err = json.UnmarshalCaseSensitivePreserveInts(content, &raw)
 	object.TypeMeta, object.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
@@ -123,6 +123,31 @@ func DecodeStored[Spec any](content []byte) (object Object[Spec], fault, err err
 		fault = json.UnmarshalCaseSensitivePreserveInts(raw.Spec, &object.Spec)
 	}
 	return object, fault, err
+}
+
+// ReadConfig reads the configuration file of a plugin that has no field but
+// staticManifestsDir, a folder of manifests. Package config reads the folder into
+// admission.Setup.Manifests. content is nil if there is no file. The error joins all errors.
+func ReadConfig(content []byte, kind string) error {
+	if content == nil {
+		return nil
+	}
+	var c struct {
+		APIVersion         string `json:"apiVersion"`
+		Kind               string `json:"kind"`
+		StaticManifestsDir string `json:"staticManifestsDir"`
+	}
+	return admission.DecodeConfig(content, &c, func() field.ErrorList {
+		return admission.ValidateConfigType(c.APIVersion, "fastadmit.io/v1alpha1", c.Kind, kind)
+	})
+}
+
+// Named returns the errors with kind and name of their object.
+func Named(kind, name string, errs field.ErrorList) (all []error) {
+	for _, err := range errs {
+		all = append(all, fmt.Errorf("%s %q: %w", kind, name, err))
+	}
+	return all
 }
 
 // Decode decodes a JSON document into the value that into points to. Unknown and duplicate

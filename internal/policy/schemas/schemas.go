@@ -32,7 +32,7 @@ const (
 	// missingAge is the same for a group version that is not in the list. Its
 	// CustomResourceDefinition may have been created just now.
 	missingAge = time.Second
-	// parsersMax is how many group versions are kept. The schemas of apps/v1 take 2 MB.
+	// parsersMax is how many group versions are cached. The schemas of apps/v1 take 2 MB.
 	parsersMax = 32
 	// parserTTL is how long an unused group version is kept.
 	parserTTL = time.Hour
@@ -158,8 +158,8 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 	if err != nil {
 		return kind, false, err
 	}
-	kept, _ := s.parsers.Get(version)
-	p, _ := kept.(*parser)
+	cached, _ := s.parsers.Get(version)
+	p, _ := cached.(*parser)
 	if p == nil || p.path != path {
 		text, err := s.documents.Schema(ctx, path)
 		if err != nil {
@@ -177,8 +177,8 @@ func (s *Schemas) Type(ctx context.Context, gvk schema.GroupVersionKind) (kind t
 // Each of them has read the document itself, within its own ctx.
 func (s *Schemas) parse(version schema.GroupVersion, path string, text []byte) (*parser, error) {
 	made, err, _ := s.parsing.Do(path, func() (any, error) {
-		if kept, _ := s.parsers.Get(version); kept != nil && kept.(*parser).path == path {
-			return kept, nil // made since the caller looked
+		if cached, _ := s.parsers.Get(version); cached != nil && cached.(*parser).path == path {
+			return cached, nil // another goroutine parsed it meanwhile
 		}
 		definitions, err := definitionsIn(text, path)
 		if err != nil {

@@ -127,22 +127,22 @@ type Manager struct {
 	served  atomic.Pointer[tls.Certificate]
 	view    atomic.Pointer[view]
 	self    selfCheck
-	fault   atomic.Pointer[string] // why the Secret was not kept last
-	missing atomic.Pointer[string] // what is missing of the registration, nil before the first pass
+	fault   atomic.Pointer[string] // why the last pass could not read or write the Secret
+	missing atomic.Pointer[string] // the parts of the registration that are missing, nil before the first pass
 
 	mu      sync.Mutex
-	desired []*configuration // by SetConfigurations, not taken over yet
+	desired []*configuration // by SetConfigurations, before a pass takes them over
 
 	// What follows belongs to the goroutine of Run.
 	registrations []*registration
-	known         *state                 // what the Secret had last that could be used
-	trusted       map[identity]time.Time // since when all bundles have a CA
+	known         *state                 // the last valid content of the Secret
+	trusted       map[identity]time.Time // since when a CA is in all bundles
 	surplus       map[identity]time.Time // since when a CA in a bundle is not in the Secret
-	secretFault   string                 // what is wrong with the Secret now
+	secretFault   string                 // the current error of the Secret
 	tokens        tokens
 	reported      reported
-	addresses     map[service]string // of Services, as found in this pass
-	wake          time.Time          // when there is something to do at the latest
+	addresses     map[service]string // addresses of Services found in this pass
+	wake          time.Time          // when the next pass begins at the latest
 }
 
 // New returns a Manager. It sends no requests before Run. The error says which option is
@@ -287,13 +287,13 @@ func (m *Manager) pass(ctx context.Context) bool {
 	for _, r := range m.registrations {
 		r.err = m.read(ctx, r)
 	}
-	err := m.keepSecret(ctx)
+	err := m.reconcileSecret(ctx)
 	if m.known != nil && m.heard() {
 		m.acceptTokens(time.Now())
 		m.awaitToken(ctx)
 		for _, r := range m.registrations {
 			if r.err == nil {
-				r.err = m.keep(ctx, r)
+				r.err = m.reconcile(ctx, r)
 			}
 		}
 		m.observe(time.Now())
@@ -332,8 +332,8 @@ func (m *Manager) takeDesired() {
 	}
 }
 
-// observe notes since when each CA of the Secret is in all bundles: since ever
-// if there are no bundles.
+// observe records since when each CA of the Secret is in all bundles. If there are no bundles,
+// that is the zero time.
 func (m *Manager) observe(now time.Time) {
 	bundles := m.bundles()
 	for id := range m.surplus {
@@ -386,7 +386,7 @@ func (m *Manager) serve(now time.Time) {
 	m.served.Store(next)
 }
 
-// usable reports whether the leaf is valid by all bundles.
+// usable reports whether all bundles verify the leaf.
 func (m *Manager) usable(pair *tls.Certificate, now time.Time) bool {
 	for _, bundle := range m.bundles() {
 		if _, err := verify(pair, bundle, now); err != nil {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// callMax is how long a call to itself may take: what a webhook has by
-	// default to answer, halved.
+	// callMax is how long a call of the server to itself may take: half of the default
+	// timeout of a webhook.
 	callMax = 5 * time.Second
 
-	// selfCheckAge is how long an answer of Ready is good for, so that whoever
-	// asks for readiness again and again costs a handshake a second.
+	// selfCheckAge is how long Ready caches its result, so that frequent probes cost one
+	// handshake a second.
 	selfCheckAge = time.Second
 )
 
@@ -29,7 +29,7 @@ type view struct {
 	bundles [][]*x509.Certificate // those that are registered
 }
 
-// selfCheck is what the last call to itself came to.
+// selfCheck is the result of the last call of the server to itself.
 type selfCheck struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -76,7 +76,7 @@ func (m *Manager) ready(ctx context.Context, address string) error {
 	return nil
 }
 
-// reach calls the server as kube-apiserver will.
+// reach calls the server as kube-apiserver calls it.
 func (m *Manager) reach(ctx context.Context, c *configuration) error {
 	for _, e := range c.endpoints {
 		err := m.reachEndpoint(ctx, e)
@@ -106,7 +106,7 @@ func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 	return nil
 }
 
-// probe asks whether the path token is taken by what kube-apiserver reaches.
+// probe asks the replica that kube-apiserver would reach whether it accepts a path token.
 func (m *Manager) probe(ctx context.Context, c *configuration, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, callMax)
 	defer cancel()
@@ -118,8 +118,8 @@ func (m *Manager) probe(ctx context.Context, c *configuration, token string) err
 	return nil
 }
 
-// probeEndpoint asks with a method that no webhook takes. Only a server that
-// takes the token comes to look at the method.
+// probeEndpoint asks with a method that no webhook accepts. A server looks at the method only
+// if it accepts the token.
 func (m *Manager) probeEndpoint(ctx context.Context, e endpoint, token string) error {
 	code, _, err := m.ask(ctx, e, withToken(e.path, token, m.tokenAt()), m.known.cas)
 	if err == nil && code != http.StatusMethodNotAllowed {
@@ -134,8 +134,8 @@ func status(code int) string { return fmt.Sprintf("%d %s", code, http.StatusText
 // the configuration that the server has read.
 const ConfigurationHeader = "Fastadmit-Configuration"
 
-// ask calls the endpoint with GET, which no webhook takes, and returns the code
-// of the answer, and the configuration of who answers.
+// ask calls the endpoint with GET, which no webhook accepts. It returns the code of the answer
+// and the digest of the configuration of the replica that answers.
 func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.Certificate) (code int, configuration string, err error) {
 	conn, err := m.dial(ctx, e)
 	if err != nil {
@@ -162,15 +162,15 @@ func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.
 	return response.StatusCode, response.Header.Get(ConfigurationHeader), nil
 }
 
-// call makes a TLS connection and closes it. The error says that it cannot be
-// made, or that what is served is not valid for all hosts by all bundles.
+// call makes a TLS connection and closes it. The error means that this failed, or that the
+// certificate is not valid for all hosts and all bundles.
 func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) error {
 	defer conn.Close()
 	_, err := handshake(ctx, conn, hosts, bundles)
 	return err
 }
 
-// handshake is call without closing the connection.
+// handshake does the same as call, without closing the connection.
 func handshake(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) (*tls.Conn, error) {
 	client := tls.Client(conn, &tls.Config{
 		ServerName: hosts[0],

@@ -15,19 +15,18 @@ import (
 	"time"
 )
 
-// skew is how far behind clocks may be: certificates are valid from that long
-// before they are made.
+// skew is how far clocks may be behind: certificates are valid from that long before they are
+// made.
 const skew = time.Hour
 
-// due returns when a certificate is to be renewed: two thirds of its life after
-// it was made.
+// due returns when a certificate must be renewed: after two thirds of its life.
 func due(c *x509.Certificate) time.Time {
 	made := c.NotBefore.Add(skew)
 	return made.Add(c.NotAfter.Sub(made) * 2 / 3)
 }
 
-// newAuthority makes a CA. The time in its name tells CAs apart for those who
-// read it, and for those who look CAs up by name.
+// newAuthority makes a CA. The time in its name tells CAs apart, for humans and for libraries
+// that find CAs by name.
 func newAuthority(life time.Duration, now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("fastadmit-ca@%d", now.Unix())},

@@ -11,10 +11,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
-// segments returns what a path consists of.
+// segments returns the segments of a path.
 func segments(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 
-// pathOf returns the path that a webhook is called at, "" if it has none.
+// pathOf returns the path of a webhook, "" if it has none.
 func pathOf(webhook map[string]any) string {
 	if at, ok, _ := unstructured.NestedString(webhook, "clientConfig", "url"); ok {
 		u, err := url.Parse(at)
@@ -40,8 +40,7 @@ func setPath(webhook map[string]any, path string) error {
 	return unstructured.SetNestedField(webhook, u.String(), "clientConfig", "url")
 }
 
-// tokenIn returns the token at that place among the segments of a path, "" if
-// there is none.
+// tokenIn returns the token at an index among the segments of a path, "" if there is none.
 func tokenIn(path string, at int) string {
 	if all := segments(path); at >= 0 && at < len(all) && pathtoken.Check(all[at]) == nil {
 		return all[at]
@@ -49,7 +48,7 @@ func tokenIn(path string, at int) string {
 	return ""
 }
 
-// withToken returns the path with that token, or with none if that is empty.
+// withToken returns the path with a token, or without one if the token is empty.
 func withToken(path, token string, at int) string {
 	all := segments(path)
 	if tokenIn(path, at) != "" {
@@ -61,8 +60,8 @@ func withToken(path, token string, at int) string {
 	return "/" + strings.Join(all, "/")
 }
 
-// takePlaceholder takes the placeholder out of the paths of a configuration,
-// notes where it was, and checks that it is there if it has to be.
+// takePlaceholder removes the placeholder from the paths of a configuration, records its
+// index, and checks that it exists if path tokens are enabled.
 func (o *Options) takePlaceholder(c *configuration) error {
 	c.tokenAt = -1
 	for _, w := range webhooks(c.object) {
@@ -84,8 +83,8 @@ func (o *Options) takePlaceholder(c *configuration) error {
 	return nil
 }
 
-// tokenAt returns where tokens are in the paths of all that is registered, less
-// than 0 for nowhere.
+// tokenAt returns the index of tokens in the paths of all configurations, negative if there
+// are none.
 func (m *Manager) tokenAt() int {
 	at := -1
 	for _, r := range m.registrations {
@@ -96,13 +95,12 @@ func (m *Manager) tokenAt() int {
 	return at
 }
 
-// otherToken reports whether a webhook is called with another token than it is
-// to be called with.
+// otherToken reports whether a webhook is registered with another token than it should be.
 func (m *Manager) otherToken(webhook map[string]any) bool {
 	return m.o.PathTokens != nil && tokenIn(pathOf(webhook), m.tokenAt()) != m.tokenToRegister()
 }
 
-// setToken puts the token that is to be registered into a webhook's path.
+// setToken puts the token to register into the path of a webhook.
 func (m *Manager) setToken(webhook map[string]any) error {
 	if m.o.PathTokens == nil {
 		return nil

@@ -22,17 +22,17 @@ import (
 const (
 	configurationVersion = "admissionregistration.k8s.io/v1"
 
-	// completeManager owns what is applied as a whole, bundleManager the bundles
-	// in what others made.
+	// completeManager owns the fields of configurations that the Manager makes,
+	// bundleManager the caBundles in configurations of others.
 	completeManager = "fastadmit"
 	bundleManager   = "fastadmit-certs"
 
-	// surplusMax bounds how many CAs that are not ours stay in a bundle for a
-	// while: a replica that was not heard of serves one, and a bundle with more
-	// than a few is that of a whole system.
+	// surplusMax is how many CAs that are not in the Secret may stay in a bundle for a
+	// while. Another replica may serve a certificate of such a CA. A bundle with many of
+	// them is that of a whole system.
 	surplusMax = 8
 
-	// servicePort is what a service has that names none
+	// servicePort is the port of a service that names none
 	// (k8s.io/api/admissionregistration/v1 ServiceReference).
 	servicePort = 443
 )
@@ -48,7 +48,7 @@ var (
 	configurationKinds = [...]*configurationKind{mutating, validating}
 )
 
-// existing returns the names of those that others make.
+// existing returns the names of the configurations of a kind that others make.
 func (o *Options) existing(kind *configurationKind) []string {
 	if kind == mutating {
 		return slices.Clone(o.MutatingWebhookConfigurations)
@@ -62,7 +62,7 @@ type configuration struct {
 	name      string
 	object    *unstructured.Unstructured
 	endpoints []endpoint // by which kube-apiserver calls its webhooks
-	tokenAt   int        // where among the segments of paths the path token is, less than 0 for nowhere
+	tokenAt   int        // the index of the path token among the segments of paths, negative if there is none
 }
 
 // An endpoint is where kube-apiserver connects to, whom it expects, and a path
@@ -106,8 +106,8 @@ func (o *Options) configurations(objects []runtime.Object) (all []*configuration
 	return all, nil
 }
 
-// endpoints returns how the webhooks are reached, each once. The error says that
-// the leaf will not be valid there.
+// endpoints returns the endpoints of the webhooks, each once. The error means that the leaf
+// will not be valid for one of them.
 func (o *Options) endpoints(c *configuration) (all []endpoint, err error) {
 	for _, w := range webhooks(c.object) {
 		e, err := endpointOf(w)
@@ -153,22 +153,22 @@ func endpointOf(webhook map[string]any) (endpoint, error) {
 	return endpoint{net.JoinHostPort(host, strconv.Itoa(int(s.port))), host, pathOf(webhook), s}, nil
 }
 
-// A registration is a webhook configuration whose bundles are kept.
+// A registration is a webhook configuration whose caBundles the Manager sets.
 type registration struct {
 	kind     *configurationKind
 	name     string
-	complete bool // all of it is ours, not only the bundles
+	complete bool // the Manager makes all of it, not only the bundles
 
 	// What follows belongs to the goroutine of Run.
 	desired *configuration             // nil if it is not complete
-	applied bool                       // desired was
-	known   bool                       // it was read
-	live    *unstructured.Unstructured // as it was read last, nil if there was none
+	applied bool                       // whether desired was applied
+	known   bool                       // whether it was read
+	live    *unstructured.Unstructured // as read last, nil if it did not exist
 	err     error                      // of this pass
-	fault   string                     // what is wrong now
+	fault   string                     // the current error
 }
 
-// in returns what is desired of it.
+// in returns the desired configuration of the registration.
 func (r *registration) in(desired []*configuration) *configuration {
 	for _, c := range desired {
 		if r.complete && c.kind == r.kind && c.name == r.name {
@@ -192,8 +192,8 @@ func webhooks(object *unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
-// ours returns the webhooks whose bundles are kept: of what others make, those
-// that call this server.
+// ours returns the webhooks whose caBundle the Manager sets. In configurations of others,
+// these are the webhooks that call this server.
 func (m *Manager) ours(r *registration, object *unstructured.Unstructured) []map[string]any {
 	if r.complete {
 		return webhooks(object)
@@ -209,13 +209,12 @@ func bundleOf(webhook map[string]any) []byte {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	bundle, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil // the API server sends none such
+		return nil // the API server refuses such a caBundle
 	}
 	return bundle
 }
 
-// bundles returns what API servers verify the leaf with, for each webhook there
-// is.
+// bundles returns the registered caBundle of each webhook.
 func (m *Manager) bundles() (all [][]*x509.Certificate) {
 	for _, r := range m.registrations {
 		for _, w := range m.ours(r, r.live) {
@@ -225,8 +224,8 @@ func (m *Manager) bundles() (all [][]*x509.Certificate) {
 	return all
 }
 
-// bundle returns what a webhook's caBundle is to be, where it is have now: what
-// the Secret has, and for a while what else is there.
+// bundle returns the caBundle that replaces have, the current one: the CAs of the Secret, and
+// for a while the other CAs of have.
 func (m *Manager) bundle(have []byte, now time.Time) []byte {
 	cas := slices.Clone(m.known.cas)
 	for _, ca := range parseBundle(have) {
@@ -239,8 +238,8 @@ func (m *Manager) bundle(have []byte, now time.Time) []byte {
 			since = now
 			m.surplus[id] = now
 		}
-		// A replica reads the Secret after resync at the latest and waits for
-		// Propagation then; one more is for what takes time besides.
+		// A replica reads the Secret within resync and then waits for Propagation. The
+		// second Propagation is a margin.
 		if until := since.Add(resync + 2*m.o.Propagation); now.Before(until) {
 			m.wakeBy(until)
 			cas = append(cas, ca)
@@ -249,7 +248,7 @@ func (m *Manager) bundle(have []byte, now time.Time) []byte {
 	return encodeBundle(cas)
 }
 
-// read notes what the configuration is.
+// read reads the configuration.
 func (m *Manager) read(ctx context.Context, r *registration) error {
 	text, err := m.client.get(ctx, r.kind.path, r.name)
 	if err == nil {
@@ -261,7 +260,7 @@ func (m *Manager) read(ctx context.Context, r *registration) error {
 	return nil
 }
 
-// note keeps what the API server answered.
+// note stores the answer of the API server.
 func (r *registration) note(text []byte) error {
 	var live *unstructured.Unstructured
 	if text != nil {
@@ -274,8 +273,8 @@ func (r *registration) note(text []byte) error {
 	return nil
 }
 
-// keep puts the configuration right.
-func (m *Manager) keep(ctx context.Context, r *registration) error {
+// reconcile applies the configuration if it is not as desired.
+func (m *Manager) reconcile(ctx context.Context, r *registration) error {
 	var unreached error
 	if r.complete && (!r.applied || r.live == nil) {
 		if unreached = m.reach(ctx, r.desired); unreached == nil {
@@ -288,7 +287,7 @@ func (m *Manager) keep(ctx context.Context, r *registration) error {
 	return unreached
 }
 
-// applyComplete makes the configuration what is desired.
+// applyComplete applies the desired configuration.
 func (m *Manager) applyComplete(ctx context.Context, r *registration) error {
 	object := r.desired.object.DeepCopy()
 	hooks := webhooks(object)
@@ -315,10 +314,10 @@ func (m *Manager) applyComplete(ctx context.Context, r *registration) error {
 	return err
 }
 
-// applyBundles puts the bundles right in what is there.
+// applyBundles corrects the caBundles of the existing configuration.
 func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 	if r.live == nil {
-		return nil // it will be heard of
+		return nil // the watch will report it
 	}
 	object := r.live.DeepCopy()
 	hooks, current := m.ours(r, object), true
@@ -355,9 +354,8 @@ func (m *Manager) applyBundles(ctx context.Context, r *registration) error {
 	return err
 }
 
-// onlyBundles returns the field caBundle of each of the object's webhooks in
-// hooks, and which version of the configuration it is for: one that was removed
-// is not to come back.
+// onlyBundles returns an object with the caBundles of hooks only. It has the resource version of
+// the object, so that applying it does not create a configuration again that was deleted.
 func onlyBundles(object *unstructured.Unstructured, hooks []map[string]any) *unstructured.Unstructured {
 	var bundles []any
 	for _, w := range hooks {
@@ -378,9 +376,8 @@ func setBundle(webhook map[string]any, bundle []byte) error {
 	return unstructured.SetNestedField(webhook, base64.StdEncoding.EncodeToString(bundle), "clientConfig", "caBundle")
 }
 
-// apply applies the configuration and notes what it is then. It reports whether
-// it did: it does not if somebody changed it meanwhile, after which it is looked
-// at once more.
+// apply applies the configuration and stores the result. It reports whether it did. If there is
+// a conflict with another writer, the next pass tries again.
 func (m *Manager) apply(ctx context.Context, r *registration, manager string, object *unstructured.Unstructured) (bool, error) {
 	text, err := json.Marshal(object.Object)
 	if err == nil {

@@ -35,12 +35,12 @@ const (
 	reasonNotRegistered = "NotRegistered"
 )
 
-// reported is what was said about the registration. It belongs to the goroutine
+// reported is what the Manager has reported about the registration. It belongs to the goroutine
 // of Run.
 type reported struct {
 	since time.Time // since when it fails, zero if it does not
 	told  bool      // an Event says that it fails
-	names []string  // of the Events made last, the newest first
+	names []string  // of the last Events, newest first
 	fault string    // why no Event could be made
 }
 
@@ -63,7 +63,7 @@ func (m *Manager) Registered() error {
 	return nil
 }
 
-// notRegistered says what is missing of the registration, "" if nothing is.
+// notRegistered returns the errors of the registration, "" if it is complete.
 func (m *Manager) notRegistered() string {
 	var errs []error
 	if m.secretFault != "" && m.known == nil {
@@ -86,8 +86,8 @@ func (m *Manager) notRegistered() string {
 	return ""
 }
 
-// report says what the registration is: to Registered, and in an Event if it
-// fails for a while.
+// report publishes the state of the registration to Registered, and in an Event if it fails for
+// longer than eventAfter.
 func (m *Manager) report(ctx context.Context, now time.Time) {
 	missing, r := m.notRegistered(), &m.reported
 	m.missing.Store(&missing)

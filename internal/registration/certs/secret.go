@@ -13,16 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// attemptsMax bounds how often the Secret is read and changed in a pass. A
-// change of everything takes three; each replica that is faster costs one.
+// attemptsMax is how often a pass reads and changes the Secret. Changing everything takes three
+// attempts. Each replica that is faster costs one more.
 const attemptsMax = 20
 
-// certManager is the annotation of Secrets that cert-manager writes. They have
-// no CA key, and it would put back what is changed in them.
+// certManager is the annotation of Secrets that cert-manager writes. They have no CA key, and
+// cert-manager would undo changes.
 const certManager = "cert-manager.io/certificate-name"
 
-// keepSecret takes over what the Secret holds, and changes it until it is right.
-func (m *Manager) keepSecret(ctx context.Context) error {
+// reconcileSecret reads the Secret into m.known, and changes the Secret until it is correct.
+func (m *Manager) reconcileSecret(ctx context.Context) error {
 	for range attemptsMax {
 		secret, err := m.readSecret(ctx)
 		if err != nil {
@@ -34,7 +34,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 		now := time.Now()
 		s, wrong := parseState(secret.Data, m.o.Hosts, now)
 		if m.known == nil && len(secret.Data) == 0 {
-			wrong = nil // that it is empty is how it begins
+			wrong = nil // the Secret is empty at first
 		}
 		have, wrongTokens := parseTokens(secret.Data[pathTokensKey])
 		if m.o.PathTokens != nil && wrongTokens != nil {
@@ -60,7 +60,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 		err = m.writeSecret(ctx, secret, c)
 		deleted := apierrors.IsNotFound(err) && secret.ResourceVersion != ""
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || deleted {
-			continue // another replica, or a human, was faster
+			continue // another writer was faster
 		}
 		if err != nil {
 			return errors.Join(err, wrong)
@@ -71,7 +71,7 @@ func (m *Manager) keepSecret(ctx context.Context) error {
 	return fmt.Errorf("cannot write Secret %s: another writer changed it during each of %d attempts", m.o.SecretName, attemptsMax)
 }
 
-// wrote logs and counts a change, which is a repair if something was wrong.
+// wrote logs and counts a change. It is a repair if wrong is not nil.
 func (m *Manager) wrote(c *change, wrong error) {
 	if c.ca {
 		m.metrics.renewals[caResource].Inc()
@@ -91,8 +91,7 @@ func (m *Manager) wrote(c *change, wrong error) {
 	m.o.Log.Info("wrote the Secret of the certificates", attributes...)
 }
 
-// readSecret returns the Secret, one without a resource version if there is
-// none.
+// readSecret returns the Secret. If it does not exist, the result has no resource version.
 func (m *Manager) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	text, err := m.client.get(ctx, secretsPath(m.o.SecretNamespace), m.o.SecretName)
 	secret := new(corev1.Secret)
@@ -137,7 +136,7 @@ func (m *Manager) writeSecret(ctx context.Context, secret *corev1.Secret, c *cha
 	return nil
 }
 
-// owners returns what Options.Owner is now, for what is to be removed with it.
+// owners returns the owner reference to Options.Owner, so that objects are deleted with it.
 func (m *Manager) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	if m.o.Owner == "" {
 		return nil, nil

@@ -38,8 +38,7 @@ func (m *Manager) dial(ctx context.Context, e endpoint) (net.Conn, error) {
 	return conn, nil
 }
 
-// resolve returns the address of a Service. One that was found is good for the
-// rest of the pass.
+// resolve returns the address of a Service. It caches the address for the rest of the pass.
 func (m *Manager) resolve(ctx context.Context, s service) (string, error) {
 	if address := m.addresses[s]; address != "" {
 		return address, nil
@@ -94,11 +93,11 @@ func (s service) addressOf(found *corev1.Service) (string, error) {
 	return "", fmt.Errorf("got ports %d, want port %d, which clientConfig names", ports, s.port)
 }
 
-// services returns the Services that the configurations name, each once.
+// services returns the Services in the configurations, each once.
 func services(configurations []*configuration) (all []service) {
 	for _, c := range configurations {
 		for _, e := range c.endpoints {
-			s := service{e.service.namespace, e.service.name, 0} // its ports are no matter of RBAC
+			s := service{e.service.namespace, e.service.name, 0} // RBAC does not know ports
 			if s != (service{}) && !slices.Contains(all, s) {
 				all = append(all, s)
 			}

@@ -24,9 +24,9 @@ const (
 type state struct {
 	cas    []*x509.Certificate // the bundle; the first one signs
 	signer crypto.Signer       // the key of cas[0]
-	leaf   *tls.Certificate    // nil if there is none that can be used
-	issuer *x509.Certificate   // which of cas the leaf is verified with
-	others []string            // hosts of a leaf that lacks some
+	leaf   *tls.Certificate    // nil if there is no valid one
+	issuer *x509.Certificate   // the element of cas that verifies the leaf
+	others []string            // the hosts of a leaf without all wanted hosts
 }
 
 // An identity tells certificates apart.
@@ -36,8 +36,8 @@ func identify(c *x509.Certificate) identity { return sha256.Sum256(c.Raw) }
 
 func (id identity) is(c *x509.Certificate) bool { return identify(c) == id }
 
-// parseState reads the data of a Secret. The error says what is wrong with it:
-// with the CA if there is no state, else with the leaf.
+// parseState reads the data of a Secret. The error is about the CA if there is no state,
+// otherwise about the leaf.
 func parseState(data map[string][]byte, hosts []string, now time.Time) (*state, error) {
 	authority, err := tls.X509KeyPair(data[caCertificates], data[caKey])
 	if err != nil {
@@ -110,13 +110,12 @@ func (s *state) put(data map[string][]byte) error {
 type change struct {
 	*state
 	tokens          []token // all path tokens
-	ca, leaf, token bool    // that these were made, or changed
+	ca, leaf, token bool    // whether these were made or changed
 	why             string
 }
 
-// next returns what the Secret is to hold instead of s, which is nil if it holds
-// no CA that can be used; no change if s is right. It notes when there will be
-// one.
+// next returns the change that replaces s in the Secret, nil if s is correct. s is nil if the
+// Secret has no valid CA. next calls wakeBy with the time of the next change.
 func (m *Manager) next(s *state, now time.Time) (*change, error) {
 	if s == nil {
 		return m.restored(now)
@@ -146,13 +145,12 @@ func (m *Manager) next(s *state, now time.Time) (*change, error) {
 		m.wakeBy(leafDue)
 		return nil, nil
 	case s.issuer != signs && !m.settled(signs, now):
-		return nil, nil // observe sees to it that this is looked at again
+		return nil, nil // observe has called wakeBy
 	}
 	return m.releafed(s, cas, now, "the leaf is due, or of an old CA")
 }
 
-// restored returns what was known last, and new certificates if nothing was
-// that is still good.
+// restored returns the last known state if it is still valid, otherwise new certificates.
 func (m *Manager) restored(now time.Time) (*change, error) {
 	if m.known != nil && m.known.leaf != nil && now.Before(m.known.cas[0].NotAfter) {
 		return &change{state: m.known, why: "what was known last is still good"}, nil
@@ -182,7 +180,7 @@ func (m *Manager) releafed(s *state, cas []*x509.Certificate, now time.Time, why
 	return &change{state: &state{cas: cas, signer: s.signer, leaf: leaf, issuer: cas[0]}, leaf: true, why: why}, nil
 }
 
-// verify returns which of cas the certificate is valid by now.
+// verify returns the element of cas that verifies the certificate now.
 func verify(pair *tls.Certificate, cas []*x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	chain := []*x509.Certificate{pair.Leaf}
 	for _, der := range pair.Certificate[1:] {
@@ -195,8 +193,8 @@ func verify(pair *tls.Certificate, cas []*x509.Certificate, now time.Time) (*x50
 	return verifyChain(chain, cas, "", now)
 }
 
-// verifyChain is verify for a chain, which must be valid for the host unless
-// that is empty.
+// verifyChain does the same as verify for a chain. Unless host is empty, the chain must be valid
+// for it.
 func verifyChain(chain, cas []*x509.Certificate, host string, now time.Time) (*x509.Certificate, error) {
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), DNSName: host, CurrentTime: now}
 	for _, ca := range cas {
@@ -213,8 +211,8 @@ func verifyChain(chain, cas []*x509.Certificate, host string, now time.Time) (*x
 	return verified[len(verified)-1], nil
 }
 
-// parseBundle returns the certificates of a caBundle as kube-apiserver reads it:
-// without those that are none (crypto/x509 AppendCertsFromPEM).
+// parseBundle returns the certificates of a caBundle. As in kube-apiserver, invalid ones are
+// left out (crypto/x509 AppendCertsFromPEM).
 func parseBundle(text []byte) (cas []*x509.Certificate) {
 	for len(text) > 0 {
 		var block *pem.Block

@@ -17,14 +17,14 @@ const (
 	// replaces by the path token. It is not a valid token.
 	PathTokenPlaceholder = "path-token"
 
-	// pathTokensKey is the key of the Secret with the tokens: on each line one, and
-	// when it was made. The newest comes first.
+	// pathTokensKey is the key of the Secret with the tokens: on each line a token and the
+	// time when it was made. The newest comes first.
 	pathTokensKey = "path-tokens"
 
-	// probesEach is how often the Service is asked in a pass, for each configuration,
-	// whether a replica takes the next token, and probePasses how many passes there
-	// are while Propagation lasts. With both configurations, one of 50 replicas that
-	// does not take it is missed by 300 random choices once in 400 times.
+	// probesEach is how often a pass asks the Service, for each configuration, whether a
+	// replica accepts the next token. probePasses is the number of passes within
+	// Propagation. With two configurations that is 300 random choices: they miss one
+	// replica in 50 that does not accept it once in 400 times.
 	probesEach, probePasses = 5, 30
 )
 
@@ -37,18 +37,18 @@ type token struct {
 // tokens are the path tokens that a Manager knows. They belong to the goroutine
 // of Run.
 type tokens struct {
-	all []token // what the Secret had last, newest first
+	all []token // in the Secret, newest first
 
-	// accepted are the tokens that calls may have, and "" if none will do as well:
-	// when each was found to be gone from Secret and configurations, zero while it
-	// is there.
+	// accepted are the tokens that calls may have, and "" if a call may have none. The
+	// value is when the token was found to be gone from Secret and configurations, zero
+	// while it is in one of them.
 	accepted  map[string]time.Time
 	published []string
 
-	usedSince time.Time // since when all webhooks are called with the newest; zero if they are not
+	usedSince time.Time // since when all webhooks are registered with the newest; zero if they are not
 
-	next      string    // the newest one, while webhooks are called without it
-	nextSince time.Time // since when all replicas that were asked take it
+	next      string    // the newest token, while webhooks are registered without it
+	nextSince time.Time // since when all replicas that were asked accept it
 	fault     string    // why the next one is not registered
 }
 
@@ -80,8 +80,8 @@ func encodeTokens(all []token) (text []byte) {
 	return text
 }
 
-// nextTokens returns which tokens the Secret is to have where it has these, and
-// why; "" says that these are right. One that has none is a wish for a new one.
+// nextTokens returns the tokens that replace those in the Secret, and why; "" means that
+// nothing changes. If the Secret has no tokens, there will be a new one.
 func (m *Manager) nextTokens(have []token, now time.Time) (all []token, why string) {
 	if m.o.PathTokens == nil {
 		return nil, ""
@@ -102,17 +102,16 @@ func (m *Manager) nextTokens(have []token, now time.Time) (all []token, why stri
 	return have, ""
 }
 
-// retired reports whether no API server can be expected to call with another
-// token than the newest: for Propagation they learned of it, for as long calls
-// ended that had begun.
+// retired reports whether all API servers can be expected to call with the newest token. They
+// need Propagation to learn of it, and as long again to end the calls that had begun.
 func (m *Manager) retired(newest string, now time.Time) bool {
 	t := &m.tokens
 	return len(t.all) > 0 && t.all[0].text == newest && !t.usedSince.IsZero() && m.usedByAll(newest) &&
 		!now.Before(t.usedSince.Add(2*m.o.Propagation))
 }
 
-// liveTokens returns the token in the path of each webhook there is, "" where
-// there is none.
+// liveTokens returns the token in the path of each registered webhook, "" for a path without
+// one.
 func (m *Manager) liveTokens() (all []string) {
 	for _, r := range m.registrations {
 		if !r.complete {
@@ -135,10 +134,10 @@ func (m *Manager) heard() bool {
 	return m.o.PathTokens == nil || len(m.tokens.all) > 0 && !slices.ContainsFunc(m.registrations, func(r *registration) bool { return !r.known })
 }
 
-// acceptTokens has the server take calls with the tokens in the Secret, and with
-// what is registered: whoever may write webhook configurations decides what is
-// called anyway. What is gone from both is taken for some time more. What cannot
-// be read is as it was.
+// acceptTokens makes the server accept calls with the tokens in the Secret and in the
+// configurations: who may write webhook configurations decides anyway what is called. Tokens
+// that are gone from both are accepted for some time more. A configuration that cannot be read
+// counts as unchanged.
 func (m *Manager) acceptTokens(now time.Time) {
 	if m.o.PathTokens == nil {
 		return
@@ -199,9 +198,8 @@ func (m *Manager) publishTokens() {
 	m.o.PathTokens(tokens, bare)
 }
 
-// tokenToRegister returns the token that webhooks are to be called with, "" for
-// none: the newest as soon as that is taken everywhere, and until then what API
-// servers call with already.
+// tokenToRegister returns the token for the paths of webhooks, "" for none. It is the newest
+// token once all replicas accept it, and the registered one until then.
 func (m *Manager) tokenToRegister() string {
 	t := &m.tokens
 	if len(t.all) == 0 {
@@ -209,7 +207,7 @@ func (m *Manager) tokenToRegister() string {
 	}
 	live := m.liveTokens()
 	for i, own := range t.all {
-		// Another replica registered the newest if it is there.
+		// If the newest is registered, another replica has registered it.
 		if i == 0 && (len(live) == 0 || m.tokenSettled(time.Now())) || slices.Contains(live, own.text) {
 			return own.text
 		}
@@ -217,16 +215,15 @@ func (m *Manager) tokenToRegister() string {
 	return slices.Max(live) // "" is the least
 }
 
-// tokenSettled reports whether all replicas can be expected to take the next
-// token.
+// tokenSettled reports whether all replicas can be expected to accept the next token.
 func (m *Manager) tokenSettled(now time.Time) bool {
 	t := &m.tokens
 	return t.next != "" && t.next == t.all[0].text && !now.Before(t.nextSince.Add(m.o.Propagation))
 }
 
-// awaitToken asks replicas whether they take the newest token, as long as it is
-// not registered. One that does not, for it runs an older version or did not
-// hear of it, would turn away API servers.
+// awaitToken asks replicas whether they accept the newest token, until it is registered. A
+// replica that does not, because it runs an older version or has not read the Secret, would
+// refuse the calls of API servers.
 func (m *Manager) awaitToken(ctx context.Context) {
 	t := &m.tokens
 	if m.o.PathTokens == nil {
@@ -239,7 +236,7 @@ func (m *Manager) awaitToken(ctx context.Context) {
 	}
 	if t.next != newest {
 		t.next, t.nextSince = newest, time.Now()
-		m.wakeBy(t.nextSince.Add(m.o.Propagation / probePasses)) // the others hear of it meanwhile
+		m.wakeBy(t.nextSince.Add(m.o.Propagation / probePasses)) // the other replicas read the Secret meanwhile
 		return
 	}
 	var err error
@@ -264,8 +261,8 @@ func (m *Manager) awaitToken(ctx context.Context) {
 	}
 }
 
-// redact returns a text without the tokens: an API server may say what is wrong
-// with a path, in an error that is logged.
+// redact returns a text without the tokens. An error of an API server may contain a path, and
+// is logged.
 func (m *Manager) redact(text string) string {
 	for token := range m.tokens.accepted {
 		if token != "" {

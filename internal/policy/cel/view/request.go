@@ -15,18 +15,20 @@ import (
 // is read when an expression uses it. What needs all fields makes a map of them.
 type Request struct{ review *codec.Review }
 
-// requestHas are the values of fields that are empty but not left out.
-var requestHas = map[string]ref.Val{
-	"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue,
-	"dryRun": types.False, "options": types.NullValue,
-	"kind": emptyMap, "resource": emptyMap, "requestKind": emptyMap, "requestResource": emptyMap, "userInfo": emptyMap,
-	"operation": types.String(""),
-}
-
-var emptyMap ref.Val = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})
-
-// requestMayHave are the fields that are left out if they are empty.
-var requestMayHave = [...]string{"subResource", "requestSubResource", "name", "namespace"}
+// emptyFields are the values of fields that are empty but not left out.
+var emptyFields = func() map[string]ref.Val {
+	values := map[string]ref.Val{
+		`""`: types.String(""), "null": types.NullValue, "false": types.False,
+		"{}": types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{}),
+	}
+	empty := make(map[string]ref.Val)
+	for _, f := range codec.RequestFields {
+		if f.Empty != "" {
+			empty[f.Name] = values[f.Empty]
+		}
+	}
+	return empty
+}()
 
 // Find implements traits.Mapper.
 func (r *Request) Find(key ref.Val) (ref.Val, bool) {
@@ -36,7 +38,7 @@ func (r *Request) Find(key ref.Val) (ref.Val, bool) {
 	}
 	switch name {
 	case "uid", "object", "oldObject":
-		return requestHas[string(name)], true
+		return emptyFields[string(name)], true
 	}
 	v, empty := r.Field(string(name))
 	if v.Exists() {
@@ -51,7 +53,7 @@ func (r *Request) Field(name string) (v codec.Value, empty ref.Val) {
 	if v = r.review.RequestField(name); v.IsSet() && !v.EqualString("") {
 		return v, nil
 	}
-	return codec.Value{}, requestHas[name]
+	return codec.Value{}, emptyFields[name]
 }
 
 // Contains implements traits.Container.
@@ -75,16 +77,10 @@ func (r *Request) Type() ref.Type { return types.MapType }
 // all returns the request as a map of cel-go.
 func (r *Request) all() traits.Mapper {
 	fields := make(map[string]any)
-	add := func(name string) {
-		if v, ok := r.Find(types.String(name)); ok {
-			fields[name] = v
+	for _, f := range codec.RequestFields {
+		if v, ok := r.Find(types.String(f.Name)); ok {
+			fields[f.Name] = v
 		}
-	}
-	for name := range requestHas {
-		add(name)
-	}
-	for _, name := range requestMayHave {
-		add(name)
 	}
 	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, fields)
 }

@@ -1,7 +1,7 @@
-// Package backend creates clients for the servers that plugins call, other than the API
+// Package kubeconfigclient creates clients for the servers that plugins call, other than the API
 // server. A kubeconfig file describes the server, as for the plugins of kube-apiserver
 // (k8s.io/apiserver pkg/util/webhook).
-package backend
+package kubeconfigclient
 
 import (
 	"errors"
@@ -56,8 +56,8 @@ func New(o Options) (rest.Interface, error) {
 	return rest.UnversionedRESTClientFor(config)
 }
 
-// A limiter lets no answer be longer than bytesMax. client-go reads answers as a
-// whole, whatever their length.
+// A limiter refuses answers that are longer than bytesMax. client-go reads whole answers of
+// any length.
 type limiter struct {
 	http.RoundTripper
 	bytesMax int64
@@ -78,7 +78,7 @@ func (l *limiter) WrappedRoundTripper() http.RoundTripper { return l.RoundTrippe
 // errTooLong is the error of an answer that is too long.
 var errTooLong = errors.New("answer too long")
 
-// limited is a body that is an error beyond its limit.
+// limited is a body with a limit, beyond which Read returns an error.
 type limited struct {
 	io.ReadCloser
 	left, most int64

@@ -1,6 +1,6 @@
-// Package endpoint contains the configuration and the client of an HTTP server that a
+// Package jsonclient contains the configuration and the client of an HTTP server with JSON that a
 // plugin calls.
-package endpoint
+package jsonclient
 
 import (
 	"context"
@@ -70,7 +70,7 @@ func New(c *Config, answerMax int64) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for %s: %w", c.URL, err)
 	}
-	// What a redirect names is nobody's to choose but the operator's.
+	// The operator chooses the server; an answer must not redirect to another one.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{c.URL, client, answerMax}, nil
 }

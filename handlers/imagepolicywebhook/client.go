@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/fastadmit/fastadmit/handlers/internal/backend"
+	"github.com/fastadmit/fastadmit/handlers/internal/kubeconfigclient"
 )
 
 const (
-	// answersMax is how many answers are kept: upstream's.
+	// answersMax is how many answers are cached: upstream's.
 	answersMax = 1024
 
 	// answerBytesMax is how long an answer may be. It may repeat the question: the
@@ -32,9 +32,9 @@ const (
 	// for the rest.
 	answerBytesMax = 4 << 20
 
-	// keptBytesMax is how long an answer may be to be kept. Of a message, and of all
-	// audit annotations, 32 KiB reach the API server. It bounds what is kept to 64 MiB.
-	keptBytesMax = 64 << 10
+	// cachedBytesMax is the longest answer that is cached. Of a message, and of all
+	// audit annotations, 32 KiB reach the API server. It bounds the cache to 64 MiB.
+	cachedBytesMax = 64 << 10
 
 	// callsMax is how many questions the backend is asked at the same time: a tenth of
 	// the requests in flight. Others wait.
@@ -47,21 +47,21 @@ const (
 	backoffJitter = 0.2
 
 	// A question ends before the call of kube-apiserver does, so that there is time to
-	// say what becomes of the pod: by a tenth of the time, at most spareMax.
-	spareShare = 10
-	spareMax   = 500 * time.Millisecond
+	// say what becomes of the pod: by a tenth of the time, at most reserveMax.
+	reserveShare = 10
+	reserveMax   = 500 * time.Millisecond
 )
 
 var errNoAnswer = errors.New("no answer of the image policy backend")
 
-// answerKey is the digest of a question: nothing of a request is kept.
+// answerKey is the digest of a question: the cache keeps nothing of a request.
 type answerKey = [sha256.Size]byte
 
 type status = imagepolicyv1alpha1.ImageReviewStatus
 
-// An asker asks the backend and keeps its answers.
-type asker struct {
-	client            rest.Interface
+// A client asks the backend and caches its answers.
+type client struct {
+	backend           rest.Interface
 	answers           *cache.LRUExpireCache
 	allowTTL, denyTTL time.Duration
 	backoff           wait.Backoff
@@ -94,19 +94,19 @@ func newSeries(set *metrics.Set) series {
 // milliseconds, and a request ends after 30 s.
 var requestBuckets = []float64{1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30}
 
-func newAsker(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*asker, error) {
+func newClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*client, error) {
 	scheme := runtime.NewScheme()
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	client, err := backend.New(backend.Options{
+	backend, err := kubeconfigclient.New(kubeconfigclient.Options{
 		Kubeconfig: kubeconfig, Scheme: scheme, Version: imagepolicyv1alpha1.SchemeGroupVersion, AnswerBytesMax: answerBytesMax,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &asker{
-		client:  client,
+	return &client{
+		backend: backend,
 		answers: cache.NewLRUExpireCache(answersMax), allowTTL: c.AllowTTL, denyTTL: c.DenyTTL,
 		backoff: wait.Backoff{Duration: c.RetryBackoff, Factor: backoffFactor, Jitter: backoffJitter, Steps: triesMax},
 		calls:   semaphore.NewWeighted(callsMax),
@@ -118,18 +118,18 @@ func newAsker(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*asker, erro
 // caller.
 func askUntil(ctx context.Context) time.Time {
 	if deadline, ok := ctx.Deadline(); ok {
-		return deadline.Add(-min(time.Until(deadline)/spareShare, spareMax))
+		return deadline.Add(-min(time.Until(deadline)/reserveShare, reserveMax))
 	}
 	return time.Now().Add(time.Minute)
 }
 
-// ask returns what the backend says to a question, which may be kept. The error is
+// ask returns what the backend says to a question, which may be cached. The error is
 // that of the last try.
-func (a *asker) ask(ctx context.Context, question []byte) (status, error) {
+func (a *client) ask(ctx context.Context, question []byte) (status, error) {
 	key := sha256.Sum256(question)
-	if kept, ok := a.answers.Get(key); ok {
+	if cached, ok := a.answers.Get(key); ok {
 		a.series.cached.Inc()
-		return kept.(status), nil
+		return cached.(status), nil
 	}
 	until := askUntil(ctx)
 	ctx, cancel := context.WithDeadline(ctx, until)
@@ -144,7 +144,7 @@ func (a *asker) ask(ctx context.Context, question []byte) (status, error) {
 // as its own context allows. Who asks does it until its own time is over, in a
 // goroutine that may outlive the call by the time it takes to give up, and that has
 // nothing of its review.
-func (a *asker) share(ctx context.Context, until time.Time, question []byte, key answerKey) (status, error) {
+func (a *client) share(ctx context.Context, until time.Time, question []byte, key answerKey) (status, error) {
 	for {
 		own := false
 		flight := a.flights.DoChan(string(key[:]), func() (got any, err error) {
@@ -175,7 +175,7 @@ func (a *asker) share(ctx context.Context, until time.Time, question []byte, key
 
 // fetch asks the backend, up to five times if its failure is one that may pass, and
 // keeps what it says.
-func (a *asker) fetch(ctx context.Context, question []byte, key answerKey) (status, error) {
+func (a *client) fetch(ctx context.Context, question []byte, key answerKey) (status, error) {
 	if err := a.calls.Acquire(ctx, 1); err != nil {
 		return status{}, fmt.Errorf("%w: %d requests wait for one: %w", errNoAnswer, callsMax, err)
 	}
@@ -197,7 +197,7 @@ func (a *asker) fetch(ctx context.Context, question []byte, key answerKey) (stat
 	} else {
 		a.series.denied.Inc()
 	}
-	if ttl > 0 && sizeOf(&review.Status) <= keptBytesMax {
+	if ttl > 0 && sizeOf(&review.Status) <= cachedBytesMax {
 		a.answers.Add(key, review.Status, ttl)
 	}
 	return review.Status, nil
@@ -205,7 +205,7 @@ func (a *asker) fetch(ctx context.Context, question []byte, key answerKey) (stat
 
 // try sends the question until there is an answer, or a failure that is final, or no
 // time for another try (k8s.io/apiserver pkg/util/webhook WithExponentialBackoff).
-func (a *asker) try(ctx context.Context, question []byte) rest.Result {
+func (a *client) try(ctx context.Context, question []byte) rest.Result {
 	body := make([]byte, 0, len(question)+128)
 	body = append(body, `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`...)
 	body = append(body, question...)
@@ -213,7 +213,7 @@ func (a *asker) try(ctx context.Context, question []byte) rest.Result {
 	backoff := a.backoff
 	for {
 		start := time.Now()
-		result := a.client.Post().SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx)
+		result := a.backend.Post().SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx)
 		a.series.duration.Update(time.Since(start).Seconds())
 		err := result.Error()
 		if err == nil {
