@@ -79,7 +79,8 @@ func (s *store) reflect(ctx context.Context) {
 func (s *store) awaitResource(ctx context.Context) bool {
 	for {
 		asking, cancel := context.WithTimeout(ctx, s.timing.live)
-		err := s.client.Get().Resource(s.kind.resource).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(asking).Error()
+		err := s.client.Get().Resource(s.kind.resource).
+			VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(asking).Error()
 		cancel()
 		if !apierrors.IsNotFound(err) {
 			return ctx.Err() == nil
@@ -169,7 +170,9 @@ func listsInstead(err error) bool {
 // pass forwards events until there are no more, or until stop or ctx ends. It returns an
 // error if the API server sent no event. initial is true if the watch asked for initial
 // events.
-func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool) error {
+func (s *store) pass(
+	ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool,
+) error {
 	end := errEmpty
 	for {
 		var event watch.Event
