@@ -200,9 +200,9 @@ func TestResetLeavesNothing(t *testing.T) {
 	wide := `{"a":[{"b":"\n"}],"c":{` + strings.Repeat(`"x":1,`, 2*nodesMax) + `"y":2}}`
 	body := strings.NewReplacer("OBJECT", wide).Replace(
 		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"\u0031",` +
-		`"kind":{"group":"","version":"v1","kind":"Pod"},` +
-		`"resource":{"group":"","version":"v1","resource":"pods"},"name":"n","object":OBJECT,"oldObject":OBJECT,` +
-		`"options":OBJECT,"dryRun":1}}`)
+			`"kind":{"group":"","version":"v1","kind":"Pod"},` +
+			`"resource":{"group":"","version":"v1","resource":"pods"},"name":"n","object":OBJECT,"oldObject":OBJECT,` +
+			`"options":OBJECT,"dryRun":1}}`)
 	use := func() {
 		if err := r.Decode([]byte(body)); err == nil {
 			t.Error("dryRun is no boolean, and no error")
