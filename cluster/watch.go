@@ -158,7 +158,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 // feature WatchList answers 422. One whose etcd is older than v3.4.31 or v3.5.13,
 // or was not asked for its version yet, answers 500, "the required storage feature
 // RequestWatchProgress is disabled" (k8s.io/apiserver pkg/storage/cacher/cacher.go).
-// Neither is a fault: the list follows at once, and list notes it if that fails.
+// Neither counts as a failure: the list follows at once, and records its own error.
 // After the answers excluded here the reflector repeats the watch (k8s.io/client-go
 // tools/cache/reflector.go watchList).
 func listsInstead(err error) bool {
