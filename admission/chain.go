@@ -145,7 +145,8 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
 			continue
 		}
-		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, background: background})
+		c.entries = append(c.entries,
+			entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, background: background})
 	}
 	return c, errors.Join(errs...)
 }

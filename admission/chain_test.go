@@ -166,7 +166,8 @@ func TestChainDenials(t *testing.T) {
 				`"details":{"name":"a","group":"apps","kind":"Deployment"},"code":422},`+
 				`"auditAnnotations":{"Bad":"denied: Deployment.apps \"a\" is invalid"}`)
 		f(phase, apierrors.NewInvalid(kind, "a", invalid),
-			`"status":{"metadata":{},"status":"Failure","message":"Bad: Deployment.apps \"a\" is invalid: spec: Required value","reason":"Invalid",`+
+			`"status":{"metadata":{},"status":"Failure",`+
+				`"message":"Bad: Deployment.apps \"a\" is invalid: spec: Required value","reason":"Invalid",`+
 				`"details":{"name":"a","group":"apps","kind":"Deployment","causes":[`+
 				`{"reason":"FieldValueRequired","message":"Required value","field":"spec"}]},"code":422},`+
 				`"auditAnnotations":{"Bad":"denied: Deployment.apps \"a\" is invalid: spec: Required value"}`)
@@ -175,7 +176,9 @@ func TestChainDenials(t *testing.T) {
 
 // runBefore runs a plugin "Bad" that does so, with another one behind it that
 // must not be reached.
-func runBefore(t *testing.T, phase admission.Phase, recording string, do act) (*codec.Review, admission.Outcome, []admission.Outcome, error) {
+func runBefore(
+	t *testing.T, phase admission.Phase, recording string, do act,
+) (*codec.Review, admission.Outcome, []admission.Outcome, error) {
 	t.Helper()
 	plugin := validating
 	if phase == admission.Mutate {
@@ -259,13 +262,15 @@ func TestBrokenReviewIsNobodysDecision(t *testing.T) {
 	}))
 	review := codec.Acquire()
 	defer review.Release()
-	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":{"spec":{"x" 1}}}}`
+	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",` +
+		`"object":{"spec":{"x" 1}}}}`
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := chain.Review(context.Background(), review, admission.Validate)
 	var syntax *codec.SyntaxError
-	if _, failed := errors.AsType[*admission.FailureError](err); failed || !errors.As(err, &syntax) || !strings.Contains(err.Error(), "request.object: invalid JSON at byte 13") {
+	if _, failed := errors.AsType[*admission.FailureError](err); failed || !errors.As(err, &syntax) ||
+		!strings.Contains(err.Error(), "request.object: invalid JSON at byte 13") {
 		t.Errorf("got error %v, want the place that is not JSON", err)
 	}
 }
@@ -332,7 +337,8 @@ func TestNewChainJoinsErrors(t *testing.T) {
 		t.Fatal("got no error")
 	}
 	for _, want := range []string{"plugin One: first", "plugin Two: second", "plugin Liar: its handler", "plugin not/a/name: its name",
-		"plugin Set: failurePolicy: got Maybe, want Fail or Ignore", "reinvocationPolicy: got Always", "timeout: got -1ns", "enforcement[0].action: got shout, want deny, warn or audit",
+		"plugin Set: failurePolicy: got Maybe, want Fail or Ignore", "reinvocationPolicy: got Always", "timeout: got -1ns",
+		"enforcement[0].action: got shout, want deny, warn or audit",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in it", err, want)
@@ -373,13 +379,16 @@ func TestCluster(t *testing.T) {
 	}
 	configured := plugin
 	configured.Needs, configured.NeedsOf = nil, func([]byte) []cluster.Need { return plugin.Needs }
-	if _, configuredErr := admission.NewChain([]admission.Plugin{configured}, enabled, nil, nil); fmt.Sprint(configuredErr) != fmt.Sprint(err) {
+	_, configuredErr := admission.NewChain([]admission.Plugin{configured}, enabled, nil, nil)
+	if fmt.Sprint(configuredErr) != fmt.Sprint(err) {
 		t.Errorf("without a cluster that the configuration needs: got %v", configuredErr)
 	}
 
 	// An API server that does not answer.
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig,
+		[]byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c",`+
+			`"cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})

@@ -38,7 +38,8 @@ func TestDecodeConfig(t *testing.T) {
 	f(`{"apiVersion":"v1","kind":"Config"}`, "none")
 	f("apiVersion: v2\nkind: Config", `apiVersion: Unsupported value: "v2": supported values: "v1"`)
 	f("apiVersion: v1\nkind: Other", `kind: Unsupported value: "Other": supported values: "Config"`)
-	f("apiVersion: v2\nkind: Other", `[apiVersion: Unsupported value: "v2": supported values: "v1", kind: Unsupported value: "Other": supported values: "Config"]`)
+	f("apiVersion: v2\nkind: Other",
+		`[apiVersion: Unsupported value: "v2": supported values: "v1", kind: Unsupported value: "Other": supported values: "Config"]`)
 	f("apiVersion: v1\nkind: Config\nkindd: x", `unknown field "kindd"`)
 	f("apiVersion: v1\nkind: [", "cannot decode configuration: yaml: line 2: did not find expected node content")
 	f(`{"apiVersion":`, "cannot decode configuration: unexpected end of JSON input")
@@ -49,11 +50,13 @@ func TestDecodeConfig(t *testing.T) {
 func TestWithOperations(t *testing.T) {
 	all, namespaced := admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope
 	for scope, want := range map[admissionregistrationv1.ScopeType]*admissionregistrationv1.ScopeType{"": &all, namespaced: &namespaced} {
-		rule := admission.Rule{Operations: []codec.Operation{codec.Create, codec.Delete}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}, Scope: scope}
+		rule := admission.Rule{Operations: []codec.Operation{codec.Create, codec.Delete}, Groups: []string{""},
+			Versions: []string{"v1"}, Resources: []string{"pods"}, Scope: scope}
 		got := rule.WithOperations()
 		if !reflect.DeepEqual(got, admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{"CREATE", "DELETE"},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: want},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{"pods"}, Scope: want},
 		}) {
 			t.Errorf("%q: got %v", scope, got)
 		}
@@ -65,7 +68,8 @@ func TestWithOperations(t *testing.T) {
 
 // TestUpdatesMayBePatched has the object of an update changed.
 func TestUpdatesMayBePatched(t *testing.T) {
-	if _, outcome, err := run(t, mustChain(t, mutating("P", label("x"))), admission.Mutate, "pods-update-v1-1.json"); err != nil || outcome != admission.OutcomePatched {
+	_, outcome, err := run(t, mustChain(t, mutating("P", label("x"))), admission.Mutate, "pods-update-v1-1.json")
+	if err != nil || outcome != admission.OutcomePatched {
 		t.Errorf("got %v, %v", outcome, err)
 	}
 }

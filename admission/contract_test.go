@@ -27,8 +27,9 @@ func breaches(phase admission.Phase) map[string]act {
 		return result(admission.Result{Denial: &codec.Status{Code: code, Message: message}})
 	}
 	all := map[string]act{
-		"it failed and did not say why":                              result(admission.Errored(nil)),
-		"it both failed and denied, want one: no idea":               result(admission.Result{Err: errors.New("no idea"), Denial: &codec.Status{Code: 403, Message: "no"}}),
+		"it failed and did not say why": result(admission.Errored(nil)),
+		"it both failed and denied, want one: no idea": result(
+			admission.Result{Err: errors.New("no idea"), Denial: &codec.Status{Code: 403, Message: "no"}}),
 		`it denied with code 0 and message "no", want a code from`:   status(0, "no"),
 		`it denied with code 399 and message "no", want a code from`: status(399, "no"),
 		`it denied with code 600 and message "no", want a code from`: status(600, "no"),
@@ -45,7 +46,8 @@ func TestContractBreaches(t *testing.T) {
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
 		for message, do := range breaches(phase) {
 			review, outcome, _, err := runBefore(t, phase, podCreate, do)
-			if _, failed := errors.AsType[*admission.FailureError](err); !failed || outcome != admission.OutcomeErrored || !strings.Contains(err.Error(), message) {
+			if _, failed := errors.AsType[*admission.FailureError](err); !failed || outcome != admission.OutcomeErrored ||
+				!strings.Contains(err.Error(), message) {
 				t.Errorf("%s: got %v, %v, want the failure %q", phase, outcome, err, message)
 			}
 			if review.Response.Allowed || review.Response.Status.Code != 0 || len(review.Response.Patch) > 0 {
@@ -65,7 +67,8 @@ func TestContractBreaches(t *testing.T) {
 				}))
 			review, outcome, err = run(t, chain, phase, podCreate)
 			answer := string(review.AppendResponse(nil))
-			if err != nil || outcome != admission.OutcomeAllowed || !reached || !review.Response.Allowed || strings.Contains(answer, `"patch"`) {
+			if err != nil || outcome != admission.OutcomeAllowed || !reached || !review.Response.Allowed ||
+				strings.Contains(answer, `"patch"`) {
 				t.Errorf("%s, %s, ignored: got %v, %v, %s", phase, message, outcome, err, answer)
 			}
 			if !strings.Contains(answer, `"Bad":"ignored: admission plugin Bad failed: it `) {
@@ -172,10 +175,13 @@ func TestDenialsAreTruncated(t *testing.T) {
 		t.Helper()
 		message := strings.Repeat(character, n)
 		status, annotation, _ := denial(t, &codec.Status{Code: 403, Message: message})
-		if whole := status.Message == "Bad: "+message; whole != wantMessage || !whole && !strings.HasSuffix(status.Message, fmt.Sprintf("(truncated, %d bytes)", len("Bad: "+message))) {
-			t.Errorf("%q, %d: the message has %d bytes and ends in %q", character, n, len(status.Message), status.Message[len(status.Message)-40:])
+		if whole := status.Message == "Bad: "+message; whole != wantMessage ||
+			!whole && !strings.HasSuffix(status.Message, fmt.Sprintf("(truncated, %d bytes)", len("Bad: "+message))) {
+			t.Errorf("%q, %d: the message has %d bytes and ends in %q", character, n, len(status.Message),
+				status.Message[len(status.Message)-40:])
 		}
-		if whole := annotation == "denied: "+message; whole != wantAnnotation || !whole && !strings.HasSuffix(annotation, fmt.Sprintf("(truncated, %d bytes)", len("denied: "+message))) {
+		if whole := annotation == "denied: "+message; whole != wantAnnotation ||
+			!whole && !strings.HasSuffix(annotation, fmt.Sprintf("(truncated, %d bytes)", len("denied: "+message))) {
 			t.Errorf("%q, %d: the annotation has %d bytes and ends in %q", character, n, len(annotation), annotation[len(annotation)-40:])
 		}
 		if got := codec.JSONLen(status.Message); got > codec.MessageBytesMax {
@@ -192,12 +198,15 @@ func TestDenialsAreTruncated(t *testing.T) {
 	f("é", 1<<19, false, false)
 
 	long := strings.Repeat("a", 1<<20)
-	causes := slices.Repeat([]codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.containers[0].image"}}, 20_000)
-	all := codec.Status{Code: 403, Message: long, Reason: long, Details: codec.Details{Name: long, Group: long, Kind: long, UID: long, Causes: causes}}
+	causes := slices.Repeat([]codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.containers[0].image"}},
+		20_000)
+	all := codec.Status{Code: 403, Message: long, Reason: long,
+		Details: codec.Details{Name: long, Group: long, Kind: long, UID: long, Causes: causes}}
 	for _, status := range []codec.Status{
 		all,
 		{Code: 422, Message: "no", Reason: "Invalid", Details: codec.Details{Causes: causes}},
-		{Code: 403, Message: "no", Details: codec.Details{Causes: []codec.Cause{{Type: long, Message: long, Field: long}, {Message: long}}}},
+		{Code: 403, Message: "no",
+			Details: codec.Details{Causes: []codec.Cause{{Type: long, Message: long, Field: long}, {Message: long}}}},
 		{Code: 403, Message: "no", Details: codec.Details{Name: long}},
 	} {
 		got, _, written := denial(t, &status)
@@ -213,7 +222,8 @@ func TestDenialsAreTruncated(t *testing.T) {
 	few := causes[:150]
 	got, _, _ := denial(t, &codec.Status{Code: 422, Message: "no", Reason: "Invalid", Details: codec.Details{Name: "a", Causes: few}})
 	if !slices.Equal(got.Details.Causes[:150], few) || got.Details.Name != "a" {
-		t.Errorf("details of ordinary size were changed: got %d causes, name %q, %v", len(got.Details.Causes), got.Details.Name, got.Details.Causes[140:])
+		t.Errorf("details of ordinary size were changed: got %d causes, name %q, %v", len(got.Details.Causes), got.Details.Name,
+			got.Details.Causes[140:])
 	}
 }
 

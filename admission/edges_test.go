@@ -30,7 +30,8 @@ func TestPhases(t *testing.T) {
 	chain := mustChain(t, mutating("M", note("M")), validating("V", note("V")))
 	for phase, want := range map[admission.Phase]string{admission.Mutate: "M", admission.Validate: "V"} {
 		ran = nil
-		if _, outcome, err := run(t, chain, phase, podCreate); err != nil || outcome != admission.OutcomeAllowed || !slices.Equal(ran, []string{want}) {
+		if _, outcome, err := run(t, chain, phase, podCreate); err != nil || outcome != admission.OutcomeAllowed ||
+			!slices.Equal(ran, []string{want}) {
 			t.Errorf("%s: got %v, %v, ran %q, want %q", phase, outcome, err, ran, want)
 		}
 	}
@@ -59,7 +60,8 @@ func TestReinvocationDecides(t *testing.T) {
 			return admission.Allowed()
 		}), mutating("Changes", label("x")))
 		review, outcome, err := run(t, chain, admission.Mutate, podCreate)
-		if _, is := errors.AsType[*admission.FailureError](err); outcome != want || is != failed || calls != 2 || review.Response.Allowed || len(review.Response.Patch) > 0 {
+		if _, is := errors.AsType[*admission.FailureError](err); outcome != want || is != failed || calls != 2 ||
+			review.Response.Allowed || len(review.Response.Patch) > 0 {
 			t.Errorf("got %v, %v after %d calls, allowed %v, want %v", outcome, err, calls, review.Response.Allowed, want)
 		}
 	}
@@ -74,7 +76,8 @@ func TestIgnoredKeepsFormerChanges(t *testing.T) {
 		label("half-done")(ctx, review)
 		return admission.Errored(errors.New("no idea"))
 	}
-	chain := mustSet(t, map[string]admission.Settings{"Bad": {FailurePolicy: admissionregistrationv1.Ignore}}, mutating("First", label("x")), mutating("Bad", fail))
+	chain := mustSet(t, map[string]admission.Settings{"Bad": {FailurePolicy: admissionregistrationv1.Ignore}},
+		mutating("First", label("x")), mutating("Bad", fail))
 	review, outcome, err := run(t, chain, admission.Mutate, podCreate)
 	want := `[{"op":"add","path":"/metadata/labels/x","value":"1"}]`
 	if got := string(review.Response.Patch); err != nil || outcome != admission.OutcomePatched || got != want {
@@ -153,8 +156,9 @@ func TestForbidden(t *testing.T) {
 
 // TestScopes are about rules for what lives in namespaces, and what does not.
 func TestScopes(t *testing.T) {
-	pods, nodes, namespaces := codec.GroupVersionResource{Version: "v1", Resource: "pods"}, codec.GroupVersionResource{Version: "v1", Resource: "nodes"},
-		codec.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	pods := codec.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodes := codec.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	namespaces := codec.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	f := func(resource codec.GroupVersionResource, namespace string, clusterScoped bool) {
 		t.Helper()
 		a := admission.Attributes{Operation: codec.Create, Resource: resource, Namespace: namespace}
@@ -179,10 +183,12 @@ func TestScopes(t *testing.T) {
 
 // TestLeftOutIsNotObserved has a selector leave a review out.
 func TestLeftOutIsNotObserved(t *testing.T) {
-	chain := mustSet(t, map[string]admission.Settings{"Out": {Selector: says(false, nil)}}, mutating("Out", label("x")), mutating("In", allow))
+	chain := mustSet(t, map[string]admission.Settings{"Out": {Selector: says(false, nil)}}, mutating("Out", label("x")),
+		mutating("In", allow))
 	var observed []int
 	chain.Observe = func(run admission.Run) { observed = append(observed, run.Plugin) }
-	if _, outcome, err := run(t, chain, admission.Mutate, podCreate); err != nil || outcome != admission.OutcomeAllowed || !slices.Equal(observed, []int{1}) {
+	if _, outcome, err := run(t, chain, admission.Mutate, podCreate); err != nil || outcome != admission.OutcomeAllowed ||
+		!slices.Equal(observed, []int{1}) {
 		t.Errorf("got %v, %v, observed %v, want the second plugin alone", outcome, err, observed)
 	}
 }
@@ -212,5 +218,6 @@ func TestMissingParents(t *testing.T) {
 	f(func(o O) { o.SetInt(1, "spec", "new", "id") }, `[{"op":"add","path":"/spec/new","value":{"id":1}}]`)
 	f(func(o O) { o.Append("1", "new", "list") }, `[{"op":"add","path":"/new","value":{"list":[1]}}]`)
 	f(func(o O) { o.Get("spec").SetBool(true, "new", "on") }, `[{"op":"add","path":"/spec/new","value":{"on":true}}]`)
-	f(func(o O) { o.Get("spec", "containers", "0").Set("{}", "new", "x") }, `[{"op":"add","path":"/spec/containers/0/new","value":{"x":{}}}]`)
+	f(func(o O) { o.Get("spec", "containers", "0").Set("{}", "new", "x") },
+		`[{"op":"add","path":"/spec/containers/0/new","value":{"x":{}}}]`)
 }

@@ -63,7 +63,8 @@ func TestGoexitIsObserved(t *testing.T) {
 		}()
 		<-ended
 		if observe && (len(runs) != 2 || runs[1].Plugin != 1 || runs[1].Outcome != admission.OutcomeErrored ||
-			runs[1].Err == nil || !strings.Contains(runs[1].Err.Error(), "runtime.Goexit") || runs[1].Elapsed < 0 || runs[1].Elapsed > time.Minute) {
+			runs[1].Err == nil || !strings.Contains(runs[1].Err.Error(), "runtime.Goexit") || runs[1].Elapsed < 0 ||
+			runs[1].Elapsed > time.Minute) {
 			t.Errorf("observed %v", runs)
 		}
 	}
@@ -72,8 +73,9 @@ func TestGoexitIsObserved(t *testing.T) {
 // TestNotReady has a plugin for which the cluster is not known yet: it is not asked.
 func TestNotReady(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],`+
-		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig,
+		[]byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],`+
+			`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
@@ -93,7 +95,8 @@ func TestNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, outcome, err := run(t, chain, admission.Mutate, podCreate)
-	if failure, ok := errors.AsType[*admission.FailureError](err); !ok || outcome != admission.OutcomeErrored || !strings.Contains(failure.Error(), "namespaces") {
+	if failure, ok := errors.AsType[*admission.FailureError](err); !ok || outcome != admission.OutcomeErrored ||
+		!strings.Contains(failure.Error(), "namespaces") {
 		t.Errorf("got %v, %v, want the failure that namespaces are not known", outcome, err)
 	}
 }
@@ -144,7 +147,8 @@ func TestEndsWithItsContext(t *testing.T) {
 		outcome, err := chain.Review(ctx, review, admission.Mutate)
 		late, ok := errors.AsType[*codec.ContextError](err)
 		_, failed := errors.AsType[*admission.FailureError](err)
-		if failing := want == admission.OutcomeErrored; outcome != want || failing != failed || failing && !ok || first > 3000 || !failing && second != 3001 {
+		if failing := want == admission.OutcomeErrored; outcome != want || failing != failed || failing && !ok ||
+			first > 3000 || !failing && second != 3001 {
 			t.Errorf("%v %s: got %v, %v, %v, read %d and %d", timeout, policy, outcome, err, late, first, second)
 		}
 	}

@@ -246,7 +246,9 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 		if v := recover(); v != nil {
 			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
 		} else if r.chain.Observe != nil {
-			r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit})
+			r.chain.Observe(Run{
+				Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit,
+			})
 		}
 	}()
 	result, ran = r.decide(ctx, e)
@@ -302,7 +304,8 @@ func (e *entry) attribute(denial *codec.Status) codec.Status {
 	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
 	status = truncate(status)
 	// For this reason, kubectl shows the causes as invalid fields instead of the message.
-	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(denial.Reason), Code: denial.Code}}) {
+	kubernetes := metav1.Status{Reason: metav1.StatusReason(denial.Reason), Code: denial.Code}
+	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: kubernetes}) {
 		return status
 	}
 	status.Details.Causes = append(slices.Clip(status.Details.Causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})

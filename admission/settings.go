@@ -104,7 +104,8 @@ func (s *Settings) check() error {
 	if p := s.FailurePolicy; p != "" && p != admissionregistrationv1.Fail && p != admissionregistrationv1.Ignore {
 		refuse("failurePolicy", p, "Fail or Ignore")
 	}
-	if p := s.ReinvocationPolicy; p != "" && p != admissionregistrationv1.NeverReinvocationPolicy && p != admissionregistrationv1.IfNeededReinvocationPolicy {
+	if p := s.ReinvocationPolicy; p != "" && p != admissionregistrationv1.NeverReinvocationPolicy &&
+		p != admissionregistrationv1.IfNeededReinvocationPolicy {
 		refuse("reinvocationPolicy", p, "Never or IfNeeded")
 	}
 	if s.Timeout < 0 {

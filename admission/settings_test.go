@@ -139,7 +139,8 @@ func TestFailurePolicyIgnore(t *testing.T) {
 			<-ctx.Done()
 			return admission.Allowed()
 		}, admission.Settings{Timeout: time.Millisecond}, admission.OutcomeErrored, "it took too long")
-		f(phase, allow, admission.Settings{Selector: says(false, errors.New("no such namespace"))}, admission.OutcomeErrored, "no such namespace")
+		f(phase, allow, admission.Settings{Selector: says(false, errors.New("no such namespace"))}, admission.OutcomeErrored,
+			"no such namespace")
 		f(phase, func(context.Context, *codec.Review) admission.Result { return admission.Denied(errors.New("no")) },
 			admission.Settings{Enforcement: []admission.Enforcement{{admission.ActionWarn, says(false, errors.New("no labels"))}}},
 			admission.OutcomeErrored, "no labels")
@@ -150,8 +151,10 @@ func TestFailurePolicyIgnore(t *testing.T) {
 // TestFailurePolicyIgnoreIsNotForDenials keeps the door closed.
 func TestFailurePolicyIgnoreIsNotForDenials(t *testing.T) {
 	deny := func(context.Context, *codec.Review) admission.Result { return admission.Denied(errors.New("no")) }
-	chain := mustSet(t, map[string]admission.Settings{"Denies": {FailurePolicy: admissionregistrationv1.Ignore}}, validating("Denies", deny))
-	if review, outcome, err := run(t, chain, admission.Validate, podCreate); outcome != admission.OutcomeDenied || err != nil || review.Response.Allowed {
+	chain := mustSet(t, map[string]admission.Settings{"Denies": {FailurePolicy: admissionregistrationv1.Ignore}},
+		validating("Denies", deny))
+	if review, outcome, err := run(t, chain, admission.Validate, podCreate); outcome != admission.OutcomeDenied || err != nil ||
+		review.Response.Allowed {
 		t.Errorf("got %v, %v, want denied", outcome, err)
 	}
 }
@@ -165,7 +168,8 @@ func TestSelectorRefuses(t *testing.T) {
 		settings.FailurePolicy = admissionregistrationv1.Ignore
 		chain := mustSet(t, map[string]admission.Settings{"P": settings}, mutating("P", do))
 		review, outcome, err := run(t, chain, admission.Mutate, podCreate)
-		if answer := string(review.AppendResponse(nil)); err != nil || outcome != admission.OutcomeDenied || !strings.Contains(answer, want) {
+		if answer := string(review.AppendResponse(nil)); err != nil || outcome != admission.OutcomeDenied ||
+			!strings.Contains(answer, want) {
 			t.Errorf("%s: got %v, %v and %s, want it denied with %s", about, outcome, err, answer, want)
 		}
 	}
@@ -186,7 +190,8 @@ func TestTimeout(t *testing.T) {
 			}
 			return admission.Allowed()
 		}
-		chain := mustSet(t, map[string]admission.Settings{"Waits": {Timeout: timeout}}, validating("Waits", wait), validating("Next", allow))
+		chain := mustSet(t, map[string]admission.Settings{"Waits": {Timeout: timeout}}, validating("Waits", wait),
+			validating("Next", allow))
 		review := decode(t, podCreate)
 		_, err := chain.Review(ctx, review, admission.Validate)
 		failure, failed := errors.AsType[*admission.FailureError](err)
@@ -213,7 +218,8 @@ func TestEnforcement(t *testing.T) {
 	}
 	f := func(want admission.Outcome, answer string, enforcement ...admission.Enforcement) {
 		t.Helper()
-		chain := mustSet(t, map[string]admission.Settings{"Denies": {Enforcement: enforcement}}, mutating("Denies", deny), mutating("Next", label("next")))
+		chain := mustSet(t, map[string]admission.Settings{"Denies": {Enforcement: enforcement}}, mutating("Denies", deny),
+			mutating("Next", label("next")))
 		var observed []admission.Outcome
 		chain.Observe = func(run admission.Run) { observed = append(observed, run.Outcome) }
 		review, outcome, err := run(t, chain, admission.Mutate, podCreate)
@@ -249,7 +255,8 @@ func TestSettingsNarrow(t *testing.T) {
 			return admission.Allowed()
 		})
 		plugin.Rules = []admission.Rule{admission.CreateUpdate(resource)}
-		if _, _, err := run(t, mustSet(t, map[string]admission.Settings{"P": settings}, plugin), admission.Validate, podCreate); err != nil || called != want {
+		if _, _, err := run(t, mustSet(t, map[string]admission.Settings{"P": settings}, plugin), admission.Validate,
+			podCreate); err != nil || called != want {
 			t.Errorf("got called %v, %v, want %v", called, err, want)
 		}
 	}

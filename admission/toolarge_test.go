@@ -52,7 +52,8 @@ func TestTooManyOperations(t *testing.T) {
 		}
 		want := codec.Status{
 			Code: http.StatusRequestEntityTooLarge, Reason: "RequestEntityTooLarge",
-			Message: "the object is too large for admission: got more than 131072 operations of the JSON Patch with its changes, the maximum; " +
+			Message: "the object is too large for admission: got more than 131072 operations of the JSON Patch with its " +
+				"changes, the maximum; " +
 				"send one with fewer or shorter lists and strings in it",
 		}
 		got := review.Response.Status
@@ -89,15 +90,18 @@ func TestTooLargeIsDenied(t *testing.T) {
 		var seen []admission.Outcome
 		chain.Observe = func(run admission.Run) { seen = append(seen, run.Outcome) }
 		outcome, err := chain.Review(context.Background(), review, phase)
-		const want = "Sets: the object is too large for admission: got more than 67108864 bytes of memory for what is read and changed of the object, the maximum; "
-		if outcome != admission.OutcomeDenied || err != nil || review.Response.Allowed || review.Response.Status.Code != http.StatusRequestEntityTooLarge ||
+		const want = "Sets: the object is too large for admission: got more than 67108864 bytes of memory for what is read " +
+			"and changed of the object, the maximum; "
+		if outcome != admission.OutcomeDenied || err != nil || review.Response.Allowed ||
+			review.Response.Status.Code != http.StatusRequestEntityTooLarge ||
 			!strings.HasPrefix(review.Response.Status.Message, want) {
 			t.Errorf("%s: got %s, %v, %+v", name, outcome, err, review.Response.Status)
 		}
 		if len(seen) != 1 || seen[0] != admission.OutcomeDenied {
 			t.Errorf("%s: observed %v", name, seen)
 		}
-		if answer := string(review.AppendResponse(nil)); strings.Contains(answer, `"patch"`) || !strings.Contains(answer, `"Sets":"denied: the object is too large`) {
+		if answer := string(review.AppendResponse(nil)); strings.Contains(answer, `"patch"`) ||
+			!strings.Contains(answer, `"Sets":"denied: the object is too large`) {
 			t.Errorf("%s: got %.1000s", name, answer)
 		}
 	}

@@ -33,7 +33,9 @@ import (
 //
 // Decoding a Pod and encoding it twice takes hundreds of times longer than reading and
 // editing review.Object. Use AdmitTyped if a Go type saves more work than that.
-func AdmitTyped[T any](admit func(ctx context.Context, review *codec.Review, object, old *T) Result) func(context.Context, *codec.Review) Result {
+func AdmitTyped[T any](
+	admit func(ctx context.Context, review *codec.Review, object, old *T) Result,
+) func(context.Context, *codec.Review) Result {
 	return func(ctx context.Context, review *codec.Review) (result Result) {
 		object, old, refusal := decodeTyped[T](review)
 		if refusal != nil {
@@ -56,7 +58,9 @@ func AdmitTyped[T any](admit func(ctx context.Context, review *codec.Review, obj
 
 // ValidateTyped returns a Handler's Validate for a plugin that works on a Go type; see
 // AdmitTyped. Changes that validate makes have no effect.
-func ValidateTyped[T any](validate func(ctx context.Context, review *codec.Review, object, old *T) Result) func(context.Context, *codec.Review) Result {
+func ValidateTyped[T any](
+	validate func(ctx context.Context, review *codec.Review, object, old *T) Result,
+) func(context.Context, *codec.Review) Result {
 	return func(ctx context.Context, review *codec.Review) Result {
 		object, old, refusal := decodeTyped[T](review)
 		if refusal != nil {

@@ -47,7 +47,8 @@ func TestAdmitTyped(t *testing.T) {
 	chain := typedChain(t, admission.CreateUpdate("pods"), share, nil)
 	admissiontest.CheckAdmit(t, chain, "v1/pods",
 		`{"new":[1e0],"spec":{"Containers":1,"containers":[{"name":"a","fieldOfTomorrow":12345678901234567890}]}}`,
-		`{"new":[1e0],"spec":{"Containers":1,"containers":[{"name":"a","fieldOfTomorrow":12345678901234567890,"imagePullPolicy":"Always"}],"hostNetwork":true}}`)
+		`{"new":[1e0],"spec":{"Containers":1,"containers":[{"name":"a","fieldOfTomorrow":12345678901234567890,`+
+			`"imagePullPolicy":"Always"}],"hostNetwork":true}}`)
 	admissiontest.CheckAdmit(t, chain, "v1/pods", `{}`, `{"spec":{"hostNetwork":true}}`)
 	admissiontest.MutatesChain(t, chain, nil, "/spec/hostNetwork", "/spec/containers/*/imagePullPolicy", "/spec")
 }
@@ -101,14 +102,16 @@ func TestAdmitTypedRefuses(t *testing.T) {
 			_, err := chain.Review(context.Background(), review, phase)
 			got := fmt.Sprintf("%d %s %v", review.Response.Status.Code, review.Response.Status.Message, err)
 			if !strings.Contains(got, want) || review.Object.Changes() != 0 || called != asked {
-				t.Errorf("%s: got %s, %d changes, called: %v; want %s, no change, called: %v", phase, got, review.Object.Changes(), called, want, asked)
+				t.Errorf("%s: got %s, %d changes, called: %v; want %s, no change, called: %v", phase, got,
+					review.Object.Changes(), called, want, asked)
 			}
 			review.Release()
 		}
 	}
 	f(admission.Denied(errors.New("no")), `{}`, `{}`, "500 Typed: no <nil>", true)
 	f(admission.Errored(errors.New("cannot tell")), `{}`, `{}`, "0  admission plugin Typed failed: cannot tell", true)
-	f(admission.Allowed(), `{"spec":[]}`, `{}`, "400 Typed: cannot decode the object as *v1.Pod: json: cannot unmarshal array into Go struct field Pod.spec", false)
+	f(admission.Allowed(), `{"spec":[]}`, `{}`,
+		"400 Typed: cannot decode the object as *v1.Pod: json: cannot unmarshal array into Go struct field Pod.spec", false)
 	large := `{"spec":{"containers":[` + strings.Repeat(`{},`, 100_000) + `{}]}}`
 	f(admission.Allowed(), large, `{}`, "413 Typed: the object is too large", false)
 	f(admission.Allowed(), `{}`, large, "413 Typed: the object is too large", false)
@@ -117,7 +120,8 @@ func TestAdmitTypedRefuses(t *testing.T) {
 // TestAdmitTypedOwned keeps what the function got beyond the review.
 func TestAdmitTypedOwned(t *testing.T) {
 	body := admissiontest.UpdateBody("v1/pods",
-		`{"metadata":{"name":"a","labels":{"k\n":"v"}},"spec":{"containers":[{"resources":{"limits":{"cpu":"1m"}}}]}}`, `{"metadata":{"name":"b"}}`)
+		`{"metadata":{"name":"a","labels":{"k\n":"v"}},"spec":{"containers":[{"resources":{"limits":{"cpu":"1m"}}}]}}`,
+		`{"metadata":{"name":"b"}}`)
 	admissiontest.CheckOwned(t, body, func(review *codec.Review) any {
 		var kept []*corev1.Pod
 		admission.AdmitTyped(func(_ context.Context, _ *codec.Review, pod, old *corev1.Pod) admission.Result {

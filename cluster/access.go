@@ -70,7 +70,9 @@ func (a *Access) MayAsk(questions int) (most int, ok bool) {
 }
 
 // encode returns a question as JSON and, if it is too long, the answer to it.
-func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []byte, refused *authorizationv1.SubjectAccessReviewStatus, err error) {
+func (a *Access) encode(
+	spec *authorizationv1.SubjectAccessReviewSpec,
+) (text []byte, refused *authorizationv1.SubjectAccessReviewStatus, err error) {
 	text, err = json.Marshal(spec)
 	if err == nil && len(text) > accessBytesMax {
 		a.long.Inc()
@@ -82,7 +84,9 @@ func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []b
 }
 
 // ReviewUncached is Review without the cache: it sends a request for each call.
-func (a *Access) ReviewUncached(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+func (a *Access) ReviewUncached(
+	ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec,
+) (status authorizationv1.SubjectAccessReviewStatus, err error) {
 	_, refused, err := a.encode(spec)
 	if err != nil {
 		return status, err
@@ -101,7 +105,9 @@ func (a *Access) ReviewUncached(ctx context.Context, spec *authorizationv1.Subje
 // server. Concurrent equal calls share a request. Nothing in spec is retained. A spec of
 // more than 1 MiB is not sent; its answer is "not allowed". If the objects come from
 // files, Review returns an error.
-func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (a *Access) Review(
+	ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec,
+) (authorizationv1.SubjectAccessReviewStatus, error) {
 	text, refused, err := a.encode(spec)
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
@@ -114,13 +120,14 @@ func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccess
 		return status.(authorizationv1.SubjectAccessReviewStatus), nil
 	}
 	store := a.reviews.store
-	answer, err := store.share(asCaller(ctx, a.reviews.plugin, ""), string(text), store.kind.String(), func(ctx context.Context) (runtime.Object, error) {
-		review := new(authorizationv1.SubjectAccessReview)
-		if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy, because the request outlives the call
-			return nil, err
-		}
-		return store.create(ctx, review)
-	})
+	answer, err := store.share(asCaller(ctx, a.reviews.plugin, ""), string(text), store.kind.String(),
+		func(ctx context.Context) (runtime.Object, error) {
+			review := new(authorizationv1.SubjectAccessReview)
+			if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy, because the request outlives the call
+				return nil, err
+			}
+			return store.create(ctx, review)
+		})
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
 	}

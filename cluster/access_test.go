@@ -23,6 +23,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
+// askAccess is Access.Review or Access.ReviewUncached.
+type askAccess func(
+	context.Context, *authorizationv1.SubjectAccessReviewSpec,
+) (authorizationv1.SubjectAccessReviewStatus, error)
+
 // asking returns a View of the API server for the questions of these tests.
 func asking(t *testing.T, a *apiServer) *View {
 	t.Helper()
@@ -96,7 +101,8 @@ func TestAccess(t *testing.T) {
 	fails.Store(true)
 	for range 2 { // failures are not remembered
 		asked.Store(0)
-		if _, err := access.Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"}); !apierrors.IsForbidden(err) || asked.Load() != 1 {
+		_, err := access.Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"})
+		if !apierrors.IsForbidden(err) || asked.Load() != 1 {
 			t.Errorf("got %v, asked %d times, want the API server's refusal", err, asked.Load())
 		}
 	}
@@ -129,7 +135,8 @@ func TestAccessBounds(t *testing.T) {
 		t.Helper()
 		var page strings.Builder
 		set.WritePrometheus(&page)
-		if line := fmt.Sprintf("fastadmit_cluster_access_refusals_total{reason=%q} %d\n", reason, want); !strings.Contains(page.String(), line) {
+		line := fmt.Sprintf("fastadmit_cluster_access_refusals_total{reason=%q} %d\n", reason, want)
+		if !strings.Contains(page.String(), line) {
 			t.Errorf("no %s in %s", line, page.String())
 		}
 	}
@@ -141,7 +148,7 @@ func TestAccessBounds(t *testing.T) {
 	const aName = len(`"user":"",`)
 	for i, more := range []int{-1, 0, 1} {
 		spec.User = strings.Repeat("x", accessBytesMax-len(text)-aName+more)
-		for j, ask := range []func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error){access.Review, access.ReviewUncached} {
+		for j, ask := range []askAccess{access.Review, access.ReviewUncached} {
 			asked.Store(0)
 			got, err := ask(t.Context(), &spec)
 			if err != nil || got.Allowed != (more <= 0) || (asked.Load() > 0) != (more <= 0) {
@@ -216,7 +223,8 @@ func TestDiscovery(t *testing.T) {
 			json.NewEncoder(w).Encode(&metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 				GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods", Namespaced: true, Kind: "Pod"}}})
 		case "/apis/apps/v1":
-			a.write(w, r, http.StatusOK, &metav1.APIResourceList{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments", Kind: "Deployment"}}})
+			resources := []metav1.APIResource{{Name: "deployments", Kind: "Deployment"}}
+			a.write(w, r, http.StatusOK, &metav1.APIResourceList{GroupVersion: "apps/v1", APIResources: resources})
 		case "/apis/broken/v1":
 			http.Error(w, "broken", http.StatusServiceUnavailable)
 		default:
@@ -263,7 +271,8 @@ func TestDiscovery(t *testing.T) {
 	if _, err := DiscoveryIn(s.View(needs...)).SchemaPaths(t.Context()); !IsWithoutAPIServer(err) || IsWithoutAPIServer(io.EOF) {
 		t.Errorf("files: got %v, want that there is nobody to ask", err)
 	}
-	if _, err := AccessIn(s.View(needs...)).Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{}); !errors.Is(err, errNoAPIServer) {
+	_, err = AccessIn(s.View(needs...)).Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{})
+	if !errors.Is(err, errNoAPIServer) {
 		t.Errorf("files: got %v, want that there is nobody to ask", err)
 	}
 	defer func() {

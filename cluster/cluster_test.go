@@ -14,7 +14,8 @@ import (
 )
 
 func TestRules(t *testing.T) {
-	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Discovered(), Namespaces.Called("create", "get"),
+	rules, err := json.Marshal(Rules(Namespaces.Watched(), ResourceQuotas.CalledStatus("update"), Discovered(),
+		Namespaces.Called("create", "get"),
 		Discovered(), DiscoveredSchemas(), DiscoveredSchemas(), Dynamic(), SubjectAccessReviews.Called("create")))
 	if err != nil {
 		t.Fatal(err)
@@ -168,12 +169,15 @@ func wireNamespace(i int) *corev1.Namespace {
 	n.ResourceVersion = fmt.Sprint(100_000 + i)
 	n.Annotations = map[string]string{
 		"scheduler.alpha.kubernetes.io/node-selector": "pool=general",
-		"owner":                            fmt.Sprintf("team-%05d@example.com", i),
-		corev1.LastAppliedConfigAnnotation: `{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"owner":"team"},"labels":{"environment":"production"},"name":"team"}}`,
+		"owner": fmt.Sprintf("team-%05d@example.com", i),
+		corev1.LastAppliedConfigAnnotation: `{"apiVersion":"v1","kind":"Namespace",` +
+			`"metadata":{"annotations":{"owner":"team"},"labels":{"environment":"production"},"name":"team"}}`,
 	}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},` +
+			`"f:kubectl.kubernetes.io/last-applied-configuration":{},"f:owner":{}},"f:labels":{".":{},"f:environment":{},` +
+			`"f:kubernetes.io/metadata.name":{},"f:team":{}}}}`),
 	}}
 	return n
 }

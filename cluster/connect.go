@@ -69,7 +69,8 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errors.New("this process does not run in a Pod; name a kubeconfig with --kubeconfig or a folder of manifests with --cluster-state-dir")
+			err = errors.New("this process does not run in a Pod; name a kubeconfig with --kubeconfig or a folder of " +
+				"manifests with --cluster-state-dir")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cluster state: %w", err)

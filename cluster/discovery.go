@@ -84,7 +84,8 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 		list := new(metav1.APIResourceList)
 		err := s.client.Get().AbsPath(url).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know
-			err = apierrors.NewNotFound(s.kind.Resource(), url) // not version: it may be a view of a review, and the error may outlive that
+			// The error has url, not version, which may be a view of a review that ends earlier.
+			err = apierrors.NewNotFound(s.kind.Resource(), url)
 		}
 		return list, s.counted(verbGet, what, err)
 	})

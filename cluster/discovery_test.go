@@ -15,7 +15,8 @@ import (
 func TestSchemas(t *testing.T) {
 	a := newAPIServer(t)
 	discovery := DiscoveryIn(asking(t, a))
-	const index = `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=1"},"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/x?hash=2"},` +
+	const index = `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=1"},` +
+		`"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/x?hash=2"},` +
 		`"version":{"serverRelativeURL":"/openapi/v3/version"},"apis/a/b/c":{"serverRelativeURL":"/openapi/v3/odd"},"openid/v1/jwks":{}}}`
 	status, text := http.StatusOK, index
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -37,7 +38,8 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	f(fmt.Sprint(map[schema.GroupVersion]string{{Version: "v1"}: "/openapi/v3/api/v1?hash=1", {Group: "example.com", Version: "v1"}: "/openapi/v3/x?hash=2"}, nil))
+	f(fmt.Sprint(map[schema.GroupVersion]string{{Version: "v1"}: "/openapi/v3/api/v1?hash=1",
+		{Group: "example.com", Version: "v1"}: "/openapi/v3/x?hash=2"}, nil))
 	text = "{"
 	f("cluster state: cannot read the API server's list of schemas: unexpected end of JSON input")
 	status, text = http.StatusNotFound, "404 page not found"
@@ -49,7 +51,8 @@ func TestSchemas(t *testing.T) {
 	if got, err := discovery.Schema(t.Context(), "/openapi/v3/x?hash=2"); err != nil || string(got) != "of application/json" {
 		t.Errorf("got %s, %v, want a document", got, err)
 	}
-	if _, err := discovery.Schema(t.Context(), "/openapi/v3/gone"); err == nil || !strings.Contains(err.Error(), "cluster state: cannot read a schema: ") {
+	if _, err := discovery.Schema(t.Context(), "/openapi/v3/gone"); err == nil ||
+		!strings.Contains(err.Error(), "cluster state: cannot read a schema: ") {
 		t.Errorf("got %v, want that there is none", err)
 	}
 }

@@ -16,58 +16,84 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestDynamic watches a kind that is named at run time, as long as somebody does.
-func TestDynamic(t *testing.T) {
-	a := newAPIServer(t)
-	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"a": "b"}})
-	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		switch r.URL.Path {
-		case "/apis/broken/v1":
-			w.WriteHeader(http.StatusForbidden)
-			return true
-		case "/api/v1":
-		default:
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[`+
-			`{"name":"configmaps/status","kind":"ConfigMap","namespaced":true,"verbs":[]},{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":[]}]}`)
+// configMapsOnly answers discovery: the API server has only ConfigMaps, and refuses to be
+// asked about the group "broken".
+func configMapsOnly(w http.ResponseWriter, r *http.Request) bool {
+	switch r.URL.Path {
+	case "/apis/broken/v1":
+		w.WriteHeader(http.StatusForbidden)
 		return true
-	})
+	case "/api/v1":
+	default:
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[`+
+		`{"name":"configmaps/status","kind":"ConfigMap","namespaced":true,"verbs":[]},`+
+		`{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":[]}]}`)
+	return true
+}
+
+// newDynamic returns the DynamicKinds of an API server that has only ConfigMaps, and a
+// function that counts the series about them.
+func newDynamic(t *testing.T) (a *apiServer, s *State, kinds *DynamicKinds, series func() int) {
+	a = newAPIServer(t)
+	a.intercept(configMapsOnly)
 	set := metrics.NewSet()
-	s := a.newState(Options{Metrics: set})
+	s = a.newState(Options{Metrics: set})
 	needs := []Need{Discovered(), Dynamic()}
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
-	kinds := DynamicIn(s.View(needs...))
+	return a, s, DynamicIn(s.View(needs...)), func() int {
+		var text strings.Builder
+		if set.WritePrometheus(&text); strings.Contains(text.String(), `resource="dynamic"`) {
+			t.Errorf("got series of no resource in %s", text.String())
+		}
+		return strings.Count(text.String(), `{resource="configmaps"}`)
+	}
+}
+
+var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+// TestDynamicDiscovery watches kinds that the API server does not have, or does not tell of.
+func TestDynamicDiscovery(t *testing.T) {
+	_, _, kinds, _ := newDynamic(t)
 	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Other"}, {Group: "other", Version: "v1", Kind: "ConfigMap"}} {
-		if _, err := kinds.Watch(t.Context(), gvk); !meta.IsNoMatchError(err) || !strings.HasSuffix(err.Error(), `in version "`+gvk.GroupVersion().String()+`"`) {
-			t.Errorf("got %v for %s, which there is not", err, gvk)
+		if _, err := kinds.Watch(t.Context(), gvk); !meta.IsNoMatchError(err) ||
+			!strings.HasSuffix(err.Error(), `in version "`+gvk.GroupVersion().String()+`"`) {
+			t.Errorf("got %v for %s, which does not exist", err, gvk)
 		}
 	}
-	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Group: "broken", Version: "v1", Kind: "ConfigMap"}); err == nil || meta.IsNoMatchError(err) {
+	_, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Group: "broken", Version: "v1", Kind: "ConfigMap"})
+	if err == nil || meta.IsNoMatchError(err) {
 		t.Errorf("got %v for a group that must not be asked for, want what the API server says", err)
 	}
-	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	first, err := kinds.Watch(t.Context(), gvk)
+}
+
+// TestDynamic watches a kind twice, reads its objects, and stops both watches.
+func TestDynamic(t *testing.T) {
+	a, s, kinds, series := newDynamic(t)
+	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"a": "b"}})
+	first, err := kinds.Watch(t.Context(), configMapKind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := kinds.Watch(t.Context(), gvk)
+	second, err := kinds.Watch(t.Context(), configMapKind)
 	if err != nil || first.store != second.store {
 		t.Fatalf("got another cache, %v", err)
 	}
 	<-first.Synced()
 	object, ok := first.Get("one", "c")
-	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" || object.Value().Get("data", "a").String() != "b" {
+	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" ||
+		object.Value().Get("data", "a").String() != "b" {
 		t.Errorf("got %v, %v", object, first.Err())
 	}
 	if got := fmt.Sprintf(" %d bytes", first.store.bytesMax); !strings.Contains(errFull.Error(), got) {
 		t.Errorf("got a limit of%s, want that of %q", got, errFull)
 	}
 	if none, ok := first.Get("one", "none"); ok || none != nil {
-		t.Errorf("got %v, which there is not", none)
+		t.Errorf("got %v, which does not exist", none)
 	}
 	told := make(chan struct{}, 1)
 	unsubscribe := first.Subscribe(func() { told <- struct{}{} })
@@ -77,34 +103,39 @@ func TestDynamic(t *testing.T) {
 	if all := first.List("one"); len(all) != 1 || all[0] != object {
 		t.Errorf("got the list %v, want the ConfigMap", all)
 	}
-	series := func() int {
-		var text strings.Builder
-		if set.WritePrometheus(&text); strings.Contains(text.String(), `resource="dynamic"`) {
-			t.Errorf("got series of no resource in %s", text.String())
-		}
-		return strings.Count(text.String(), `{resource="configmaps"}`)
-	}
 	first.Stop()
 	first.Stop()
 	if series() != 4 || len(s.dynamic.watched) != 1 {
 		t.Error("the kind is not watched, but somebody wants it")
 	}
-	watched, ended := s.dynamic.watched[gvk], false
+	watched, ended := s.dynamic.watched[configMapKind], false
 	end := watched.end
 	watched.end = func() { ended = true; end() }
 	second.Stop()
 	if series() != 0 || len(s.dynamic.watched) != 0 || !ended {
 		t.Error("the kind is watched, but nobody wants it")
 	}
-	for i := range dynamicKindsMax - 1 {
-		s.dynamic.watched[schema.GroupVersionKind{Kind: fmt.Sprint(i)}] = nil
-	}
-	last, err := kinds.Watch(t.Context(), gvk)
+	again, err := kinds.Watch(t.Context(), configMapKind)
 	if err != nil {
-		t.Fatalf("the last that may be watched: %v", err)
+		t.Fatal(err)
 	}
 	if series() != 4 {
 		t.Error("got no series of a kind that is watched again")
+	}
+	again.Stop()
+}
+
+// TestDynamicLimits watches as many kinds as there may be and one more, and a kind whose
+// objects are too large.
+func TestDynamicLimits(t *testing.T) {
+	a, s, kinds, _ := newDynamic(t)
+	s.dynamic.watched = make(map[schema.GroupVersionKind]*dynamicKind)
+	for i := range dynamicKindsMax - 1 {
+		s.dynamic.watched[schema.GroupVersionKind{Kind: fmt.Sprint(i)}] = nil
+	}
+	last, err := kinds.Watch(t.Context(), configMapKind)
+	if err != nil {
+		t.Fatalf("the last that may be watched: %v", err)
 	}
 	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "One"}); err == nil ||
 		!strings.HasSuffix(err.Error(), "32 kinds are watched already, the maximum") || s.dynamicRefusals("kinds").Get() != 1 {
@@ -167,7 +198,8 @@ func TestDynamicFault(t *testing.T) {
 
 // TestDynamicTyped has an item of a list, which does not say what it is.
 func TestDynamicTyped(t *testing.T) {
-	kind := newDynamicKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, &metav1.APIResource{Name: "configmaps", Namespaced: true})
+	kind := newDynamicKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		&metav1.APIResource{Name: "configmaps", Namespaced: true})
 	for _, typed := range []string{"", `"kind":"ConfigMap",`, `"apiVersion":"v1",`, `"apiVersion":"v1","kind":"ConfigMap",`} {
 		item, err := NewJSON([]byte(`{` + typed + `"metadata":{"name":"c","namespace":"one"},"data":{"a":"b"}}`))
 		if err != nil {
@@ -178,7 +210,8 @@ func TestDynamicTyped(t *testing.T) {
 			t.Fatal(err)
 		}
 		value := kept.(*JSON).Value()
-		if !value.Get("apiVersion").EqualString("v1") || !value.Get("kind").EqualString("ConfigMap") || !value.Get("data", "a").EqualString("b") {
+		if !value.Get("apiVersion").EqualString("v1") || !value.Get("kind").EqualString("ConfigMap") ||
+			!value.Get("data", "a").EqualString("b") {
 			t.Errorf("%s: got %s, want it with apiVersion and kind", typed, value.JSON())
 		}
 		if again, err := kind.typed(kept.(*JSON)); err != nil || again != kept {

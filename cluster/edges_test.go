@@ -89,8 +89,9 @@ func TestTenants(t *testing.T) {
 	for user, want := range map[string]string{
 		"alice": "alice", "": "", "a:b:c": "a:b:c", "system:serviceaccount:": "system:serviceaccount:",
 		"system:serviceaccount:shop": "system:serviceaccount:shop", "system:serviceaccount:shop:web": "system:serviceaccount:shop",
-		"system:serviceaccount:shop:web:x": "system:serviceaccount:shop", "x:system:serviceaccount:shop:web": "x:system:serviceaccount:shop:web",
-		"system:serviceaccountx:shop:web": "system:serviceaccountx:shop:web",
+		"system:serviceaccount:shop:web:x": "system:serviceaccount:shop",
+		"x:system:serviceaccount:shop:web": "x:system:serviceaccount:shop:web",
+		"system:serviceaccountx:shop:web":  "system:serviceaccountx:shop:web",
 	} {
 		if got := tenantOf(user); got != want {
 			t.Errorf("%s: got %s, want %s", user, got, want)
@@ -208,7 +209,8 @@ func TestWatchFaults(t *testing.T) {
 	eventually(t, "the goroutines end", func() bool { return goruntime.NumGoroutine() < before+20 })
 	a.intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json;stream=watch")
-		io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}}`)
+		io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+			`"reason":"InternalError","code":500}}`)
 		return true
 	})
 	events, err := s.watch(t.Context(), metav1.ListOptions{})
@@ -286,13 +288,15 @@ func TestEndedListIsNoFault(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for err, want := range map[error]string{
 		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not you")): "not you",
-		apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, ""):                         "the API server does not have the resource namespaces of v1",
+		apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, ""): "the API server does not have " +
+			"the resource namespaces of v1",
 	} {
 		state := newAPIServer(t).newState(Options{})
 		s := state.find(Namespaces.Kind)
 		state.addMetrics(s)
 		s.refused(err)
-		if fault := s.fault.Load(); fault == nil || !strings.Contains((*fault).Error(), want) || want == "not you" && strings.Contains((*fault).Error(), "does not have") {
+		if fault := s.fault.Load(); fault == nil || !strings.Contains((*fault).Error(), want) ||
+			want == "not you" && strings.Contains((*fault).Error(), "does not have") {
 			t.Errorf("got %v, want %s", fault, want)
 		}
 	}
@@ -381,7 +385,8 @@ func TestWritesInNamespaces(t *testing.T) {
 
 // TestWhole reads a file into a type that has not all fields of the kind.
 func TestWhole(t *testing.T) {
-	short := Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}, Type[*metav1.PartialObjectMetadata]{Whole: wholeConfigMaps.Kind})
+	short := Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
+		Type[*metav1.PartialObjectMetadata]{Whole: wholeConfigMaps.Kind})
 	f := func(field, want string) {
 		t.Helper()
 		s, err := New(Options{Dir: folder(t, map[string]string{

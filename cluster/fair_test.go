@@ -173,7 +173,8 @@ func TestNobodyStarves(t *testing.T) {
 	if err := s.Follow(t.Context(), Namespaces.Called("get")); err != nil {
 		t.Fatal(err)
 	}
-	greedyPlugin, otherPlugin := Namespaces.In(s.View(Namespaces.Called("get")).For("greedy")), Namespaces.In(s.View(Namespaces.Called("get")).For("other"))
+	view := s.View(Namespaces.Called("get"))
+	greedyPlugin, otherPlugin := Namespaces.In(view.For("greedy")), Namespaces.In(view.For("other"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const greedy = burst + 5*qps

@@ -186,7 +186,8 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 		}
 	}
 	if !known {
-		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(), r.supportedKinds()))
+		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(),
+			r.supportedKinds()))
 	}
 }
 

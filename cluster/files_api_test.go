@@ -58,7 +58,8 @@ func TestVersionsInFiles(t *testing.T) {
 
 	// A verb of one path is not declared for the other.
 	defer func() {
-		if got := fmt.Sprint(recover()); got != "cluster state: the plugin calls update for resourcequotas, but does not declare it in its Needs" {
+		const want = "cluster state: the plugin calls update for resourcequotas, but does not declare it in its Needs"
+		if got := fmt.Sprint(recover()); got != want {
 			t.Errorf("got %s", got)
 		}
 	}()
@@ -121,7 +122,8 @@ func TestPutEdges(t *testing.T) {
 	}
 	put(t, files, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"q","namespace":"shop"},"spec":{"hard":{"pods":"3"}},`+
 		`"status":{"hard":{"pods":"2"},"used":{"pods":"1"}}}`, true)
-	put(t, files, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"r","namespace":"shop"},"spec":{"hard":{"pods":"3"}}}`, true)
+	put(t, files, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"r","namespace":"shop"},"spec":{"hard":{"pods":"3"}}}`,
+		true)
 	quotas := ResourceQuotas.In(files.View(needs...))
 	for name, want := range map[string]corev1.ResourceQuotaStatus{
 		"q": {Hard: corev1.ResourceList{"pods": resource.MustParse("2")}, Used: corev1.ResourceList{"pods": resource.MustParse("1")}},
@@ -145,7 +147,8 @@ func TestPutEdges(t *testing.T) {
 func TestStoreForgets(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
-	if err := s.Follow(t.Context(), Namespaces.Called("get"), Namespaces.Called("list").By("A"), Namespaces.Called("get").By("B"), Namespaces.Called("get").By("A")); err != nil {
+	if err := s.Follow(t.Context(), Namespaces.Called("get"), Namespaces.Called("list").By("A"),
+		Namespaces.Called("get").By("B"), Namespaces.Called("get").By("A")); err != nil {
 		t.Fatal(err)
 	}
 	namespaces := s.find(Namespaces.Kind)
@@ -178,9 +181,10 @@ func TestKubeconfigFiles(t *testing.T) {
 	}
 	f := func(cluster, user, context string, want string) {
 		t.Helper()
-		dir := folder(t, map[string]string{"token": "secret", "ca": "", "kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",`+
-			`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"%s}}],"users":[{"name":"u","user":{%s}}],"contexts":[{"name":"x","context":{%s}}]}`,
-			cluster, user, context)})
+		dir := folder(t, map[string]string{"token": "secret", "ca": "",
+			"kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",`+
+				`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"%s}}],"users":[{"name":"u","user":{%s}}],`+
+				`"contexts":[{"name":"x","context":{%s}}]}`, cluster, user, context)})
 		config, err := RESTConfig(filepath.Join(dir, "kubeconfig"))
 		switch {
 		case want == "" && (err != nil || user != "" && config.BearerTokenFile != filepath.Join(dir, "token")):
@@ -227,7 +231,8 @@ func TestKubeconfigFiles(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		last := lastRequest()
-		if got, accept := last.UserAgent(), last.Header.Get("Accept"); got != want || accept != "application/vnd.kubernetes.protobuf,application/json" {
+		if got, accept := last.UserAgent(), last.Header.Get("Accept"); got != want ||
+			accept != "application/vnd.kubernetes.protobuf,application/json" {
 			t.Errorf("got %q, accepting %q, want %q", got, accept, want)
 		}
 	}

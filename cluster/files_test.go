@@ -76,7 +76,8 @@ items:
     managedFields: [{manager: kubectl, operation: Update, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {"f:metadata": {}}}]
 - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: one, name: c}, data: {k: v}}
 `,
-		"b.json":        "{\n\t\"apiVersion\": \"v1\", \"kind\": \"NamespaceList\",\n\t\"items\": [{\"metadata\": {\"name\": \"four\"}}]\n}\n",
+		"b.json": "{\n\t\"apiVersion\": \"v1\", \"kind\": \"NamespaceList\",\n" +
+			"\t\"items\": [{\"metadata\": {\"name\": \"four\"}}]\n}\n",
 		"c.yml":         "---\r\napiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: five\r\n",
 		"empty.yaml":    "# nothing\n",
 		"README.md":     "not read",
@@ -87,7 +88,8 @@ items:
 	if err := os.Symlink(filepath.Join(dir, "link"), filepath.Join(dir, "f.yaml")); err != nil { // a mounted ConfigMap is made of links
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "link"), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: six}"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "link"), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: six}"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	s, n := fromDir(t, dir)
@@ -102,7 +104,8 @@ items:
 			return
 		}
 		want[corev1.LabelMetadataName] = name
-		if labels := labels.Set(got.Labels); !labels.AsSelectorPreValidated().Matches(want) || len(want) != len(labels) || got.Status.Phase != phase {
+		if labels := labels.Set(got.Labels); !labels.AsSelectorPreValidated().Matches(want) || len(want) != len(labels) ||
+			got.Status.Phase != phase {
 			t.Errorf("%s: got labels %v and phase %s, want %v and %s", name, labels, got.Status.Phase, want, phase)
 		}
 		if got.ManagedFields != nil || got.Annotations[lastApplied] != "" || name == "two" && got.Annotations["kept"] != "yes" {
@@ -170,16 +173,20 @@ func TestDirIsWrong(t *testing.T) {
 		`cluster state: DIR/a.yaml:1: document 1: Namespace "two/one": got a metadata.namespace, want none: the kind is not namespaced`)
 	f("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n",
 		`cluster state: DIR/a.yaml:1: document 1: ConfigMap "one": metadata.namespace is missing`)
-	f("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: one}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: two}, bad: 1}\n",
+	f("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: one}}\n"+
+		"- {apiVersion: v1, kind: Namespace, metadata: {name: two}, bad: 1}\n",
 		`cluster state: DIR/a.yaml:1: document 1: items[1]: strict decoding error: unknown field "bad"`)
 	f("apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: one}\n- metadata: {name: one}\n",
 		`cluster state: DIR/a.yaml:1: document 1: items[1]: Namespace "one" is also in DIR/a.yaml:1: document 1: items[0]`)
 	f("one\n",
-		`cluster state: DIR/a.yaml:1: document 1: couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }`)
+		`cluster state: DIR/a.yaml:1: document 1: couldn't get version/kind; json parse error: json: cannot unmarshal `+
+			`string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string `+
+			`"json:\"kind,omitempty\"" }`)
 	f(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "name": "two"}}`,
 		`cluster state: DIR/a.yaml:1: document 1: strict decoding error: duplicate field "metadata.name"`)
 	f(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}} {}`,
-		`cluster state: DIR/a.yaml:1: document 1: couldn't get version/kind; json parse error: invalid character '{' after top-level value`)
+		`cluster state: DIR/a.yaml:1: document 1: couldn't get version/kind; json parse error: invalid character '{' after `+
+			`top-level value`)
 }
 
 func TestDirIsNone(t *testing.T) {
@@ -270,7 +277,8 @@ func TestUndeclared(t *testing.T) {
 		ask()
 	}
 	const not = ", but does not declare it in its Needs"
-	f("cluster state: the plugin reads namespaces, but does not declare them in its Needs", func() { Namespaces.In(s.View(configMap.Watched())) })
+	f("cluster state: the plugin reads namespaces, but does not declare them in its Needs",
+		func() { Namespaces.In(s.View(configMap.Watched())) })
 	called := Namespaces.In(s.View(Namespaces.Called("create")))
 	f("cluster state: the plugin calls watch for namespaces"+not, func() { called.Cached("", "one") })
 	f("cluster state: the plugin calls watch for namespaces"+not, func() { called.List("") })
@@ -278,7 +286,8 @@ func TestUndeclared(t *testing.T) {
 	f("cluster state: the plugin calls delete for namespaces"+not, func() { _ = called.Delete(t.Context(), "", "one") })
 	f("cluster state: the plugin calls get for namespaces"+not, func() { _, _ = called.GetLive(t.Context(), "", "one") })
 	f("cluster state: the plugin calls list for namespaces"+not, func() { _, _ = called.ListLive(t.Context(), "") })
-	f("cluster state: the plugin calls update for namespaces/status"+not, func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })
+	f("cluster state: the plugin calls update for namespaces/status"+not,
+		func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })
 	f("cluster state: the plugin calls create for namespaces"+not, func() {
 		_, _ = Namespaces.In(s.View(Namespaces.Watched())).Create(t.Context(), &corev1.Namespace{})
 	})

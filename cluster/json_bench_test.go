@@ -11,10 +11,15 @@ import (
 )
 
 // teamJSON is a custom resource of 1 KiB, as an API server returns it.
-const teamJSON = `{"apiVersion":"example.com/v1","kind":"Team","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","note":"kept \"quoted\""},` +
-	`"creationTimestamp":"2026-01-02T03:04:05Z","generation":3,"labels":{"a":"b"},"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"example.com/v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:owner":{}}}}],` +
+const teamJSON = `{"apiVersion":"example.com/v1","kind":"Team",` +
+	`"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","note":"kept \"quoted\""},` +
+	`"creationTimestamp":"2026-01-02T03:04:05Z","generation":3,"labels":{"a":"b"},"managedFields":[{"manager":"kubectl",` +
+	`"operation":"Update","apiVersion":"example.com/v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1",` +
+	`"fieldsV1":{"f:spec":{"f:owner":{}}}}],` +
 	`"name":"red","namespace":"one","resourceVersion":"42","uid":"1-2"},` +
-	`"spec":{"owner":"ann","quota":{"cpu":"4","memory":"8Gi"},"members":[{"name":"ann","role":"lead"},{"name":"bob","role":"member"},{"name":"cid","role":"member"}],"env":{"TEAM":"red","STAGE":"prod"}},"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`
+	`"spec":{"owner":"ann","quota":{"cpu":"4","memory":"8Gi"},"members":[{"name":"ann","role":"lead"},{"name":"bob",` +
+	`"role":"member"},{"name":"cid","role":"member"}],"env":{"TEAM":"red","STAGE":"prod"}},"status":{"ready":true,` +
+	`"conditions":[{"type":"Ready","status":"True"}]}}`
 
 // BenchmarkJSON reads two fields of a cached object in the ways that there are.
 func BenchmarkJSON(b *testing.B) {

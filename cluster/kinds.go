@@ -339,7 +339,8 @@ var Workloads = Define(Definition{
 	Keep: func(w *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
 		trimmed := &schedulingv1alpha2.Workload{ObjectMeta: trimMeta(&w.ObjectMeta)}
 		for i := range w.Spec.PodGroupTemplates {
-			trimmed.Spec.PodGroupTemplates = append(trimmed.Spec.PodGroupTemplates, schedulingv1alpha2.PodGroupTemplate{Name: w.Spec.PodGroupTemplates[i].Name})
+			trimmed.Spec.PodGroupTemplates = append(trimmed.Spec.PodGroupTemplates,
+				schedulingv1alpha2.PodGroupTemplate{Name: w.Spec.PodGroupTemplates[i].Name})
 		}
 		return trimmed
 	},

@@ -14,7 +14,9 @@ var (
 
 // PolicyReplicas are the reports of the replicas of fastadmit on the policies that they
 // evaluate. Like policies, they are cluster-scoped.
-var PolicyReplicas = DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: "policyreplicas", Kind: "PolicyReplica", Optional: true}, "status")
+var PolicyReplicas = DefineJSON(Definition{
+	Group: PolicyGroup, Version: "v1", Resource: "policyreplicas", Kind: "PolicyReplica", Optional: true,
+}, "status")
 
 func policyKind(kind, resource string) KindOf[*JSON] {
 	return DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: resource, Kind: kind})

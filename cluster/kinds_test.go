@@ -62,7 +62,8 @@ func TestDefinitions(t *testing.T) {
 	got := make(map[string]definition)
 	for _, kind := range append(Kinds(), PolicyReplicas.Kind) {
 		got[kind.GroupVersionResource().String()] = definition{kind.GroupVersionKind().Kind, kind.IsNamespaced(), kind.optional}
-		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") { // custom resources have no protobuf
+		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) ||
+			kind.protobuf == strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") { // custom resources have no protobuf
 			t.Errorf("%s: got list %T, protobuf %v", kind, kind.list, kind.protobuf)
 		}
 	}
@@ -78,7 +79,8 @@ func TestDefinitions(t *testing.T) {
 	if k := newKind(d); k.listName != "Flock" {
 		t.Errorf("got a list %s", k.listName)
 	}
-	if DefineJSON(d).protobuf || Define(d, Type[*corev1.Pod]{List: &unstructured.UnstructuredList{}}).protobuf || !Define(d, Type[*corev1.Pod]{}).protobuf || !Define(d, Type[*corev1.Pod]{List: &corev1.PodList{}}).protobuf {
+	if DefineJSON(d).protobuf || Define(d, Type[*corev1.Pod]{List: &unstructured.UnstructuredList{}}).protobuf ||
+		!Define(d, Type[*corev1.Pod]{}).protobuf || !Define(d, Type[*corev1.Pod]{List: &corev1.PodList{}}).protobuf {
 		t.Error("JSON is read from protobuf, or protobuf is not")
 	}
 }
@@ -87,10 +89,12 @@ func TestDefinitions(t *testing.T) {
 func fullMeta() metav1.ObjectMeta {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	return metav1.ObjectMeta{
-		Name: "n", Namespace: "s", UID: "u", ResourceVersion: "7", DeletionTimestamp: &at, CreationTimestamp: at, GenerateName: "g", Generation: 3,
+		Name: "n", Namespace: "s", UID: "u", ResourceVersion: "7", DeletionTimestamp: &at, CreationTimestamp: at,
+		GenerateName: "g", Generation: 3,
 		DeletionGracePeriodSeconds: new(int64(9)), Labels: map[string]string{"l": "v"},
 		Annotations:     map[string]string{lastApplied: "{}", EnforceMountableSecretsAnnotation: "true", "k": "v"},
-		OwnerReferences: []metav1.OwnerReference{{Name: "o"}}, Finalizers: []string{"f"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+		OwnerReferences: []metav1.OwnerReference{{Name: "o"}}, Finalizers: []string{"f"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}
 }
 
@@ -99,7 +103,8 @@ func TestKept(t *testing.T) {
 	full := fullMeta()
 	f := func(kind *Kind, got, want Object, metadata ...string) {
 		t.Helper()
-		meta := metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion, DeletionTimestamp: full.DeletionTimestamp}
+		meta := metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID,
+			ResourceVersion: full.ResourceVersion, DeletionTimestamp: full.DeletionTimestamp}
 		from, to := reflect.ValueOf(&full).Elem(), reflect.ValueOf(&meta).Elem()
 		for _, field := range metadata {
 			to.FieldByName(field).Set(from.FieldByName(field))
@@ -118,17 +123,24 @@ func TestKept(t *testing.T) {
 	spec, status := corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"k"}}, corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 	f(Namespaces.Kind, &corev1.Namespace{Spec: spec, Status: status}, &corev1.Namespace{Spec: spec, Status: status},
 		annotated, "GenerateName", "Generation", "Labels", "CreationTimestamp", "DeletionGracePeriodSeconds", "Finalizers")
-	f(StorageClasses.Kind, &storagev1.StorageClass{Provisioner: "p", AllowVolumeExpansion: new(true)}, &storagev1.StorageClass{AllowVolumeExpansion: new(true)}, class...)
-	f(IngressClasses.Kind, &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "c"}}, &networkingv1.IngressClass{}, class...)
-	f(PriorityClasses.Kind, &schedulingv1.PriorityClass{Value: 7, GlobalDefault: true, Description: "d", PreemptionPolicy: new(corev1.PreemptNever)},
+	f(StorageClasses.Kind, &storagev1.StorageClass{Provisioner: "p", AllowVolumeExpansion: new(true)},
+		&storagev1.StorageClass{AllowVolumeExpansion: new(true)}, class...)
+	f(IngressClasses.Kind, &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "c"}},
+		&networkingv1.IngressClass{}, class...)
+	f(PriorityClasses.Kind, &schedulingv1.PriorityClass{Value: 7, GlobalDefault: true, Description: "d",
+		PreemptionPolicy: new(corev1.PreemptNever)},
 		&schedulingv1.PriorityClass{Value: 7, GlobalDefault: true, PreemptionPolicy: new(corev1.PreemptNever)}, class...)
 	overhead, scheduling := &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}, &nodev1.Scheduling{NodeSelector: map[string]string{"a": "b"}}
-	f(RuntimeClasses.Kind, &nodev1.RuntimeClass{Handler: "h", Overhead: overhead, Scheduling: scheduling}, &nodev1.RuntimeClass{Overhead: overhead, Scheduling: scheduling})
+	f(RuntimeClasses.Kind, &nodev1.RuntimeClass{Handler: "h", Overhead: overhead, Scheduling: scheduling},
+		&nodev1.RuntimeClass{Overhead: overhead, Scheduling: scheduling})
 	limits := corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypePod}}}
 	f(LimitRanges.Kind, &corev1.LimitRange{Spec: limits}, &corev1.LimitRange{Spec: limits})
-	f(DeviceClasses.Kind, &resourcev1.DeviceClass{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("x.y/z"), Selectors: []resourcev1.DeviceSelector{{}}}},
+	f(DeviceClasses.Kind, &resourcev1.DeviceClass{Spec: resourcev1.DeviceClassSpec{
+		ExtendedResourceName: new("x.y/z"), Selectors: []resourcev1.DeviceSelector{{}},
+	}},
 		&resourcev1.DeviceClass{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("x.y/z")}})
-	f(ResourceClaims.Kind, &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{}}}}},
+	devices := resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{}}}
+	f(ResourceClaims.Kind, &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: devices}},
 		&resourcev1.ResourceClaim{}, annotated, "CreationTimestamp", "OwnerReferences")
 	f(Nodes.Kind, &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: "c"}}, &corev1.Node{}, "Labels")
 	allocatable := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
@@ -137,11 +149,18 @@ func TestKept(t *testing.T) {
 	f(Nodes.Kind, &corev1.Node{Status: corev1.NodeStatus{Allocatable: more, Capacity: more, DeclaredFeatures: []string{"F"}}},
 		&corev1.Node{Status: corev1.NodeStatus{Allocatable: allocatable, DeclaredFeatures: []string{"F"}}}, "Labels")
 	policy := schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2}}
-	f(PodGroups.Kind, &schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy, PriorityClassName: "p"}},
+	f(PodGroups.Kind, &schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{
+		SchedulingPolicy: policy, PriorityClassName: "p",
+	}},
 		&schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy}}, "OwnerReferences")
-	f(Workloads.Kind, &schedulingv1alpha2.Workload{Spec: schedulingv1alpha2.WorkloadSpec{PodGroupTemplates: []schedulingv1alpha2.PodGroupTemplate{{Name: "t", SchedulingPolicy: policy}}}},
-		&schedulingv1alpha2.Workload{Spec: schedulingv1alpha2.WorkloadSpec{PodGroupTemplates: []schedulingv1alpha2.PodGroupTemplate{{Name: "t"}}}})
-	f(PersistentVolumeClaims.Kind, &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: new("c")}},
+	workload := func(template schedulingv1alpha2.PodGroupTemplate) *schedulingv1alpha2.Workload {
+		templates := []schedulingv1alpha2.PodGroupTemplate{template}
+		return &schedulingv1alpha2.Workload{Spec: schedulingv1alpha2.WorkloadSpec{PodGroupTemplates: templates}}
+	}
+	f(Workloads.Kind, workload(schedulingv1alpha2.PodGroupTemplate{Name: "t", SchedulingPolicy: policy}),
+		workload(schedulingv1alpha2.PodGroupTemplate{Name: "t"}))
+	f(PersistentVolumeClaims.Kind,
+		&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: new("c")}},
 		&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}})
 	tokens := []storagev1.TokenRequest{{Audience: "a"}}
 	f(CSIDrivers.Kind, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: new(true), TokenRequests: tokens}},
@@ -152,7 +171,8 @@ func TestKept(t *testing.T) {
 			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "b"}}, AutomountServiceAccountToken: new(false)}
 	}
 	quota := func(metadata metav1.ObjectMeta) *corev1.ResourceQuota {
-		return &corev1.ResourceQuota{ObjectMeta: metadata, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
+		return &corev1.ResourceQuota{ObjectMeta: metadata,
+			Spec:   corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
 			Status: corev1.ResourceQuotaStatus{Used: corev1.ResourceList{"pods": resource.MustParse("1")}}}
 	}
 	whole := fullMeta()
@@ -162,8 +182,10 @@ func TestKept(t *testing.T) {
 		kind      *Kind
 		got, want Object
 	}{
-		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Labels: full.Labels, Annotations: fullMeta().Annotations}), account(small)},
-		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"k": "v"}}), account(metav1.ObjectMeta{Name: "n"})},
+		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Labels: full.Labels, Annotations: fullMeta().Annotations}),
+			account(small)},
+		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"k": "v"}}),
+			account(metav1.ObjectMeta{Name: "n"})},
 		{ResourceQuotas.Kind, quota(fullMeta()), quota(whole)},
 		{PriorityClasses.Kind, &schedulingv1.PriorityClass{Value: 7}, &schedulingv1.PriorityClass{Value: 7}},
 	} {
@@ -228,17 +250,22 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	const container, pod = corev1.LimitTypeContainer, corev1.LimitTypePod
-	f(corev1.LimitRangeItem{Type: container}, corev1.LimitRangeItem{Type: container, Default: corev1.ResourceList{}, DefaultRequest: corev1.ResourceList{}})
-	f(corev1.LimitRangeItem{Type: container, Max: list("4")}, corev1.LimitRangeItem{Type: container, Max: list("4"), Default: list("4"), DefaultRequest: list("4")})
-	f(corev1.LimitRangeItem{Type: container, Min: list("1")}, corev1.LimitRangeItem{Type: container, Min: list("1"), Default: corev1.ResourceList{}, DefaultRequest: list("1")})
+	f(corev1.LimitRangeItem{Type: container},
+		corev1.LimitRangeItem{Type: container, Default: corev1.ResourceList{}, DefaultRequest: corev1.ResourceList{}})
+	f(corev1.LimitRangeItem{Type: container, Max: list("4")},
+		corev1.LimitRangeItem{Type: container, Max: list("4"), Default: list("4"), DefaultRequest: list("4")})
+	f(corev1.LimitRangeItem{Type: container, Min: list("1")},
+		corev1.LimitRangeItem{Type: container, Min: list("1"), Default: corev1.ResourceList{}, DefaultRequest: list("1")})
 	f(corev1.LimitRangeItem{Type: container, Max: list("4"), Min: list("1")},
 		corev1.LimitRangeItem{Type: container, Max: list("4"), Min: list("1"), Default: list("4"), DefaultRequest: list("4")})
 	f(corev1.LimitRangeItem{Type: container, Max: list("4"), Min: list("1"), Default: list("3"), DefaultRequest: list("2")},
 		corev1.LimitRangeItem{Type: container, Max: list("4"), Min: list("1"), Default: list("3"), DefaultRequest: list("2")})
 	f(corev1.LimitRangeItem{Type: pod, Max: list("4"), Min: list("1")}, corev1.LimitRangeItem{Type: pod, Max: list("4"), Min: list("1")})
 	small := "100u" // less than a thousandth
-	f(corev1.LimitRangeItem{Type: pod, Max: list(small), Min: list(small), Default: list(small), DefaultRequest: list(small), MaxLimitRequestRatio: list(small)},
-		corev1.LimitRangeItem{Type: pod, Max: list("1m"), Min: list("1m"), Default: list("1m"), DefaultRequest: list("1m"), MaxLimitRequestRatio: list("1m")})
+	f(corev1.LimitRangeItem{Type: pod, Max: list(small), Min: list(small), Default: list(small), DefaultRequest: list(small),
+		MaxLimitRequestRatio: list(small)},
+		corev1.LimitRangeItem{Type: pod, Max: list("1m"), Min: list("1m"), Default: list("1m"), DefaultRequest: list("1m"),
+			MaxLimitRequestRatio: list("1m")})
 
 	for _, given := range []*corev1.PreemptionPolicy{nil, new(corev1.PreemptNever)} {
 		class, want := &schedulingv1.PriorityClass{PreemptionPolicy: given}, corev1.PreemptLowerPriority
@@ -251,16 +278,19 @@ func TestDefaults(t *testing.T) {
 	}
 	n := namespace("shop", "team", "a")
 	n.Status.Phase = corev1.NamespaceTerminating
-	if Namespaces.setDefaults(n); n.Labels["team"] != "a" || n.Labels[corev1.LabelMetadataName] != "shop" || n.Status.Phase != corev1.NamespaceTerminating {
+	if Namespaces.setDefaults(n); n.Labels["team"] != "a" || n.Labels[corev1.LabelMetadataName] != "shop" ||
+		n.Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("got %+v", n)
 	}
 }
 
 // TestNeeds has what needs say of themselves.
 func TestNeeds(t *testing.T) {
-	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"),
+	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"),
+		SubjectAccessReviews.Called("create"),
 		Namespaces.Called("update").InBackground()}
-	if got, want := KindsOf(needs...), []*Kind{Namespaces.Kind, ResourceQuotas.Kind, SubjectAccessReviews.Kind}; !reflect.DeepEqual(got, want) {
+	got, want := KindsOf(needs...), []*Kind{Namespaces.Kind, ResourceQuotas.Kind, SubjectAccessReviews.Kind}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	for i, want := range [][]string{nil, {"create", "update"}, {"update"}, nil, nil} {

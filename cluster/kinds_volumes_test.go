@@ -11,12 +11,14 @@ import (
 func TestTrimPersistentVolume(t *testing.T) {
 	f := func(spec, want corev1.PersistentVolumeSpec, labels map[string]string) {
 		t.Helper()
-		meta := metav1.ObjectMeta{Name: "v", Labels: map[string]string{corev1.LabelTopologyZone: "z"}, Annotations: map[string]string{"k": "v"}}
+		meta := metav1.ObjectMeta{Name: "v", Labels: map[string]string{corev1.LabelTopologyZone: "z"},
+			Annotations: map[string]string{"k": "v"}}
 		trimmed, err := PersistentVolumes.trim(&corev1.PersistentVolume{ObjectMeta: meta, Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kept := (&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", Labels: labels}, Spec: want}); !reflect.DeepEqual(trimmed, kept) {
+		kept := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", Labels: labels}, Spec: want}
+		if !reflect.DeepEqual(trimmed, kept) {
 			t.Errorf("%v: got %v, want %v", spec, trimmed, kept)
 		}
 	}

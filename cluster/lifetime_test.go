@@ -25,7 +25,8 @@ import (
 func reviewIn(t *testing.T, namespace, next string) (review *codec.Review, end func()) {
 	t.Helper()
 	text := func(namespace string) []byte {
-		return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":%q}}`, namespace)
+		return fmt.Appendf(nil,
+			`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":%q}}`, namespace)
 	}
 	body, other := text(namespace), text(next)
 	if len(body) != len(other) {
@@ -65,7 +66,8 @@ func (c throttled) Get() *rest.Request { return c.Interface.Get().Throttle(c.gat
 // give up before the URL is built, and its buffer used again. A caller that joined
 // must get what both asked for.
 func TestSharedRequestOutlivesItsCaller(t *testing.T) {
-	f := func(name string, store func(s *State) *store, path string, call func(ctx context.Context, s *State, namespace string) (string, error)) {
+	f := func(name string, store func(s *State) *store, path string,
+		call func(ctx context.Context, s *State, namespace string) (string, error)) {
 		t.Helper()
 		a := newAPIServer(t)
 		for _, name := range []string{"victim", "attack"} {

@@ -78,7 +78,8 @@ func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object,
 // The request outlives the caller that started it: client-go builds its URL after
 // waiting for the rate limiter, and again for each retry. So neither key nor ask
 // may hold a view of a caller's review.
-func (s *store) share(ctx context.Context, key, what string, ask func(ctx context.Context) (runtime.Object, error)) (runtime.Object, error) {
+func (s *store) share(ctx context.Context, key, what string,
+	ask func(ctx context.Context) (runtime.Object, error)) (runtime.Object, error) {
 	who := callerOf(ctx)
 	key += "\x00" + strings.Join(who[:], "\x00")
 	for attempt := 0; ; attempt++ {
@@ -88,7 +89,8 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 		own := false
 		flight := s.flights.DoChan(key, func() (any, error) {
 			own = true
-			asking, cancel := context.WithTimeout(s.logging(context.WithValue(context.Background(), callerContextKey{}, who)), s.timing.live)
+			asking := s.logging(context.WithValue(context.Background(), callerContextKey{}, who))
+			asking, cancel := context.WithTimeout(asking, s.timing.live)
 			defer cancel()
 			return ask(asking)
 		})
@@ -123,7 +125,8 @@ func (s *store) create(ctx context.Context, object Object) (runtime.Object, erro
 	ctx, cancel := context.WithTimeout(s.logging(ctx), s.timing.live)
 	defer cancel()
 	created := s.kind.object.DeepCopyObject()
-	err := s.client.Post().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).Body(object).Do(ctx).Into(created)
+	err := s.client.Post().NamespaceIfScoped(object.GetNamespace(), s.kind.namespaced).Resource(s.kind.resource).
+		Body(object).Do(ctx).Into(created)
 	return created, s.counted(verbCreate, s.named(object.GetNamespace(), object.GetName()), err)
 }
 

@@ -216,9 +216,10 @@ func TestLiveFailures(t *testing.T) {
 	f("403", `namespaces "one" is forbidden: no RBAC`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, apierrors.NewForbidden(Namespaces.Resource(), "one", fmt.Errorf("no RBAC")))
 	})
-	f("404 of something else", "the server could not find the requested resource", func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
-		http.NotFound(w, r)
-	})
+	f("404 of something else", "the server could not find the requested resource",
+		func(_ *apiServer, w http.ResponseWriter, r *http.Request) {
+			http.NotFound(w, r)
+		})
 	f("hangs", "context deadline exceeded", func(_ *apiServer, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	f("cut", "EOF", func(*apiServer, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	f("nonsense", "couldn't get version/kind", func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
@@ -309,6 +310,7 @@ func TestClientLog(t *testing.T) {
 	f("list", Namespaces.Kind, func() { _, _ = Namespaces.In(view).ListLive(t.Context(), "") })
 	f("create", Namespaces.Kind, func() { _, _ = Namespaces.In(view).Create(t.Context(), namespace("new")) })
 	f("update", ResourceQuotas.Kind, func() {
-		_, _ = ResourceQuotas.In(view).UpdateStatus(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"}})
+		_, _ = ResourceQuotas.In(view).UpdateStatus(t.Context(),
+			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"}})
 	})
 }

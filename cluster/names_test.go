@@ -59,7 +59,8 @@ func TestImpossibleNamespaces(t *testing.T) {
 	if got, err := maps.ListLive(t.Context(), "UPPER"); len(got) != 0 || err != nil {
 		t.Errorf("got %v, %v, want nothing", got, err)
 	}
-	if _, err := maps.ListLive(t.Context(), "a/b"); !IsInvalidName(err) || err.Error() != `invalid namespace "a/b": [may not contain '/']` {
+	if _, err := maps.ListLive(t.Context(), "a/b"); !IsInvalidName(err) ||
+		err.Error() != `invalid namespace "a/b": [may not contain '/']` {
 		t.Errorf("got %v, want client-go's refusal", err)
 	}
 	everything := func(*http.Request) bool { return true }

@@ -23,15 +23,18 @@ import (
 // Kinds as plugins define them: one that nobody else knows, and Namespaces and
 // ConfigMaps once more.
 var (
-	teams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team", Namespaced: true}, "spec.owner", "spec.env", "metadata.labels")
+	teams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team", Namespaced: true},
+		"spec.owner", "spec.env", "metadata.labels")
 
 	wholeTeams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team", Namespaced: true})
 
-	optionalTeams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team", Namespaced: true, Optional: true})
+	optionalTeams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team",
+		Namespaced: true, Optional: true})
 
 	namespacesAsJSON = DefineJSON(Definition{Version: "v1", Resource: "namespaces", Kind: "Namespace"}, "spec")
 
-	wholeConfigMaps = Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}, Type[*corev1.ConfigMap]{})
+	wholeConfigMaps = Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
+		Type[*corev1.ConfigMap]{})
 )
 
 // TestTwoDefinitions has three plugins define Namespaces with different fields kept.
@@ -40,7 +43,8 @@ func TestTwoDefinitions(t *testing.T) {
 	a.put(namespace("one", "team", "a"))
 	set := metrics.NewSet()
 	s := a.newState(Options{Metrics: set})
-	whole := Define(Definition{Version: "v1", Resource: "namespaces", Kind: "Namespace"}, Type[*corev1.Namespace]{List: &corev1.NamespaceList{}})
+	whole := Define(Definition{Version: "v1", Resource: "namespaces", Kind: "Namespace"},
+		Type[*corev1.Namespace]{List: &corev1.NamespaceList{}})
 	needs := []Need{Namespaces.Watched(), whole.Watched(), namespacesAsJSON.Watched()}
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
@@ -68,11 +72,13 @@ func TestTwoDefinitions(t *testing.T) {
 	}
 	a.put(namespace("two"))
 	eventually(t, "all hear of a change", func() bool {
-		return told.Load() && len(Namespaces.In(v).List("")) == 2 && len(whole.In(v).List("")) == 2 && len(namespacesAsJSON.In(v).List("")) == 2
+		return told.Load() && len(Namespaces.In(v).List("")) == 2 && len(whole.In(v).List("")) == 2 &&
+			len(namespacesAsJSON.In(v).List("")) == 2
 	})
 	var text strings.Builder
 	set.WritePrometheus(&text)
-	for _, series := range []string{`fastadmit_cluster_objects{resource="namespaces"} 6`, `fastadmit_cluster_synced{resource="namespaces"} 1`} {
+	for _, series := range []string{`fastadmit_cluster_objects{resource="namespaces"} 6`,
+		`fastadmit_cluster_synced{resource="namespaces"} 1`} {
 		if !strings.Contains(text.String(), series+"\n") {
 			t.Errorf("want the series %s in\n%s", series, text.String())
 		}
@@ -126,7 +132,8 @@ func TestJSONReaders(t *testing.T) {
 		readers.Go(func() {
 			for range 100 {
 				v := j.Value()
-				if note := v.Get("metadata", "annotations", "note").String(); note != `kept "quoted"` || v.Get("spec", "env", "TEAM").String() != "red" {
+				if note := v.Get("metadata", "annotations", "note").String(); note != `kept "quoted"` ||
+					v.Get("spec", "env", "TEAM").String() != "red" {
 					t.Errorf("got the note %q", note)
 				}
 			}
@@ -156,14 +163,18 @@ func TestKeptFields(t *testing.T) {
 			t.Errorf("%q:\ngot  %s\nwant %s", keep, j.text, want)
 		}
 	}
-	const start = `{"apiVersion":"example.com/v1","kind":"Team","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","name":"red","namespace":"one","resourceVersion":"42","uid":"1-2"`
+	const start = `{"apiVersion":"example.com/v1","kind":"Team","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z",` +
+		`"name":"red","namespace":"one","resourceVersion":"42","uid":"1-2"`
 	f(start+`},"spec":{"owner":"ann"}}`, "spec.owner")
 	f(start+`},"spec":{"owner":"ann","quota":{"cpu":"4"}}}`, "spec.quota.cpu", "spec.owner", "spec.none", "none.at.all")
-	f(start+`,"labels":{"a":"b"}},"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`, "metadata.labels", "status.ready", "status")
+	f(start+`,"labels":{"a":"b"}},"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`, "metadata.labels",
+		"status.ready", "status")
 	f(start+`},"spec":{}}`, "spec.owner.name", "spec.members.name") // a string and an array have no members
 	f(start+`},"spec":{"quota":{}}}`, "spec.quota.none.at.all", "spec.nothing")
-	f(start + `,"annotations":{"note":"kept \"quoted\""},"generation":3,"labels":{"a":"b"}},"spec":{"owner":"ann","quota":{"cpu":"4","memory":"8Gi"},` +
-		`"members":[{"name":"ann","role":"lead"},{"name":"bob","role":"member"},{"name":"cid","role":"member"}],"env":{"TEAM":"red","STAGE":"prod"}},` +
+	f(start + `,"annotations":{"note":"kept \"quoted\""},"generation":3,"labels":{"a":"b"}},"spec":{"owner":"ann",` +
+		`"quota":{"cpu":"4","memory":"8Gi"},` +
+		`"members":[{"name":"ann","role":"lead"},{"name":"bob","role":"member"},{"name":"cid","role":"member"}],` +
+		`"env":{"TEAM":"red","STAGE":"prod"}},` +
 		`"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`)
 }
 
@@ -252,7 +263,8 @@ spec: {owner: ann, quota: {cpu: "4"}}
 func TestOpenKindsInFiles(t *testing.T) {
 	kinds := []*Kind{teams.Kind, wholeTeams.Kind, wholeConfigMaps.Kind, configMap.Kind, namespacesAsJSON.Kind, teams.Kind}
 	dir := folder(t, map[string]string{
-		"a.yaml": teamYAML + "---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: one}, data: {k: v}}\n",
+		"a.yaml": teamYAML + "---\napiVersion: v1\nkind: List\nitems:\n" +
+			"- {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: one}, data: {k: v}}\n",
 		"b.json": `{"apiVersion":"example.com/v1","kind":"TeamList","items":[{"metadata":{"name":"blue","namespace":"one"}}]}`,
 		"c.yaml": `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}, "spec": {"finalizers": ["kubernetes"]}}`,
 	})
@@ -268,7 +280,8 @@ func TestOpenKindsInFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.View(needs...)
-	if got := teams.In(v).List("one"); len(got) != 2 || got[1].Value().Get("spec", "owner").String() != "ann" || got[1].Value().Get("spec", "quota").Exists() {
+	if got := teams.In(v).List("one"); len(got) != 2 || got[1].Value().Get("spec", "owner").String() != "ann" ||
+		got[1].Value().Get("spec", "quota").Exists() {
 		t.Errorf("teams: got %v, want blue and red with its owner alone", got)
 	}
 	team, err := wholeTeams.In(v).Get(t.Context(), "one", "red")
@@ -298,7 +311,8 @@ func TestOpenKindsInFiles(t *testing.T) {
 	refused("Team: metadata.name is missing", `{"apiVersion": "example.com/v1", "kind": "Team"}`)
 	refused("metadata.namespace is missing", `{"apiVersion": "example.com/v1", "kind": "Team", "metadata": {"name": "red"}}`)
 	refused("got null, want an object", `{"apiVersion": "example.com/v1", "kind": "TeamList", "items": [null]}`)
-	refused(`got kind "Crew" of apiVersion "example.com/v1", want one of`, `{"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "red"}}`)
+	refused(`got kind "Crew" of apiVersion "example.com/v1", want one of`,
+		`{"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "red"}}`)
 }
 
 // putTeam has an object stand for one in the files, and changes one there.
@@ -315,7 +329,8 @@ func putTeam(t *testing.T, s *State, v *View) {
 	if err := s.Follow(t.Context(), need); err != nil {
 		t.Fatal(err)
 	}
-	created, err := NewJSON([]byte(`{"apiVersion":"example.com/v1","kind":"Team","metadata":{"name":"green","namespace":"one"},"spec":{"owner":"joe"}}`))
+	created, err := NewJSON([]byte(`{"apiVersion":"example.com/v1","kind":"Team","metadata":{"name":"green",` +
+		`"namespace":"one"},"spec":{"owner":"joe"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +374,8 @@ func TestObjectsOfOpenKinds(t *testing.T) {
 	if n, ok := Namespaces.In(v).Cached("", "one"); !ok || n.Labels["team"] != "a" {
 		t.Errorf("got %v, want the namespace", n)
 	}
-	if _, err := New(Options{Objects: []runtime.Object{&noJSON{}}}); err == nil || !strings.Contains(err.Error(), "object 0: json: unsupported type: func()") {
+	if _, err := New(Options{Objects: []runtime.Object{&noJSON{}}}); err == nil ||
+		!strings.Contains(err.Error(), "object 0: json: unsupported type: func()") {
 		t.Errorf("got %v for an object that cannot be encoded", err)
 	}
 	if _, err := New(Options{Objects: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}}}); err == nil ||

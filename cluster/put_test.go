@@ -17,11 +17,13 @@ func put(t *testing.T, s *State, document string, want bool) {
 }
 
 func TestPut(t *testing.T) {
-	s, err := New(Options{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}}}})
+	meta := metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}
+	s, err := New(Options{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: meta}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs := []Need{Namespaces.Watched(), ServiceAccounts.Watched(), ResourceQuotas.Watched(), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create")}
+	needs := []Need{Namespaces.Watched(), ServiceAccounts.Watched(), ResourceQuotas.Watched(),
+		ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create")}
 	if err := s.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,8 @@ func TestPut(t *testing.T) {
 	if _, err := s.NewPutter().Put([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":1}`)); err == nil {
 		t.Error("got no error for a Namespace that is none")
 	}
-	own := `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default","namespace":"own"},"automountServiceAccountToken":false}`
+	own := `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default","namespace":"own"},` +
+		`"automountServiceAccountToken":false}`
 	put(t, s, own, true)
 	put(t, s, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"own"}}`, true)
 	if a, _ := ServiceAccounts.In(view).Cached("own", "default"); a.AutomountServiceAccountToken == nil {

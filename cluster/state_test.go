@@ -36,10 +36,9 @@ func TestAuthorizeInFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		access := AccessIn(s.View(need))
-		for _, ask := range []func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error){
-			access.Review, access.ReviewUncached,
-		} {
-			if got, err := ask(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"}); got.Allowed != want || (err == nil) != want {
+		for _, ask := range []askAccess{access.Review, access.ReviewUncached} {
+			if got, err := ask(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"}); got.Allowed != want ||
+				(err == nil) != want {
 				t.Errorf("got %v, %v, want %v", got, err, want)
 			}
 		}
@@ -225,12 +224,14 @@ func TestObjectsAreRead(t *testing.T) {
 	}
 	for _, object := range []runtime.Object{
 		&authorizationv1.SubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
-		&authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"}},
+		&authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview",
+			APIVersion: "authorization.k8s.io/v1"}},
 		&authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "a/b/c"}},
 		&corev1.NamespaceList{Items: []corev1.Namespace{{}}}, &metav1.List{Items: []runtime.RawExtension{raw(`{}`)}},
 	} {
 		_, err := New(Options{Objects: []runtime.Object{object}, Kinds: []*Kind{namespacesAsJSON.Kind}})
-		if err == nil || !strings.HasPrefix(err.Error(), "cluster state: object 0: ") || strings.Count(err.Error(), "cluster state: ") != 1 {
+		if err == nil || !strings.HasPrefix(err.Error(), "cluster state: object 0: ") ||
+			strings.Count(err.Error(), "cluster state: ") != 1 {
 			t.Errorf("%T: got %v", object, err)
 		}
 	}
@@ -251,7 +252,8 @@ func TestFilesAreWrong(t *testing.T) {
 		}
 	}
 	const review = "apiVersion: authorization.k8s.io/v1\nkind: SubjectAccessReview\nmetadata: {name: x}\n"
-	f(review, `got kind "SubjectAccessReview" of apiVersion "authorization.k8s.io/v1", want one of CSIDriver (storage.k8s.io/v1), DeviceClass (`)
+	f(review, `got kind "SubjectAccessReview" of apiVersion "authorization.k8s.io/v1", want one of CSIDriver `+
+		`(storage.k8s.io/v1), DeviceClass (`)
 	f("---\n---\n"+review, "a.yaml:2: document 2: ")
 	f("---\n"+review, "a.yaml:1: document 1: ")
 	f("apiVersion: v1\nkind: List\nitems: 5\n", "document 1: ")
@@ -261,11 +263,13 @@ func TestFilesAreWrong(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Dir: dir}); err == nil || !strings.HasPrefix(err.Error(), "cluster state: cannot read "+filepath.Join(dir, "b.yaml")+": ") {
+	if _, err := New(Options{Dir: dir}); err == nil ||
+		!strings.HasPrefix(err.Error(), "cluster state: cannot read "+filepath.Join(dir, "b.yaml")+": ") {
 		t.Errorf("got %v", err)
 	}
 	r := &reader{state: &State{kinds: Kinds()}}
-	if known := strings.Split(r.supportedKinds(), ", "); !slices.IsSorted(known) || len(known) != len(Kinds())-1 || strings.Contains(r.supportedKinds(), "SubjectAccessReview") {
+	if known := strings.Split(r.supportedKinds(), ", "); !slices.IsSorted(known) || len(known) != len(Kinds())-1 ||
+		strings.Contains(r.supportedKinds(), "SubjectAccessReview") {
 		t.Errorf("got %q", known)
 	}
 }
@@ -287,13 +291,15 @@ func TestJSONEdges(t *testing.T) {
 	for version, want := range map[string]string{"8": `{"metadata":{"name":"n","resourceVersion":"8"}}`, "": `{"metadata":{"name":"n"}}`} {
 		k := j.DeepCopyObject().(*JSON)
 		k.SetResourceVersion(version)
-		if text, err := json.Marshal(k); err != nil || string(text) != want || k.GetResourceVersion() != version || j.GetResourceVersion() != "7" {
+		if text, err := json.Marshal(k); err != nil || string(text) != want || k.GetResourceVersion() != version ||
+			j.GetResourceVersion() != "7" {
 			t.Errorf("got %s, %v, %q, want %s", text, err, k.GetResourceVersion(), want)
 		}
 	}
 	d := Definition{Version: "v1", Resource: "teams", Kind: "Team"}
 	const text = `{"apiVersion":"v1","kind":"Team","metadata":{"name":"n","namespace":"s","uid":"u","resourceVersion":"7",` +
-		`"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b"}},"spec":{"owner":"ann","size":3},"status":{}}`
+		`"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b"}},` +
+		`"spec":{"owner":"ann","size":3},"status":{}}`
 	for _, fields := range [][]string{{"spec", "spec.owner"}, {"spec.owner", "spec"}, {"spec.owner", "spec.size"}} {
 		if j, err = NewJSON([]byte(text)); err != nil {
 			t.Fatal(err)

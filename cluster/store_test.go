@@ -94,7 +94,8 @@ func TestSecondList(t *testing.T) {
 		trimmed = 0
 		second := list(gather, "x", "z") // etcd was restored: other objects have the same version
 		if second[0] != first[0] || second[1] == first[1] {
-			t.Errorf("gathered %t: got the same object %t and %t, want true and false", gather, second[0] == first[0], second[1] == first[1])
+			t.Errorf("gathered %t: got the same object %t and %t, want true and false", gather, second[0] == first[0],
+				second[1] == first[1])
 		}
 		if trimmed != 2 {
 			t.Errorf("gathered %t: got %d calls of Keep for 2 objects", gather, trimmed)

@@ -86,7 +86,8 @@ func (s *store) reflect(ctx context.Context) {
 func (s *store) awaitResource(ctx context.Context) bool {
 	for {
 		asking, cancel := context.WithTimeout(ctx, s.timing.live)
-		err := s.client.Get().Resource(s.kind.resource).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(asking).Error()
+		err := s.client.Get().Resource(s.kind.resource).
+			VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(asking).Error()
 		cancel()
 		if !apierrors.IsNotFound(err) {
 			return ctx.Err() == nil
@@ -164,7 +165,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 // feature WatchList answers 422. One whose etcd is older than v3.4.31 or v3.5.13,
 // or was not asked for its version yet, answers 500, "the required storage feature
 // RequestWatchProgress is disabled" (k8s.io/apiserver pkg/storage/cacher/cacher.go).
-// Neither is a fault: the list follows at once, and list notes it if that fails.
+// Neither counts as a failure: the list follows at once, and records its own error.
 // After the answers excluded here the reflector repeats the watch (k8s.io/client-go
 // tools/cache/reflector.go watchList).
 func listsInstead(err error) bool {
@@ -176,7 +177,9 @@ func listsInstead(err error) bool {
 // pass forwards events until there are no more, or until stop or ctx ends. It returns an
 // error if the API server sent no event. initial is true if the watch asked for initial
 // events.
-func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool) error {
+func (s *store) pass(
+	ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool,
+) error {
 	end := errEmpty
 	for {
 		var event watch.Event

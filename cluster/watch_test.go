@@ -209,7 +209,8 @@ func TestExpired(t *testing.T) {
 // list that follows works, so nothing is a fault of the cluster. Other answers to
 // the same watch are.
 func TestNoInitialEvents(t *testing.T) {
-	const noProgress = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,` +
+	const noProgress = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+		`"reason":"InternalError","code":500,` +
 		`"message":"a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"}}`
 	event := func(text string) func(a *apiServer, w http.ResponseWriter, r *http.Request) {
 		return func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
@@ -247,7 +248,8 @@ func TestNoInitialEvents(t *testing.T) {
 	}
 	f("etcd without progress", false, event(noProgress))
 	f("WatchList is off", false, status(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)))
-	f("an error event of another kind", true, event(strings.NewReplacer("InternalError", "TooManyRequests", "500", "429").Replace(noProgress)))
+	f("an error event of another kind", true,
+		event(strings.NewReplacer("InternalError", "TooManyRequests", "500", "429").Replace(noProgress)))
 	f("too many requests", true, status(apierrors.NewTooManyRequests("later", 0)))
 	f("expired", true, status(apierrors.NewResourceExpired("too old")))
 }
@@ -399,7 +401,8 @@ func TestNewerKind(t *testing.T) {
 			<-r.Context().Done()
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"kind":"DeviceClassList","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"gpu"}}]}`)
+			fmt.Fprint(w, `{"kind":"DeviceClassList","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"1"},`+
+				`"items":[{"metadata":{"name":"gpu"}}]}`)
 		}
 		return true
 	})
@@ -553,7 +556,8 @@ func TestMetrics(t *testing.T) {
 	if after := names(); !slices.Equal(before, after) {
 		t.Errorf("series were added: %q, then %q", before, after)
 	}
-	if !slices.Contains(before, `fastadmit_cluster_state_age_seconds{resource="namespaces"}`) || strings.Contains(shown(), `verb="create"`) {
+	if !slices.Contains(before, `fastadmit_cluster_state_age_seconds{resource="namespaces"}`) ||
+		strings.Contains(shown(), `verb="create"`) {
 		t.Errorf("got no age, or requests that nobody makes: %q", before)
 	}
 	if s.View().Metrics() != set {

@@ -19,10 +19,12 @@ func wirePriorityClass(i int) *schedulingv1.PriorityClass {
 
 func wireRuntimeClass(i int) *nodev1.RuntimeClass {
 	return &nodev1.RuntimeClass{
-		ObjectMeta: wireMeta("", fmt.Sprintf("sandbox-%03d", i)), Handler: "runsc", Overhead: &nodev1.Overhead{PodFixed: wireList("250m", "128Mi")},
+		ObjectMeta: wireMeta("", fmt.Sprintf("sandbox-%03d", i)), Handler: "runsc",
+		Overhead: &nodev1.Overhead{PodFixed: wireList("250m", "128Mi")},
 		Scheduling: &nodev1.Scheduling{
 			NodeSelector: map[string]string{"example.com/runtime": "sandbox"},
-			Tolerations:  []corev1.Toleration{{Key: "example.com/runtime", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+			Tolerations: []corev1.Toleration{{Key: "example.com/runtime", Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}
 }
@@ -32,7 +34,8 @@ func wireLimitRange(i int) *corev1.LimitRange {
 	limits := &corev1.LimitRange{
 		ObjectMeta: wireMeta(fmt.Sprintf("team-%05d-production", i), "limits"),
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
-			{Type: corev1.LimitTypeContainer, Default: wireList("500m", "512Mi"), DefaultRequest: wireList("100m", "128Mi"), Max: wireList("4", "8Gi")},
+			{Type: corev1.LimitTypeContainer, Default: wireList("500m", "512Mi"), DefaultRequest: wireList("100m", "128Mi"),
+				Max: wireList("4", "8Gi")},
 			{Type: corev1.LimitTypePod, Max: wireList("16", "32Gi")},
 		}},
 	}

@@ -29,7 +29,8 @@ func TestFilesTakeWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create", "delete"), ResourceQuotas.CalledStatus("update"), SubjectAccessReviews.Called("create"))
+	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create", "delete"), ResourceQuotas.CalledStatus("update"),
+		SubjectAccessReviews.Called("create"))
 	quotas, ctx := ResourceQuotas.In(view), t.Context()
 	created, err := quotas.Create(ctx, quota("q"))
 	if err != nil || created.ResourceVersion == "" {

@@ -16,17 +16,24 @@ import (
 // smallReviews have all fields, each with a text of its own: as kube-apiserver writes
 // them, and otherwise.
 var smallReviews = []string{
-	v1Head + `{"uid":"u1","kind":{"group":"g1","version":"v1","kind":"K1"},"resource":{"group":"g2","version":"v2","resource":"r2"},"subResource":"s1",` +
-		`"requestKind":{"group":"g3","version":"v3","kind":"K3"},"requestResource":{"group":"g4","version":"v4","resource":"r4"},"requestSubResource":"s2",` +
+	v1Head + `{"uid":"u1","kind":{"group":"g1","version":"v1","kind":"K1"},"resource":{"group":"g2","version":"v2",` +
+		`"resource":"r2"},"subResource":"s1",` +
+		`"requestKind":{"group":"g3","version":"v3","kind":"K3"},"requestResource":{"group":"g4","version":"v4",` +
+		`"resource":"r4"},"requestSubResource":"s2",` +
 		`"name":"n1","namespace":"n2","operation":"UPDATE","userInfo":{"username":"who","groups":["a","b"],"extra":{"e":["x"]}},` +
 		`"object":{"a":[{"b":1},2]},"oldObject":{"c":{}},"dryRun":true,"options":{"o":"p"}}}`,
-	` { "request" : {"options":{"o":[]} , "dryRun":false,"oldObject": null,"object":{ },"userInfo":{"extra":{},"groups":[],"username":"\u0061"},` +
-		`"operat\u0069on":"CREATE","namespace":"","name":"n","requestSubResource":"s2","requestResource":{"resource":"r4","version":"v4","group":"g4"},` +
-		`"requestKind":{"kind":"K3","group":"","version":"v3","x":{}},"subResource":"s1","resource":{"version":"v2","resource":"r2"},"kind":{"group":"g1","version":"v1","x":"K1"},` +
+	` { "request" : {"options":{"o":[]} , "dryRun":false,"oldObject": null,"object":{ },"userInfo":{"extra":{},"groups":[],` +
+		`"username":"\u0061"},` +
+		`"operat\u0069on":"CREATE","namespace":"","name":"n","requestSubResource":"s2","requestResource":{"resource":"r4",` +
+		`"version":"v4","group":"g4"},` +
+		`"requestKind":{"kind":"K3","group":"","version":"v3","x":{}},"subResource":"s1","resource":{"version":"v2",` +
+		`"resource":"r2"},"kind":{"group":"g1","version":"v1","x":"K1"},` +
 		`"uid":"u\n1"}, "apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview" } `,
-	v1Head + `{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},` +
+	v1Head + `{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1",` +
+		`"resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},` +
 		`"requestResource":{"group":"","version":"v1","resource":"pods"},"object":null,"oldObject":null,"options":null}}`,
-	v1Head + `{"uid":"1","kind":{"kind":"K"},"resource":{"resource":"r"},"requestKind":{"kind":"K"},"requestResource":{"resource":"r"},"operation":"CREATE","userInfo":{},` +
+	v1Head + `{"uid":"1","kind":{"kind":"K"},"resource":{"resource":"r"},"requestKind":{"kind":"K"},` +
+		`"requestResource":{"resource":"r"},"operation":"CREATE","userInfo":{},` +
 		`"object":{"a":{"b":[{}]}},"oldObject":null,"dryRun":false,"options":{"o":"p"}}}`,
 }
 
@@ -123,7 +130,8 @@ func TestSmallObjectsAltered(t *testing.T) {
 func TestSmallValues(t *testing.T) {
 	values := []string{`{"a":[1,-20,{"b":null}],"c":""}`, `[true,false,[],{},"long enough"]`, `"é\u0041"`, `-0`, `10`, `1.5e3`}
 	for _, depth := range []int{15, 16, 17, 18, 40} {
-		values = append(values, strings.Repeat("[", depth)+strings.Repeat("]", depth), strings.Repeat(`{"a":`, depth)+"1"+strings.Repeat("}", depth))
+		values = append(values, strings.Repeat("[", depth)+strings.Repeat("]", depth),
+			strings.Repeat(`{"a":`, depth)+"1"+strings.Repeat("}", depth))
 	}
 	for _, value := range values {
 		fuzzValue(t, value)

@@ -31,7 +31,8 @@ func TestSetContext(t *testing.T) {
 		t.Helper()
 		r := codec.Acquire()
 		defer r.Release()
-		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"list":[0%s],"members":{"a":0%s}},"oldObject":{"list":[0%s]}}}`,
+		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",`+
+			`"object":{"list":[0%s],"members":{"a":0%s}},"oldObject":{"list":[0%s]}}}`,
 			strings.Repeat(",1", n-1), strings.Repeat(`,"b":1`, n-1), strings.Repeat(",1", n-1))
 		if err := r.Decode([]byte(body)); err != nil {
 			t.Fatal(err)

@@ -18,16 +18,16 @@
 // counted through the text and then through the arena: where its value begins now,
 // and where the value began that it had in the text.
 //
-// Reads make nodes, as far as they look: Get("spec", "containers") makes one for each
-// member of the document up to spec, and of spec up to containers, and none for what
-// is in containers. The next read goes over these nodes instead of the text.
+// Reads make nodes for the members that they pass: Get("spec", "containers") makes one
+// for each member of the document up to spec, and of spec up to containers, and none for
+// the elements of containers. The next read goes over these nodes instead of the text.
 //
 // An edit appends the new text to the arena and makes the node's value begin there.
 // A member that an edit adds is a node without a value in the text; a removed one is
 // a node without a value now. All nodes above are marked as edited. So Edits, and
 // AppendPatch of package diff, only follow the marks and compare two offsets: an
-// object without edits costs them nothing. Example_nodes prints
-// the tree of a Pod after a read and after edits, and the patch.
+// object without edits costs them nothing. Example_nodes prints the tree of a Pod
+// after a read and after edits, and the patch.
 //
 // The files: object.go has the Object, value.go and iterator.go have reads, node*.go the
 // tree, edit*.go the edits (edit_target.go finds the node, edit_nodes.go changes it,

@@ -15,8 +15,9 @@ const (
 	noContainer   = "neither an object nor an array"
 	noDocument    = "there is no document, as for the object of a DELETE request"
 	isReadOnly    = "only Review.Object can be edited, not OldObject, Options and the other fields of a review"
-	isMissing     = "the Value that the edit starts at is missing; start at the Value that contains it, with a longer path: missing parents are created"
-	isStale       = "the Value that the edit starts at was replaced, removed or moved after it was read; read it again"
+	isMissing     = "the Value that the edit starts at is missing; start at the Value that contains it, with a longer path: " +
+		"missing parents are created"
+	isStale = "the Value that the edit starts at was replaced, removed or moved after it was read; read it again"
 )
 
 // target returns where an edit at a path below v puts its value, and creates missing

@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
@@ -36,7 +37,8 @@ func Example_nodes() {
 	for edit := range o.Edits() {
 		fmt.Printf("%s: %q, now %q\n", edit.Pointer, edit.Before.JSON(), edit.After.JSON())
 	}
-	fmt.Printf("\nThe patch: %s\n", diff.AppendPatch(nil, &o))
+	fmt.Println("\nThe patch, with a line for each operation:")
+	fmt.Println(strings.ReplaceAll(string(diff.AppendPatch(nil, &o)), "},{", "},\n{"))
 	// Output:
 	// After a read, there are nodes for what the read passed:
 	// log
@@ -68,5 +70,8 @@ func Example_nodes() {
 	// /spec/containers/1/image: "\"log:2\"", now "\"log:3\""
 	// /spec/containers/1/imagePullPolicy: "", now "\"Always\""
 	//
-	// The patch: [{"op":"remove","path":"/metadata/labels/old"},{"op":"replace","path":"/spec/containers/1/image","value":"log:3"},{"op":"add","path":"/spec/containers/1/imagePullPolicy","value":"Always"}]
+	// The patch, with a line for each operation:
+	// [{"op":"remove","path":"/metadata/labels/old"},
+	// {"op":"replace","path":"/spec/containers/1/image","value":"log:3"},
+	// {"op":"add","path":"/spec/containers/1/imagePullPolicy","value":"Always"}]
 }

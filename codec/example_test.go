@@ -1,6 +1,8 @@
 package codec_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -8,7 +10,7 @@ import (
 )
 
 const exampleBody = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{
-	"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",
+	"uid":"705ab4f5-6393-11e8",
 	"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
 	"name":"web","namespace":"shop","operation":"CREATE","userInfo":{"username":"ann"},
 	"object":{"metadata":{"name":"web","labels":{"app":"web"}},
@@ -26,7 +28,7 @@ func ExampleReview() {
 	fmt.Printf("%s\n", r.AppendResponse(nil))
 	// Output:
 	// ann CREATE pods shop web
-	// {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true}}
+	// {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8","allowed":true}}
 }
 
 func ExampleReview_UserInfo() {
@@ -71,13 +73,15 @@ func ExampleValue_Set() {
 		container.SetString("Always", "imagePullPolicy")
 	}
 	o.Append(`{"operator":"Exists"}`, "spec", "tolerations")
-	fmt.Println(o.Root().JSON())
+	fmt.Println(o.Get("metadata").JSON())
+	fmt.Println(o.Get("spec").JSON())
 	for edit := range o.Edits() {
 		fmt.Println(edit.Pointer, edit.Before.Exists())
 	}
 	fmt.Println(o.Err())
 	// Output:
-	// {"metadata":{"annotations":{"example.com/owner":"ann"}},"spec":{"containers":[{"name":"nginx","imagePullPolicy":"Always"}],"tolerations":[{"operator":"Exists"}]}}
+	// {"annotations":{"example.com/owner":"ann"}}
+	// {"containers":[{"name":"nginx","imagePullPolicy":"Always"}],"tolerations":[{"operator":"Exists"}]}
 	// /metadata/annotations false
 	// /spec/containers/0/imagePullPolicy false
 	// /spec/tolerations false
@@ -108,9 +112,33 @@ func ExampleResponse() {
 	if err := r.Response.Annotate("image", "nginx:1.29"); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Printf("%s\n", r.AppendResponse(nil))
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, r.AppendResponse(nil), "", "  "); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(indented.String())
 	// Output:
-	// {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":false,"status":{"metadata":{},"status":"Failure","message":"images must have a digest","reason":"Forbidden","code":403},"auditAnnotations":{"image":"nginx:1.29"},"warnings":["nginx:1.29 has no digest"]}}
+	// {
+	//   "kind": "AdmissionReview",
+	//   "apiVersion": "admission.k8s.io/v1",
+	//   "response": {
+	//     "uid": "705ab4f5-6393-11e8",
+	//     "allowed": false,
+	//     "status": {
+	//       "metadata": {},
+	//       "status": "Failure",
+	//       "message": "images must have a digest",
+	//       "reason": "Forbidden",
+	//       "code": 403
+	//     },
+	//     "auditAnnotations": {
+	//       "image": "nginx:1.29"
+	//     },
+	//     "warnings": [
+	//       "nginx:1.29 has no digest"
+	//     ]
+	//   }
+	// }
 }
 
 func ExampleAppendPath() {

@@ -27,8 +27,10 @@ func TestIsJSON(t *testing.T) {
 		return strings.Repeat(`{"a":[`, depth/2) + "1" + strings.Repeat("]}", depth/2)
 	}
 	texts := []string{
-		`{}`, `[]`, `""`, `{"a":1}`, `{"a":"b","c":[true,false,null],"d":{"e":-1,"f":0}}`, `[{"a":[]},{},[[1,23]],""]`, `"plain text of more than eight bytes"`,
-		`"\u00e9\n\"é"`, `-12`, `1.5e+3`, `01`, `-`, `tru`, `{"a" : 1}`, "\"\x01\"", "\"\xff\"", "\"\x7f\"", nested(simpleDepthMax - 2), nested(simpleDepthMax), nested(simpleDepthMax + 2),
+		`{}`, `[]`, `""`, `{"a":1}`, `{"a":"b","c":[true,false,null],"d":{"e":-1,"f":0}}`, `[{"a":[]},{},[[1,23]],""]`,
+		`"plain text of more than eight bytes"`,
+		`"\u00e9\n\"é"`, `-12`, `1.5e+3`, `01`, `-`, `tru`, `{"a" : 1}`, "\"\x01\"", "\"\xff\"", "\"\x7f\"",
+		nested(simpleDepthMax - 2), nested(simpleDepthMax), nested(simpleDepthMax + 2),
 		`{"a":1 ,"b":2}`, `[1, 2]`, `[1 ]`, `{"a":}`, `[,1]`, `[1,,2]`, `[1,]`, `{"a":1,}`, `{1:2}`, `[1}`, `{"a":1]`,
 	}
 	for _, text := range texts {
@@ -103,7 +105,8 @@ func TestFaults(t *testing.T) {
 // TestRollbackForgetsContexts has a context end while each part of a review is read.
 func TestRollbackForgetsContexts(t *testing.T) {
 	var r Review
-	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{},"oldObject":{},"options":{}}}`)); err != nil {
+	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
+		`"object":{},"oldObject":{},"options":{}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	for i, o := range []*Object{&r.Object, &r.OldObject, &r.Options, &r.envelope} {
@@ -129,7 +132,8 @@ func TestRollbackForgetsContexts(t *testing.T) {
 func TestWrongLists(t *testing.T) {
 	for _, text := range []string{
 		`[,1]`, `[1,,2]`, `[1,]`, `[1 2]`, `[1`, `[1,`, `[1,2`, `[tru]`, `[1,x]`, `["a]`, `[ ,1]`, `[ 1 , , 2 ]`, `[1:2]`, `[`, `[ `,
-		`{,"a":1}`, `{"a":1,}`, `{"a":1,,"b":2}`, `{"a"}`, `{"a":}`, `{"a":1 "b":2}`, `{1:2}`, `{"a":1`, `{"a":1,`, `{"a":`, `{"a"`, `{"a`, `{"`, `{`, `{a":1}`,
+		`{,"a":1}`, `{"a":1,}`, `{"a":1,,"b":2}`, `{"a"}`, `{"a":}`, `{"a":1 "b":2}`, `{1:2}`, `{"a":1`, `{"a":1,`, `{"a":`,
+		`{"a"`, `{"a`, `{"`, `{`, `{a":1}`,
 		`{"a" 1}`, `{"a":x}`, `{"b":1,a:2}`, `{ , "a" : 1 }`, `{ "a" : 1 , }`, `{"a":1,"b":2,}`,
 	} {
 		for what, read := range map[string]func(v Value) int{
@@ -302,7 +306,8 @@ func TestScanIsForgotten(t *testing.T) {
 // TestAddedMembersEnd goes over members that edits added, when the context has ended.
 func TestAddedMembersEnd(t *testing.T) {
 	var r Review
-	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":{}}}}`)); err != nil {
+	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
+		`"object":{"a":{}}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 * nodesMax {

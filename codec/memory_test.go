@@ -139,7 +139,8 @@ func TestMemoryGranter(t *testing.T) {
 	for _, more := range []int{-1, 0, 1} {
 		for _, open := range []bool{true, false} {
 			var r Review
-			if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":1}}}`)); err != nil {
+			if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
+				`"object":{"a":1}}}`)); err != nil {
 				t.Fatal(err)
 			}
 			g := &granter{Context: t.Context(), open: open}
@@ -248,7 +249,8 @@ func TestIndexFits(t *testing.T) {
 	left := MemoryMax - edited(1<<10).memory() + 1<<10
 	for _, more := range []int{-1, 0, 1} {
 		o := edited(left + more)
-		if size, isLarge := errors.AsType[*SizeError](o.Err()); o.memory() != MemoryMax+more || isLarge != (more > 0) || isLarge && size.Max != MemoryMax {
+		if size, isLarge := errors.AsType[*SizeError](o.Err()); o.memory() != MemoryMax+more || isLarge != (more > 0) ||
+			isLarge && size.Max != MemoryMax {
 			t.Errorf("%+d bytes: takes %d bytes, got %v", more, o.memory(), o.Err())
 		}
 	}
@@ -259,7 +261,8 @@ func TestIndexFits(t *testing.T) {
 // has a checkpoint.
 func TestMemoryMaxIsEnough(t *testing.T) {
 	const most = 34_000
-	container := `{"name":"abcd","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File",` +
+	container := `{"name":"abcd","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",` +
+		`"terminationMessagePolicy":"File",` +
 		`"imagePullPolicy":"IfNotPresent"}`
 	var o Object
 	o.Reset([]byte(`{"spec":{"containers":[` + strings.Repeat(container+",", most-1) + container + `]}}`))

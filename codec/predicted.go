@@ -110,7 +110,8 @@ func (r *Review) predictedLastObject(f field, rest string) (ok bool) {
 	if !ok || !strings.HasSuffix(object, "}") {
 		return false
 	}
-	r.fields[f], r.fields[fieldDryRun], r.fields[fieldOptions] = object, dryRun, rest[options:len(rest)-len("}}")] // views: their offsets count
+	// Views of the body: the offsets of syntax errors count from its start.
+	r.fields[f], r.fields[fieldDryRun], r.fields[fieldOptions] = object, dryRun, rest[options:len(rest)-len("}}")]
 	return true
 }
 

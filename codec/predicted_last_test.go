@@ -6,7 +6,8 @@ import (
 )
 
 // beforeLast is a review as kube-apiserver writes it, up to the object.
-const beforeLast = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"kind":"K"},"resource":{"resource":"r"},` +
+const beforeLast = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"kind":"K"},` +
+	`"resource":{"resource":"r"},` +
 	`"requestKind":{"kind":"K"},"requestResource":{"resource":"r"},"operation":"CREATE","userInfo":{"username":"u"},`
 
 // TestLastObject has reviews whose last object is noted from the end, and ones that
@@ -50,7 +51,8 @@ func TestLastObject(t *testing.T) {
 		}
 		dryRun := strings.Contains(test.rest, "true")
 		if got := r.Object.Root().JSON(); got != object || r.DryRun() != dryRun || r.OldObject.text != "" || r.Err() != nil {
-			t.Errorf("%s: got %s, dryRun %v, oldObject %q, %v, want %s and %v", name, got, r.DryRun(), r.OldObject.text, r.Err(), object, dryRun)
+			t.Errorf("%s: got %s, dryRun %v, oldObject %q, %v, want %s and %v", name, got, r.DryRun(), r.OldObject.text,
+				r.Err(), object, dryRun)
 		}
 	}
 }
@@ -79,7 +81,8 @@ func TestLastOldObject(t *testing.T) {
 	if len(r.Object.nodes) == 0 || len(r.OldObject.nodes) != 0 {
 		t.Errorf("got %d and %d nodes, want the first object skipped and the second not", len(r.Object.nodes), len(r.OldObject.nodes))
 	}
-	if got, old := r.Object.Root().JSON(), r.OldObject.Root().JSON(); got != `{"a":1}` || old != `{"a":[{}]}` || r.Options.text != `{"b":"c"}` {
+	if got, old := r.Object.Root().JSON(), r.OldObject.Root().JSON(); got != `{"a":1}` || old != `{"a":[{}]}` ||
+		r.Options.text != `{"b":"c"}` {
 		t.Errorf("got %s, %s and %s", got, old, r.Options.text)
 	}
 }

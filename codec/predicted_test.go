@@ -22,7 +22,8 @@ func TestShortWay(t *testing.T) {
 		o := &r.envelope
 		o.reset(string(corpus.MustRead(name)))
 		c := o.enter(o.text, 0)
-		if kind, apiVersion := c.predictedEnvelope(); kind != `"AdmissionReview"` || !strings.HasPrefix(apiVersion, `"admission.k8s.io/v1`) {
+		if kind, apiVersion := c.predictedEnvelope(); kind != `"AdmissionReview"` ||
+			!strings.HasPrefix(apiVersion, `"admission.k8s.io/v1`) {
 			t.Errorf("%s: got %s and %s", name, kind, apiVersion)
 		}
 		if !c.member() || c.written() != "request" {
@@ -66,7 +67,8 @@ func TestShortWay(t *testing.T) {
 		if both := taken[fieldRequestKind] && taken[fieldRequestResource]; k != "" && k == r.fields[fieldRequestKind] && !both {
 			t.Errorf("%s: the fields of the original request are compared with those of this: %v", name, taken)
 		}
-		if !taken[fieldObject] && kindOfText(r.fields[fieldObject]) == KindObject || !taken[fieldOldObject] && kindOfText(r.fields[fieldOldObject]) == KindObject {
+		if !taken[fieldObject] && kindOfText(r.fields[fieldObject]) == KindObject ||
+			!taken[fieldOldObject] && kindOfText(r.fields[fieldOldObject]) == KindObject {
 			t.Errorf("%s: got %v, want object and oldObject opened", name, taken)
 		}
 		nodes := len(r.Object.nodes)
@@ -106,8 +108,10 @@ func comparePredicted(t *testing.T, text, last string, want bool) {
 func TestPredictedGroupVersion(t *testing.T) {
 	const text = `{"group":"g","version":"v1","kind":"K"}`
 	comparePredicted(t, text+`,"x":1`, "kind", true)
-	for _, other := range []string{`{}`, `{"group":"g"}`, `{"group":"g","version":"v1"}`, `{"group":"g","version":"v1","x":"K"}`, `{"version":"v1","group":"g","kind":"K"}`,
-		`{"group":"g","version":"v1","kind":"K","x":"y"}`, `{"group":"\u0061","version":"v1","kind":"K"}`, `{"group":"g","version":"é","kind":"K"}`} {
+	for _, other := range []string{`{}`, `{"group":"g"}`, `{"group":"g","version":"v1"}`,
+		`{"group":"g","version":"v1","x":"K"}`, `{"version":"v1","group":"g","kind":"K"}`,
+		`{"group":"g","version":"v1","kind":"K","x":"y"}`, `{"group":"\u0061","version":"v1","kind":"K"}`,
+		`{"group":"g","version":"é","kind":"K"}`} {
 		comparePredicted(t, other, "kind", false)
 	}
 	for i := range text {
@@ -164,10 +168,13 @@ func TestEightBytesAtATime(t *testing.T) {
 // TestSimpleEnd has what plugins write be simple, and nothing that is no JSON.
 func TestSimpleEnd(t *testing.T) {
 	for text, want := range map[string]bool{
-		`""`: true, `"a"`: true, `"eight by tes and more"`: true, `0`: true, `-0`: true, `7`: true, `-12`: true, `100`: true, `true`: true, `false`: true, `null`: true,
+		`""`: true, `"a"`: true, `"eight by tes and more"`: true, `0`: true, `-0`: true, `7`: true, `-12`: true, `100`: true,
+		`true`: true, `false`: true, `null`: true,
 		`{}`: true, `[]`: true, `[1]`: true, `[1,2]`: true, `{"a":1}`: true, `{"a":1,"b":[{"c":"d"}]}`: true, `[[],{}]`: true,
-		`"\n"`: false, `"é"`: false, `01`: false, `-01`: false, `-`: false, ``: false, ` 1`: false, `1.5`: false, `[1, 2]`: false, `{"a" :1}`: false, `{1:2}`: false,
-		`[1,]`: false, `{"a":1,}`: false, `{"a"}`: false, `[`: false, `{`: false, `[1`: false, `{"a":`: false, `{"a":1`: false, `"a`: false, `[1}`: false, `{]`: false, `nul`: false,
+		`"\n"`: false, `"é"`: false, `01`: false, `-01`: false, `-`: false, ``: false, ` 1`: false, `1.5`: false,
+		`[1, 2]`: false, `{"a" :1}`: false, `{1:2}`: false,
+		`[1,]`: false, `{"a":1,}`: false, `{"a"}`: false, `[`: false, `{`: false, `[1`: false, `{"a":`: false, `{"a":1`: false,
+		`"a`: false, `[1}`: false, `{]`: false, `nul`: false,
 	} {
 		if got := simpleEnd(text, 0, 0) == len(text); got != (want && text != "") {
 			t.Errorf("%s: got %v", text, got)
@@ -177,7 +184,8 @@ func TestSimpleEnd(t *testing.T) {
 		}
 	}
 	for depth := simpleDepthMax - 1; depth <= simpleDepthMax+1; depth++ {
-		for _, text := range []string{strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth), strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)} {
+		for _, text := range []string{strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth),
+			strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)} {
 			if got := simpleEnd(text, 0, 0) == len(text); got != (depth <= simpleDepthMax) {
 				t.Errorf("%s: got %v", text, got)
 			}
@@ -190,8 +198,11 @@ func TestSimpleEnd(t *testing.T) {
 func TestResetLeavesNothing(t *testing.T) {
 	var r Review
 	wide := `{"a":[{"b":"\n"}],"c":{` + strings.Repeat(`"x":1,`, 2*nodesMax) + `"y":2}}`
-	body := strings.NewReplacer("OBJECT", wide).Replace(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"\u0031","kind":{"group":"","version":"v1","kind":"Pod"},` +
-		`"resource":{"group":"","version":"v1","resource":"pods"},"name":"n","object":OBJECT,"oldObject":OBJECT,"options":OBJECT,"dryRun":1}}`)
+	body := strings.NewReplacer("OBJECT", wide).Replace(
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"\u0031",` +
+			`"kind":{"group":"","version":"v1","kind":"Pod"},` +
+			`"resource":{"group":"","version":"v1","resource":"pods"},"name":"n","object":OBJECT,"oldObject":OBJECT,` +
+			`"options":OBJECT,"dryRun":1}}`)
 	use := func() {
 		if err := r.Decode([]byte(body)); err == nil {
 			t.Error("dryRun is no boolean, and no error")

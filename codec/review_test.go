@@ -231,9 +231,11 @@ func TestRollback(t *testing.T) {
 // TestObjectTwice has the last object of several count, as encoding/json does, also where
 // it is as long as the one before.
 func TestObjectTwice(t *testing.T) {
-	for _, objects := range [][2]string{{`{"a":1}`, `{"b":2}`}, {`{"a":1}`, `{"a":22}`}, {`{"a":1}`, `{}`}, {`{"a":1,"spec":{}}`, `{"a":2,"spec":{}}`}} {
+	for _, objects := range [][2]string{{`{"a":1}`, `{"b":2}`}, {`{"a":1}`, `{"a":22}`}, {`{"a":1}`, `{}`},
+		{`{"a":1,"spec":{}}`, `{"a":2,"spec":{}}`}} {
 		r := codec.Acquire()
-		if err := r.Decode(fmt.Appendf(nil, `%s{"uid":"1","object":%s,"object":%s,"oldObject":%[2]s,"oldObject":%[3]s}}`, v1Head, objects[0], objects[1])); err != nil {
+		if err := r.Decode(fmt.Appendf(nil, `%s{"uid":"1","object":%s,"object":%s,"oldObject":%[2]s,"oldObject":%[3]s}}`,
+			v1Head, objects[0], objects[1])); err != nil {
 			t.Fatal(err)
 		}
 		if got, old := r.Object.Root().JSON(), r.OldObject.Root().JSON(); got != objects[1] || old != objects[1] {

@@ -51,7 +51,8 @@ func TestTruncateString(t *testing.T) {
 			t.Fatalf("%.20q: got %q, which is shorter than it has to be", s, got)
 		}
 	}
-	for _, c := range []string{"a", `"`, `\`, "<", ">", "&", "\x00", "\x1f", "\r", "\u007f", "é", "€", "\u2028", "\u2029", "😀", "\xff", "\ufffd", "a\xe2\x82", "\u009b", "\u202e", "\U000e0001", "\n", "\t"} {
+	for _, c := range []string{"a", `"`, `\`, "<", ">", "&", "\x00", "\x1f", "\r", "\u007f", "é", "€", "\u2028", "\u2029", "😀",
+		"\xff", "\ufffd", "a\xe2\x82", "\u009b", "\u202e", "\U000e0001", "\n", "\t"} {
 		for n := range bound + 2 {
 			if s := strings.Repeat(c, n); written(s) > bound-2*escapedMax*len(c) && written(s) <= bound+2*escapedMax*len(c) {
 				f(s) // around the bound

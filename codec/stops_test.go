@@ -138,7 +138,8 @@ func TestAnnotationsBound(t *testing.T) {
 		if err := r.Annotate("second", strings.Repeat("b", annotationBytesMax)); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := r.annotations[1].value, TruncateString(strings.Repeat("b", annotationBytesMax), max(left, TruncatedMin)); got != want {
+		if got, want := r.annotations[1].value, TruncateString(strings.Repeat("b", annotationBytesMax),
+			max(left, TruncatedMin)); got != want {
 			t.Errorf("%d bytes left: got %d bytes, want %d", left, len(got), len(want))
 		}
 	}
@@ -213,7 +214,8 @@ func TestFirstFaultStays(t *testing.T) {
 	}
 	var o Object
 	o.Reset([]byte(`{"a":1}`))
-	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed of the object, the maximum", MemoryMax) {
+	if o.Fits(MemoryMax+1) || o.Err().Error() != fmt.Sprintf("got more than %d bytes of memory for what is read and changed "+
+		"of the object, the maximum", MemoryMax) {
 		t.Errorf("got %v", o.Err())
 	}
 }

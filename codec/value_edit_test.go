@@ -20,7 +20,8 @@ func TestValueEdit(t *testing.T) {
 		}
 	}
 	type V = codec.Value
-	f(`{"a":{"b":1}}`, func(v V) { v.SetString("x", "c", "d"); v.SetInt(2, "b"); v.SetBool(true, "c", "e") }, `{"a":{"b":2,"c":{"d":"x","e":true}}}`)
+	f(`{"a":{"b":1}}`, func(v V) { v.SetString("x", "c", "d"); v.SetInt(2, "b"); v.SetBool(true, "c", "e") },
+		`{"a":{"b":2,"c":{"d":"x","e":true}}}`)
 	f(`{"a":{"b":1}}`, func(v V) { v.Set("[]", "b"); v.Append("1", "b"); v.AppendString("x", "c") }, `{"a":{"b":[1],"c":["x"]}}`)
 	f(`{"a":{"b":[{}]}}`, func(v V) { v.Get("b", "0").SetInt(1, "c") }, `{"a":{"b":[{"c":1}]}}`)
 	f(`{"a":{"b":1}}`, func(v V) { v.Get("b").SetInt(2) }, `{"a":{"b":2}}`)
@@ -96,7 +97,8 @@ func TestValueEditRefused(t *testing.T) {
 		O = *codec.Object
 		V = codec.Value
 	)
-	const stale, missing = "was replaced, removed or moved after it was read; read it again", "is missing; start at the Value that contains it"
+	const stale = "was replaced, removed or moved after it was read; read it again"
+	const missing = "is missing; start at the Value that contains it"
 	b := func(o O) V { return o.Get("a", "b") }
 	second := func(o O) V { return o.Get("l", "1") }
 	f(b, func(o O) { o.Set(`{"x":1,"y":2}`, "a", "b") }, "/a/b/x", stale)

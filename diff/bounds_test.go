@@ -64,7 +64,10 @@ func TestComparedMaxOfEither(t *testing.T) {
 		for _, n := range []struct {
 			before, after int
 			compared      bool
-		}{{comparedMax - 1, comparedMax, true}, {comparedMax, comparedMax - 1, true}, {comparedMax, comparedMax + 1, false}, {comparedMax + 1, comparedMax, false}} {
+		}{
+			{comparedMax - 1, comparedMax, true}, {comparedMax, comparedMax - 1, true},
+			{comparedMax, comparedMax + 1, false}, {comparedMax + 1, comparedMax, false},
+		} {
 			var o codec.Object
 			o.Reset([]byte(`{"a":` + text(n.before) + `}`))
 			o.Set(text(n.after), "a")
@@ -190,7 +193,8 @@ func TestPatchMax(t *testing.T) {
 			t.Errorf("got %d bytes, %v, want %d", len(patch)-len(dst), o.Err(), length)
 		}
 		size, ok := errors.AsType[*codec.SizeError](o.Err())
-		bound := map[string]int{"bytes of the JSON Patch with its changes": PatchBytesMax, "operations of the JSON Patch with its changes": OperationsMax}[what]
+		bound := map[string]int{"bytes of the JSON Patch with its changes": PatchBytesMax,
+			"operations of the JSON Patch with its changes": OperationsMax}[what]
 		if what != "" && (!ok || size.What != what || size.Max != bound || len(patch) != len(dst)) {
 			t.Errorf("got %d bytes, %v, want none of too many %s", len(patch)-len(dst), o.Err(), what)
 		}

@@ -48,14 +48,17 @@ func TestTyped(t *testing.T) {
 		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890,"image":"i"}],"newer":null}}`,
 		"add /spec/containers/0/image")
 	f(pod, func(p *corev1.Pod) { p.Labels = map[string]string{"a/b": "c"} },
-		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890}],"newer":null},"metadata":{"labels":{"a/b":"c"}}}`,
+		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890}],"newer":null},`+
+			`"metadata":{"labels":{"a/b":"c"}}}`,
 		"add /metadata")
 	f(pod, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "d"}) },
-		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890},{"name":"d","resources":{}}],"newer":null}}`,
+		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890},{"name":"d",`+
+			`"resources":{}}],"newer":null}}`,
 		"add /spec/containers/1")
 	f(pod, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1")}
-	}, `{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890,"resources":{"limits":{"cpu":"1"}}}],"newer":null}}`,
+	}, `{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890,`+
+		`"resources":{"limits":{"cpu":"1"}}}],"newer":null}}`,
 		"add /spec/containers/0/resources")
 	f(pod, func(p *corev1.Pod) { p.Spec.Containers = nil }, // which the type encodes as null
 		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":null,"newer":null}}`, "replace /spec/containers")
@@ -228,7 +231,8 @@ func TestDocuments(t *testing.T) {
 	f(`{"a":1}`, `[1]`, `[{"value":[1],"op":"replace","path":""}]`)
 
 	for _, bad := range []string{"", "{", "{}{}", "x"} {
-		if patch, err := diff.Documents([]byte(bad), []byte("{}")); err == nil || !strings.HasPrefix(err.Error(), "cannot compare documents: ") {
+		if patch, err := diff.Documents([]byte(bad), []byte("{}")); err == nil ||
+			!strings.HasPrefix(err.Error(), "cannot compare documents: ") {
 			t.Errorf("%q: got %s, %v", bad, patch, err)
 		}
 		if patch, err := diff.Documents([]byte("{}"), []byte(bad)); err == nil {

@@ -13,7 +13,8 @@ import (
 
 // AccessChain returns a chain of one plugin in a cluster with these objects. answer sets
 // the status of each SubjectAccessReview that the plugin sends.
-func AccessChain(t testing.TB, plugin admission.Plugin, answer func(r *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *admission.Chain {
+func AccessChain(t testing.TB, plugin admission.Plugin, answer func(r *authorizationv1.SubjectAccessReview),
+	objects ...runtime.Object) *admission.Chain {
 	t.Helper()
 	chain, err := newChain(plugin, admission.Enabled{}, cluster.Options{
 		Objects:   append([]runtime.Object{}, objects...),

@@ -148,9 +148,11 @@ func TestGoldenCases(t *testing.T) {
 		failed.check(t, want...)
 	}
 	broken := admission.Errored(errors.New("broken"))
-	response := []byte(`{"allowed":false,"status":{"metadata":{},"status":"Failure","code":0}}`) // what a response says that nobody filled in
+	// The response that a test gets if nobody set Allowed.
+	response := []byte(`{"allowed":false,"status":{"metadata":{},"status":"Failure","code":0}}`)
 	f(admission.Allowed(), Case{Response: []byte(`{"allowed":true}`)})
-	f(admission.Allowed(), Case{Response: response}, "-allowed: false\n-status:\n-  code: 0\n-  metadata: {}\n-  status: Failure\n+allowed: true\n")
+	f(admission.Allowed(), Case{Response: response},
+		"-allowed: false\n-status:\n-  code: 0\n-  metadata: {}\n-  status: Failure\n+allowed: true\n")
 	f(admission.Allowed(), Case{}, "response: got none, want one; go test -update writes it")
 	f(admission.Allowed(), Case{Failure: "broken"}, "got failure <nil>, want one with")
 	f(broken, Case{Response: response}, "got failure admission plugin Test failed: broken, want an answer")

@@ -202,7 +202,8 @@ func (c *Case) body(t testing.TB) []byte {
 		var review struct{ Request json.RawMessage }
 		recording, err := corpus.Read(c.Recording)
 		if err != nil {
-			t.Fatalf("recording: got %q, want the name of a recording, such as pods-create-v1-1.json; corpus.Names lists them: %v", c.Recording, err)
+			t.Fatalf("recording: got %q, want the name of a recording, such as pods-create-v1-1.json; corpus.Names lists them: %v",
+				c.Recording, err)
 		}
 		if err := json.Unmarshal(recording, &review); err != nil {
 			t.Fatal(err)

@@ -23,8 +23,9 @@ func LiveHandler(t testing.TB, plugin admission.Plugin, apiServer http.HandlerFu
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",`+
-		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL), 0o600); err != nil {
+	content := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",`+
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL)
+	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})

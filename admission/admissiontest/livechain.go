@@ -26,7 +26,9 @@ func LiveChain(t testing.TB, plugin admission.Plugin, live func(r *http.Request)
 		listed := r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces"
 		switch {
 		case listed && r.URL.Query().Get("sendInitialEvents") != "":
-			answer(t, w, &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+			answer(t, w, &metav1.Status{
+				Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
+			})
 		case listed && r.URL.Query().Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()

@@ -117,7 +117,8 @@ func (m *Matcher) matchesObject(review *codec.Review) bool {
 }
 
 // matchesNamespace does what predicates/namespace MatchNamespaceSelector does.
-func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a *admission.Attributes, namespaces Namespaces) (bool, error) {
+func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a *admission.Attributes,
+	namespaces Namespaces) (bool, error) {
 	if m.namespaceSelector.Empty() || a.Resource.Resource != "namespaces" && review.Namespace() == "" {
 		return true, nil
 	}
@@ -143,7 +144,8 @@ var (
 // matchesNamespaceLabels matches the labels that predicates/namespace GetNamespaceLabels
 // returns. Like that function, it treats the resource namespaces of any group as
 // Namespaces.
-func (m *Matcher) matchesNamespaceLabels(ctx context.Context, review *codec.Review, a *admission.Attributes, namespaces Namespaces) (bool, error) {
+func (m *Matcher) matchesNamespaceLabels(ctx context.Context, review *codec.Review, a *admission.Attributes,
+	namespaces Namespaces) (bool, error) {
 	if a.Resource.Resource == "namespaces" && a.SubResource == "" &&
 		(a.Operation == codec.Create || a.Operation == codec.Update) {
 		// The request creates the Namespace or may change its labels, so the cache does not count.

@@ -128,10 +128,13 @@ func TestMatchesNamespace(t *testing.T) {
 	f(prod, itself+"operation: CREATE\nname: new\nnamespace: new\nobject: {metadata: {labels: {env: test}}}", false)
 	f(prod, itself+"operation: CREATE\nname: new\nnamespace: new\nobject: {metadata: {}}", false)
 	f(notProd, itself+"operation: CREATE\nobject: {metadata: {}}", true)
-	f(prod, itself+"operation: UPDATE\nname: shop\nnamespace: shop\nobject: {metadata: {labels: {env: test}}}\noldObject: {metadata: {labels: {env: prod}}}", false)
-	f(prod, itself+"operation: UPDATE\nname: bare\nnamespace: bare\nobject: {metadata: {labels: {env: prod}}}\noldObject: {metadata: {}}", true)
+	f(prod, itself+"operation: UPDATE\nname: shop\nnamespace: shop\n"+
+		"object: {metadata: {labels: {env: test}}}\noldObject: {metadata: {labels: {env: prod}}}", false)
+	f(prod, itself+"operation: UPDATE\nname: bare\nnamespace: bare\nobject: {metadata: {labels: {env: prod}}}\noldObject: {metadata: {}}",
+		true)
 	f(prod, itself+"operation: DELETE\nname: shop\nnamespace: shop\noldObject: {metadata: {labels: {env: test}}}", true)
-	f(prod, itself+"operation: UPDATE\nsubResource: finalize\nname: shop\nnamespace: shop\nobject: {metadata: {labels: {env: test}}}", true)
+	f(prod, itself+"operation: UPDATE\nsubResource: finalize\nname: shop\nnamespace: shop\nobject: {metadata: {labels: {env: test}}}",
+		true)
 	f(prod, likewise+"operation: CREATE\nobject: {metadata: {labels: {env: prod}}}", true)
 }
 
@@ -198,7 +201,8 @@ func TestMatchesFaults(t *testing.T) {
 		t.Helper()
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":%s}}`, object)); err != nil {
+		if err := review.Decode(fmt.Appendf(nil,
+			`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":%s}}`, object)); err != nil {
 			t.Fatal(err)
 		}
 		attributes := admission.AttributesOf(review)
@@ -245,7 +249,8 @@ func TestMatchesObject(t *testing.T) {
 	)
 	in := func(operation, object, oldObject string, want ...string) {
 		t.Helper()
-		b := body(t, "operation: "+operation+"\nresource: {group: '', version: v1, resource: pods}\nobject: "+object+"\noldObject: "+oldObject)
+		b := body(t, "operation: "+operation+"\nresource: {group: '', version: v1, resource: pods}\n"+
+			"object: "+object+"\noldObject: "+oldObject)
 		for _, criteria := range []string{is, isNot, has, hasNot, both, blank, zero} {
 			wanted := slices.Contains(want, criteria)
 			if got, err := matches(t, newMatcher(t, criteria), b, nil); got != wanted || err != nil {
@@ -349,7 +354,8 @@ func TestMatchesRules(t *testing.T) {
 	f(two, deployment+"operation: CREATE", true)
 	f(two, deployment+beta+"operation: CREATE", true)
 
-	namespaced, clusterScoped, scopes := "rules: [{"+all+", scope: Namespaced}]", "rules: [{"+all+", scope: Cluster}]", "rules: [{"+all+", scope: '*'}]"
+	namespaced, clusterScoped := "rules: [{"+all+", scope: Namespaced}]", "rules: [{"+all+", scope: Cluster}]"
+	scopes := "rules: [{" + all + ", scope: '*'}]"
 	for _, request := range []string{pods + "operation: CREATE", otherSpace + "operation: CREATE"} {
 		f(namespaced, request, true)
 		f(clusterScoped, request, false)

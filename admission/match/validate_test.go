@@ -25,7 +25,8 @@ func TestNewErrors(t *testing.T) {
 		}
 	}
 	rule := func(operations, groups, versions, resources string) string {
-		return "rules: [{operations: " + operations + ", apiGroups: " + groups + ", apiVersions: " + versions + ", resources: " + resources + "}]"
+		return "rules: [{operations: " + operations + ", apiGroups: " + groups + ", apiVersions: " + versions +
+			", resources: " + resources + "}]"
 	}
 	const at = "plugins[1].match."
 	f("rules: []", at+"rules: Required value: omit it to match everything that the plugin handles")
@@ -60,14 +61,17 @@ func TestNewErrors(t *testing.T) {
 		at+"objectSelector.matchExpressions[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 	f("objectSelector: {matchLabels: {a: '-'}}", at+`objectSelector.matchLabels: Invalid value: "-": `+
 		"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "+
-		"alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+		"alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "+
+		"'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
 }
 
 // TestValidResources has resources beside others that do not stand for them.
 func TestValidResources(t *testing.T) {
-	for _, resources := range []string{"['pods/*', pods]", "['*/exec', pods]", "['*', pods/exec]", "[pods/exec, 'pods/*']", "['pods/*', nodes/status]", "['*/*']"} {
+	for _, resources := range []string{"['pods/*', pods]", "['*/exec', pods]", "['*', pods/exec]", "[pods/exec, 'pods/*']",
+		"['pods/*', nodes/status]", "['*/*']"} {
 		c := new(match.Criteria)
-		if err := yaml.UnmarshalStrict([]byte("rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: "+resources+"}]"), c); err != nil {
+		text := "rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: " + resources + "}]"
+		if err := yaml.UnmarshalStrict([]byte(text), c); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := match.New(c, field.NewPath("match")); err != nil {
@@ -105,8 +109,12 @@ func TestValidateConditions(t *testing.T) {
 	f("c[0].expression: Required value", condition{Name: "a", Expression: " \n"})
 	f("c[1].name: Required value", condition{Name: "a", Expression: "true"}, condition{Expression: "true"})
 	f("c[0].name: Required value\nc[1].name: Required value", condition{Expression: "true"}, condition{Expression: "true"})
-	f(`c[0].name: Invalid value: "/": prefix part must be non-empty`+"\n"+`c[0].name: Invalid value: "/": name part must be non-empty`+"\n"+
-		`c[0].name: Invalid value: "/": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character `+
-		`(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`, condition{Name: "/", Expression: "true"})
-	f(`c[2].name: Duplicate value: "a"`, condition{Name: "a", Expression: "true"}, condition{Name: "b", Expression: "true"}, condition{Name: "a", Expression: "false"})
+	f(`c[0].name: Invalid value: "/": prefix part must be non-empty`+"\n"+
+		`c[0].name: Invalid value: "/": name part must be non-empty`+"\n"+
+		`c[0].name: Invalid value: "/": name part must consist of alphanumeric characters, '-', '_' or '.', and must start `+
+		`and end with an alphanumeric character `+
+		`(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+		condition{Name: "/", Expression: "true"})
+	f(`c[2].name: Duplicate value: "a"`, condition{Name: "a", Expression: "true"}, condition{Name: "b", Expression: "true"},
+		condition{Name: "a", Expression: "false"})
 }

@@ -14,7 +14,8 @@ import (
 func TestContainers(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
-	object := `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"a"},{"name":"b"}],"initContainers":[{"name":"i"}],"ephemeralContainers":[{"name":"e"}]}}`
+	object := `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"a"},{"name":"b"}],"initContainers":[{"name":"i"}],` +
+		`"ephemeralContainers":[{"name":"e"}]}}`
 	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", object)); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,9 @@ func TestManyContainers(t *testing.T) {
 	got := admissiontest.Answer(t, chain, admission.Validate, body)
 	var messages []string
 	for length := 0; length <= admission.MessagesBytesMax; length += len(messages[len(messages)-1]) {
-		messages = append(messages, fmt.Sprintf(`pods "name" is forbidden: spec.containers[%d].imagePullPolicy: Unsupported value: "": supported values: "Always"`, len(messages)))
+		messages = append(messages,
+			fmt.Sprintf(`pods "name" is forbidden: spec.containers[%d].imagePullPolicy: Unsupported value: "": supported values: "Always"`,
+				len(messages)))
 	}
 	want := len("AlwaysPullImages: " + aggregate(messages).Error())
 	var whole int // how long the message was before it was truncated

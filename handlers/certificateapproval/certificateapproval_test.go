@@ -26,7 +26,8 @@ func approval(old, signer string) []byte {
 
 func of(body []byte, subResource string) []byte {
 	return bytes.Replace(body, []byte(`"operation"`),
-		[]byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scope":["x"]}},"operation"`), 1)
+		[]byte(`"subResource":"`+subResource+
+			`","userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scope":["x"]}},"operation"`), 1)
 }
 
 // chain returns a chain of the plugin in a cluster in which everybody may approve for
@@ -83,8 +84,10 @@ func TestMessage(t *testing.T) {
 	f := func(body []byte, want string) {
 		t.Helper()
 		chain, _ := chain(t)
-		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
-			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io",` +
+			`"kind":"certificatesigningrequests","name":"name"},` +
+			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want +
+			`","metadata":{},"reason":"Forbidden","status":"Failure"}}`
 		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -100,10 +103,12 @@ func TestQuestion(t *testing.T) {
 		t.Helper()
 		chain := admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
 			got := *r.Spec.ResourceAttributes
-			if want := (authorizationv1.ResourceAttributes{Verb: "approve", Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: got.Name}); got != want {
+			if want := (authorizationv1.ResourceAttributes{Verb: "approve", Group: "certificates.k8s.io", Version: "*",
+				Resource: "signers", Name: got.Name}); got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			if r.Spec.User != "jane" || r.Spec.UID != "7" || !slices.Equal(r.Spec.Groups, []string{"g"}) || len(r.Spec.Extra["scope"]) != 1 {
+			if r.Spec.User != "jane" || r.Spec.UID != "7" || !slices.Equal(r.Spec.Groups, []string{"g"}) ||
+				len(r.Spec.Extra["scope"]) != 1 {
 				t.Errorf("got the user %v", r.Spec)
 			}
 			r.Status = status

@@ -40,7 +40,8 @@ func Plugin() admission.Plugin {
 type plugin struct{ access *cluster.Access }
 
 // validate looks at the signer of the stored object, as CertificateApproval does.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, request, old *certificatesv1.CertificateSigningRequest) admission.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review, request,
+	old *certificatesv1.CertificateSigningRequest) admission.Result {
 	if request == nil || old == nil {
 		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
 	}

@@ -25,7 +25,8 @@ func signing(oldSigner, signer, oldStatus, status string) []byte {
 }
 
 func of(body []byte, subResource string) []byte {
-	return bytes.Replace(body, []byte(`"operation"`), []byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane"},"operation"`), 1)
+	return bytes.Replace(body, []byte(`"operation"`),
+		[]byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane"},"operation"`), 1)
 }
 
 // chain returns a chain of the plugin in a cluster in which everybody may sign for the
@@ -41,7 +42,8 @@ func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 
 const (
 	none, data = `{}`, `{"certificate":"ZGF0YQ=="}`
-	failed     = `{"conditions":[{"type":"Failed","status":"True","reason":"r","message":"m","lastUpdateTime":"2020-01-01T00:00:00Z","lastTransitionTime":null}]}`
+	failed     = `{"conditions":[{"type":"Failed","status":"True","reason":"r","message":"m",` +
+		`"lastUpdateTime":"2020-01-01T00:00:00Z","lastTransitionTime":null}]}`
 )
 
 // TestValidate has Kubernetes' own cases and more.
@@ -102,8 +104,10 @@ func TestMessage(t *testing.T) {
 	f := func(body []byte, want string) {
 		t.Helper()
 		chain, _ := chain(t)
-		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"certificatesigningrequests","name":"name"},` +
-			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io",` +
+			`"kind":"certificatesigningrequests","name":"name"},` +
+			`"message":"certificatesigningrequests.certificates.k8s.io \"name\" is forbidden: ` + want +
+			`","metadata":{},"reason":"Forbidden","status":"Failure"}}`
 		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -40,7 +40,8 @@ func block(of string, der []byte) string {
 
 // object returns a CertificateSigningRequest with that text in it.
 func object(signer, text string) string {
-	return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `","request":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
+	return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `","request":"` +
+		base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
 }
 
 func TestSubjects(t *testing.T) {

@@ -28,7 +28,8 @@ func Plugin() admission.Plugin {
 		Summary: "restricts who may write the ClusterTrustBundles of a signer",
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
-			Versions: []string{"v1beta1", "v1alpha1"}, Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone
+			Versions:  []string{"v1beta1", "v1alpha1"},
+			Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone
 		}},
 		Validates:   true,
 		OnByDefault: true,

@@ -100,8 +100,10 @@ func TestMessage(t *testing.T) {
 	f := func(body []byte, want string) {
 		t.Helper()
 		chain, _ := chain(t)
-		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"clustertrustbundles","name":"name"},` +
-			`"message":"clustertrustbundles.certificates.k8s.io \"name\" is forbidden: ` + want + `","metadata":{},"reason":"Forbidden","status":"Failure"}}`
+		want = `{"allowed":false,"status":{"code":403,"details":{"group":"certificates.k8s.io","kind":"clustertrustbundles",` +
+			`"name":"name"},` +
+			`"message":"clustertrustbundles.certificates.k8s.io \"name\" is forbidden: ` + want +
+			`","metadata":{},"reason":"Forbidden","status":"Failure"}}`
 		if got := admissiontest.Answer(t, chain, admission.Validate, body); !admissiontest.EqualJSON(t, got, []byte(want)) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

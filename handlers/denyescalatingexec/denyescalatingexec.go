@@ -15,5 +15,6 @@ import (
 
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
-	return denyexec.Plugin("DenyEscalatingExec", "denies exec and attach to pods that are privileged or share namespaces with their node", true)
+	return denyexec.Plugin("DenyEscalatingExec",
+		"denies exec and attach to pods that are privileged or share namespaces with their node", true)
 }

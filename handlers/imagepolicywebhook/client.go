@@ -27,17 +27,17 @@ const (
 	// answersMax is how many answers are cached: upstream's.
 	answersMax = 1024
 
-	// answerBytesMax is how long an answer may be. It may repeat the question: the
-	// images and annotations of the largest Pod that etcd stores (1.5 MiB) with as much
-	// for the rest.
+	// answerBytesMax is the maximum length of an answer. It may repeat the question,
+	// which has the images and annotations of a Pod; the largest Pod that etcd stores has
+	// 1.5 MiB.
 	answerBytesMax = 4 << 20
 
 	// cachedBytesMax is the longest answer that is cached. Of a message, and of all
 	// audit annotations, 32 KiB reach the API server. It bounds the cache to 64 MiB.
 	cachedBytesMax = 64 << 10
 
-	// callsMax is how many questions the backend is asked at the same time: a tenth of
-	// the requests in flight. Others wait.
+	// callsMax is the maximum number of concurrent requests to the backend: a tenth of
+	// the reviews in flight. Other requests wait.
 	callsMax = 100
 
 	// triesMax, backoffFactor and backoffJitter are those of k8s.io/apiserver
@@ -65,12 +65,12 @@ type client struct {
 	answers           *cache.LRUExpireCache
 	allowTTL, denyTTL time.Duration
 	backoff           wait.Backoff
-	flights           singleflight.Group // of who asks the same at the same time
+	flights           singleflight.Group // equal questions at the same time share a request
 	calls             *semaphore.Weighted
 	series            series
 }
 
-// series are the plugin's own.
+// series are the metrics of the plugin.
 type series struct {
 	allowed, denied, failed *metrics.Counter // requests to the backend
 	duration                *metrics.PrometheusHistogram
@@ -134,7 +134,7 @@ func (a *client) ask(ctx context.Context, question []byte) (status, error) {
 	until := askUntil(ctx)
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	if a.allowTTL == 0 || a.denyTTL == 0 { // the operator wants each pod to be asked about
+	if a.allowTTL == 0 || a.denyTTL == 0 { // without a cache, each pod gets its own request
 		return a.fetch(ctx, question, key)
 	}
 	return a.share(ctx, until, question, key)
@@ -150,7 +150,7 @@ func (a *client) share(ctx context.Context, until time.Time, question []byte, ke
 		flight := a.flights.DoChan(string(key[:]), func() (got any, err error) {
 			own = true
 			defer func() {
-				if v := recover(); v != nil { // which would end the process
+				if v := recover(); v != nil { // the panic would end the process
 					err = fmt.Errorf("%w: it panicked: %v", errNoAnswer, v)
 				}
 			}()
@@ -168,7 +168,7 @@ func (a *client) share(ctx context.Context, until time.Time, question []byte, ke
 			if own || ctx.Err() != nil || !errors.Is(answer.Err, context.DeadlineExceeded) {
 				return status{}, answer.Err
 			}
-			// The one who asked had less time.
+			// The caller that started the request had an earlier deadline: try again.
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (a *client) fetch(ctx context.Context, question []byte, key answerKey) (sta
 		return status{}, fmt.Errorf("%w: %d requests wait for one: %w", errNoAnswer, callsMax, err)
 	}
 	defer a.calls.Release(1)
-	ctx = klog.NewContext(ctx, logr.Discard()) // client-go would write to stderr
+	ctx = klog.NewContext(ctx, logr.Discard()) // otherwise client-go logs to stderr
 	result := a.try(ctx, question)
 	if err := result.Error(); err != nil {
 		return status{}, err
@@ -220,7 +220,7 @@ func (a *client) try(ctx context.Context, question []byte) rest.Result {
 			return result
 		}
 		a.series.failed.Inc()
-		if !mayPass(err) || backoff.Steps == 1 {
+		if !isTemporary(err) || backoff.Steps == 1 {
 			return result
 		}
 		pause := backoff.Step()
@@ -235,14 +235,14 @@ func (a *client) try(ctx context.Context, question []byte) rest.Result {
 	}
 }
 
-// mayPass says whether another try may succeed (DefaultShouldRetry there).
-func mayPass(err error) bool {
+// isTemporary reports whether another try may succeed (DefaultShouldRetry there).
+func isTemporary(err error) bool {
 	_, delay := apierrors.SuggestsClientDelay(err)
 	return delay || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// sizeOf returns how many bytes of text an answer has.
+// sizeOf returns the number of bytes of text in an answer.
 func sizeOf(s *status) int {
 	size := len(s.Reason)
 	for key, value := range s.AuditAnnotations {

@@ -126,7 +126,9 @@ func (r *rule) validate(at *field.Path) (errs field.ErrorList) {
 				errs = append(errs, field.Required(at.Child(list.name).Index(i), ""))
 			}
 			if list.name == "resources" && strings.Contains(value, "/") && value != "*/*" {
-				errs = append(errs, field.Invalid(at.Child(list.name).Index(i), value, fmt.Sprintf("subresources have no initializers; want a resource, %q or %q", "*", "*/*")))
+				errs = append(errs,
+					field.Invalid(at.Child(list.name).Index(i), value,
+						fmt.Sprintf("subresources have no initializers; want a resource, %q or %q", "*", "*/*")))
 			}
 		}
 	}

@@ -52,7 +52,8 @@ var some = []admission.File{
 }
 
 const (
-	gated   = `"schedulingGates":[{"name":"initializers.fastadmit.io/first.example.com"},{"name":"initializers.fastadmit.io/second.example.com"},{"name":"initializers.fastadmit.io/third.example.com"}]`
+	gated = `"schedulingGates":[{"name":"initializers.fastadmit.io/first.example.com"},` +
+		`{"name":"initializers.fastadmit.io/second.example.com"},{"name":"initializers.fastadmit.io/third.example.com"}]`
 	noticed = `"annotations":{"initializers.fastadmit.io/pending":"first.example.com"}`
 	none    = `"annotations":{"initializers.fastadmit.io/pending":""}`
 	mine    = `"annotations":{"initializers.fastadmit.io/pending":"mine.example.com"}`
@@ -72,7 +73,8 @@ func TestAdmit(t *testing.T) {
 		}
 		pod(pods, `"spec":{}`, `"spec":{`+gated+`}`)
 		pod(pods, `"spec":{`+gated+`}`, `"spec":{`+gated+`}`)
-		pod(pods, `"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}`, `"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}`)
+		pod(pods, `"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}`,
+			`"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}`)
 		f(deployments, `{"metadata":{}}`, `{"metadata":{`+noticed+`}}`)
 		f(deployments, `{}`, `{"metadata":{`+noticed+`}}`)
 	}
@@ -132,14 +134,19 @@ func TestConfigurationErrors(t *testing.T) {
 			t.Errorf("got error %v\nwant one with %s", err, want)
 		}
 	}
-	f(`error loading a.yaml: initializers[0].name: Invalid value: "x": should be a domain with at least three segments`, configurationOf("a", `{"name":"x"}`))
+	f(`error loading a.yaml: initializers[0].name: Invalid value: "x": should be a domain with at least three segments`,
+		configurationOf("a", `{"name":"x"}`))
 	f(`initializers[0].name: Invalid value`, configurationOf("a", initializerOf(strings.Repeat("x", 60)+".example.com", "", "v1", "pods")))
-	f(`error loading b.yaml: initializers[0].name: Duplicate value: "a.example.com"`, configurationOf("a", `{"name":"a.example.com"}`), configurationOf("b", `{"name":"a.example.com"}`))
+	f(`error loading b.yaml: initializers[0].name: Duplicate value: "a.example.com"`,
+		configurationOf("a", `{"name":"a.example.com"}`), configurationOf("b", `{"name":"a.example.com"}`))
 	f(`metadata.name: Required value`, configurationOf("", `{"name":"a.example.com"}`))
-	f(`initializers[0].rules[0].apiGroups: Required value`, configurationOf("a", `{"name":"a.example.com","rules":[{"apiVersions":["v1"],"resources":["pods"]}]}`))
+	f(`initializers[0].rules[0].apiGroups: Required value`,
+		configurationOf("a", `{"name":"a.example.com","rules":[{"apiVersions":["v1"],"resources":["pods"]}]}`))
 	f(`initializers[0].rules[0].apiVersions[0]: Required value`, configurationOf("a", initializerOf("a.example.com", "", "", "pods")))
-	f(`initializers[0].rules[0].resources[0]: Invalid value: "pods/status"`, configurationOf("a", initializerOf("a.example.com", "", "v1", "pods/status")))
-	f(`if '*' is present, must not specify others`, configurationOf("a", `{"name":"a.example.com","rules":[{"apiGroups":["*",""],"apiVersions":["v1"],"resources":["pods"]}]}`))
+	f(`initializers[0].rules[0].resources[0]: Invalid value: "pods/status"`,
+		configurationOf("a", initializerOf("a.example.com", "", "v1", "pods/status")))
+	f(`if '*' is present, must not specify others`,
+		configurationOf("a", `{"name":"a.example.com","rules":[{"apiGroups":["*",""],"apiVersions":["v1"],"resources":["pods"]}]}`))
 	f(`unknown field "initializers[0].rule"`, configurationOf("a", `{"name":"a.example.com","rule":[]}`))
 	f(`kind: got "Pod"`, admission.File{Name: "p", Content: []byte(`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"Pod"}`)})
 }

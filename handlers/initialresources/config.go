@@ -49,7 +49,8 @@ func (c *configuration) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("percentile"), p, "must be from 1 to 100"))
 	}
 	if r := c.resolution(); r < resolutionMin || r > resolutionMax || r%time.Second != 0 {
-		errs = append(errs, field.Invalid(field.NewPath("resolution"), r.String(), fmt.Sprintf("must be whole seconds from %v to %v", resolutionMin, resolutionMax)))
+		errs = append(errs, field.Invalid(field.NewPath("resolution"), r.String(),
+			fmt.Sprintf("must be whole seconds from %v to %v", resolutionMin, resolutionMax)))
 	}
 	return errs
 }

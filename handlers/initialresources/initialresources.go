@@ -27,19 +27,19 @@ const (
 	resourceCPU    = "cpu"
 	resourceMemory = "memory"
 
-	// imagesMax is how many images of a pod are asked about. Others get no requests.
+	// imagesMax is how many images of a pod are looked up. Containers with other images get no requests.
 	imagesMax = 32
 
-	// askersMax is how many questions about one pod are asked at the same time.
-	askersMax = 4
+	// questionsMax is the maximum number of concurrent questions about one pod.
+	questionsMax = 4
 
 	// Questions end before the call of kube-apiserver does, so that the pod is answered: by
 	// a tenth of the time, at most reserveMax.
 	reserveShare = 10
 	reserveMax   = 500 * time.Millisecond
 
-	// elementsMax is after how many elements ctx is looked at.
-	elementsMax = 1024
+	// checkEach is the number of elements after which ctx is checked.
+	checkEach = 1024
 )
 
 // Plugin returns the plugin, for the table of package plugins.
@@ -104,7 +104,7 @@ func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, e
 	spec := review.Object.Get("spec")
 	for _, list := range lists {
 		for i, container := range spec.Get(list.name).Elements() {
-			if i%elementsMax == elementsMax-1 && ctx.Err() != nil {
+			if i%checkEach == checkEach-1 && ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			for _, resource := range []string{resourceCPU, resourceMemory} {
@@ -126,8 +126,8 @@ func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, e
 	return known, nil
 }
 
-// estimate asks for all of them. Where there is no answer in time, or none at all,
-// nothing is requested: a pod never fails for that.
+// estimate gets the estimates of all wanted requests. Without an answer in time, a request
+// is not set; the pod is not denied because of that.
 func (p *plugin) estimate(ctx context.Context, namespace string, known map[wanted]*estimate) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -139,9 +139,9 @@ func (p *plugin) estimate(ctx context.Context, namespace string, known map[wante
 		work <- e
 	}
 	close(work)
-	var askers sync.WaitGroup
-	for range min(askersMax, len(known)) {
-		askers.Go(func() {
+	var workers sync.WaitGroup
+	for range min(questionsMax, len(known)) {
+		workers.Go(func() {
 			for e := range work {
 				u, err := p.source.estimate(ctx, e.resource, e.image, namespace)
 				switch {
@@ -156,7 +156,7 @@ func (p *plugin) estimate(ctx context.Context, namespace string, known map[wante
 			}
 		})
 	}
-	askers.Wait()
+	workers.Wait()
 }
 
 // fill sets the requests, and the annotation that says so.
@@ -166,7 +166,7 @@ func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate)
 	spec := review.Object.Get("spec")
 	for _, list := range lists {
 		for i, container := range spec.Get(list.name).Elements() {
-			if i%elementsMax == elementsMax-1 && ctx.Err() != nil {
+			if i%checkEach == checkEach-1 && ctx.Err() != nil {
 				return admission.Errored(ctx.Err())
 			}
 			image, before := container.Get("image").String(), len(said)

@@ -99,7 +99,8 @@ func container(name, image, resources string) string {
 
 // body is the creation of a pod with one container and one init container.
 func body(image, resources string) []byte {
-	return admissiontest.Body(codec.Create, pods, `{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
+	return admissiontest.Body(codec.Create, pods,
+		`{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
 }
 
 // check compares the patches of both phases of a pod's creation with what is wanted.
@@ -109,7 +110,8 @@ func check(t *testing.T, chain *admission.Chain, image, resources, wantResources
 		Allowed bool
 		Patch   json.RawMessage
 	}
-	if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Mutate, body(image, resources)), &answer); err != nil || !answer.Allowed {
+	if err := json.Unmarshal(admissiontest.Answer(t, chain, admission.Mutate, body(image, resources)), &answer); err != nil ||
+		!answer.Allowed {
 		t.Fatalf("got %+v, %v", answer, err)
 	}
 	got := string(answer.Patch)
@@ -140,9 +142,12 @@ func TestUpstream(t *testing.T) {
 	f := func(answer func(query string) usage) {
 		t.Helper()
 		chain := admissiontest.MustChain(t, Plugin(), serve(t, func(query string) any { return answer(query) }).config(""))
-		check(t, chain, "image:v0", "", `{"requests":{"cpu":"100m","memory":"100"}}`, "cpu, memory request for init container i0; cpu, memory request for container c0")
-		check(t, chain, "image:v1", requests("", "300"), `requests/cpu","value":"100m"`, "cpu request for init container i0; cpu request for container c0")
-		check(t, chain, "image:v2", requests("300m", ""), `requests/memory","value":"100"`, "memory request for init container i0; memory request for container c0")
+		check(t, chain, "image:v0", "", `{"requests":{"cpu":"100m","memory":"100"}}`,
+			"cpu, memory request for init container i0; cpu, memory request for container c0")
+		check(t, chain, "image:v1", requests("", "300"), `requests/cpu","value":"100m"`,
+			"cpu request for init container i0; cpu request for container c0")
+		check(t, chain, "image:v2", requests("300m", ""), `requests/memory","value":"100"`,
+			"memory request for init container i0; memory request for container c0")
 		check(t, chain, "image:v3", requests("300m", "300"), "", "")
 	}
 	f(func(q string) usage { // TestEstimationBasedOnTheSameImageSameNamespace7d
@@ -213,10 +218,13 @@ func TestManyContainers(t *testing.T) {
 		return usage{200, 30}
 	})
 	containers := func(first, second, third string) string {
-		return `{"spec":{"initContainers":[` + container("i0", "image:v0", first) + `],"containers":[` + container("c0", "image:v0", first) + "," +
-			container("c1", "image:v1", second) + "," + container("c2", "image:v2", third) + "," + container("c3", "image:v3", requests("300m", "300")) + `]}`
+		return `{"spec":{"initContainers":[` + container("i0", "image:v0", first) + `],"containers":[` +
+			container("c0", "image:v0", first) + "," +
+			container("c1", "image:v1", second) + "," + container("c2", "image:v2", third) + "," +
+			container("c3", "image:v3", requests("300m", "300")) + `]}`
 	}
-	const said = `,"metadata":{"annotations":{"kubernetes.io/initial-resources":"Initial Resources plugin set: cpu, memory request for init container i0; ` +
+	const said = `,"metadata":{"annotations":{"kubernetes.io/initial-resources":"Initial Resources plugin set: ` +
+		`cpu, memory request for init container i0; ` +
 		`cpu, memory request for container c0; cpu request for container c1; memory request for container c2"}}}`
 	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
 	admissiontest.CheckAdmit(t, chain, pods, containers("", requests("", "300"), requests("300m", ""))+"}",
@@ -248,9 +256,12 @@ func TestContainers(t *testing.T) {
 	f(`"name":"\"\\\n"`, `"name":"\"\\\n",`+both, bothSaid+`\"\\\n`)
 	f(`"resources":null`, both, bothSaid)
 	f(`"resources":{"requests":null,"limits":null}`, strings.TrimSuffix(both, "}")+`,"limits":null}`, bothSaid)
-	f(`"resources":{"limits":{"cpu":"1"}}`, `"resources":{"limits":{"cpu":"1"},"requests":{"memory":"1073741824"}}`, "memory request for container ")
-	f(`"resources":{"limits":{"memory":"1"},"requests":{"x":"1"}}`, `"resources":{"limits":{"memory":"1"},"requests":{"x":"1","cpu":"1024m"}}`, "cpu request for container ")
-	f(`"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a"`, `"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a",`+both, bothSaid) // the same image
+	f(`"resources":{"limits":{"cpu":"1"}}`, `"resources":{"limits":{"cpu":"1"},"requests":{"memory":"1073741824"}}`,
+		"memory request for container ")
+	f(`"resources":{"limits":{"memory":"1"},"requests":{"x":"1"}}`,
+		`"resources":{"limits":{"memory":"1"},"requests":{"x":"1","cpu":"1024m"}}`, "cpu request for container ")
+	f(`"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a"`,
+		`"resources":{"limits":{"cpu":"1","memory":"1"}}},{"image":"a",`+both, bothSaid) // the same image
 	f(`"resources":{"limits":{"memory":"1","cpu":"1"}}`, `"resources":{"limits":{"memory":"1","cpu":"1"}}`, "")
 	f(`"resources":{"limits":{"memory":"1"},"requests":{"cpu":"0"}}`, `"resources":{"limits":{"memory":"1"},"requests":{"cpu":"0"}}`, "")
 }
@@ -266,7 +277,8 @@ func TestOutcomes(t *testing.T) {
 	f(codec.Update, pods, pod, admission.OutcomeAllowed)
 	f(codec.Create, "v1/podtemplates", pod, admission.OutcomeAllowed)
 	f(codec.Create, pods, `{"spec":{"ephemeralContainers":[{"name":"c","image":"a"}]}}`, admission.OutcomeAllowed)
-	for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[]}}`, `{"spec":{"containers":[null]}}`} {
+	for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[]}}`,
+		`{"spec":{"containers":[null]}}`} {
 		f(codec.Create, pods, object, admission.OutcomeAllowed)
 	}
 }
@@ -310,7 +322,8 @@ func TestMetrics(t *testing.T) {
 		return usage{100, 30}
 	})
 	set, plugin := metrics.NewSet(), Plugin()
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Config: []byte(p.config("")), Metrics: set}}, nil, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin},
+		map[string]admission.Enabled{plugin.Name: {Config: []byte(p.config("")), Metrics: set}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +342,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, bound := range []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"} {
-		if want := `fastadmit_initial_resources_query_duration_seconds_bucket{le="` + bound + `"} `; !strings.Contains(page.String(), want) {
+		want := `fastadmit_initial_resources_query_duration_seconds_bucket{le="` + bound + `"} `
+		if !strings.Contains(page.String(), want) {
 			t.Errorf("got no %s in\n%s", want, page.String())
 		}
 	}

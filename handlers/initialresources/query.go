@@ -95,7 +95,8 @@ type usage struct{ value, samples int64 }
 // percent of them do not exceed, as upstream.
 func (a *answer) percentile(percent int64) (usage, error) {
 	if a.Status != "success" || a.Data.ResultType != "vector" {
-		return usage{}, fmt.Errorf("got an answer with status %.20q and result type %.20q, want success and vector", a.Status, a.Data.ResultType)
+		return usage{}, fmt.Errorf("got an answer with status %.20q and result type %.20q, want success and vector", a.Status,
+			a.Data.ResultType)
 	}
 	type step struct{ at, samples int64 }
 	var steps []step

@@ -24,8 +24,10 @@ import (
 
 // TestQueries has the queries for an image, in their order.
 func TestQueries(t *testing.T) {
-	const cpu = `sum_over_time(count_values("v", clamp_min(ceil(128 * log2(1000 * sum without (cpu) (rate(container_cpu_usage_seconds_total{image=~%s}[60s])))), -1))[%s])`
-	const memory = `sum_over_time(count_values("v", clamp_min(ceil(128 * log2(avg_over_time(container_memory_usage_bytes{image=~%s}[60s]))), -1))[%s])`
+	const cpu = `sum_over_time(count_values("v", clamp_min(ceil(128 * log2(1000 * sum without (cpu) ` +
+		`(rate(container_cpu_usage_seconds_total{image=~%s}[60s])))), -1))[%s])`
+	const memory = `sum_over_time(count_values("v", clamp_min(ceil(128 * ` +
+		`log2(avg_over_time(container_memory_usage_bytes{image=~%s}[60s]))), -1))[%s])`
 	f := func(only bool, resource, image string, want ...string) {
 		t.Helper()
 		p := serve(t, func(string) any { return usage{1, 29} })
@@ -84,7 +86,8 @@ func (p *prometheus) source(t testing.TB) *source {
 func TestEnough(t *testing.T) {
 	for samples, want := range map[int64]int{0: 5, samplesThreshold - 1: 5, samplesThreshold: 1, samplesThreshold + 1: 1} {
 		p := serve(t, func(string) any { return usage{7, samples} })
-		if u, err := p.source(t).estimate(t.Context(), "cpu", "a", "n"); err != nil || u.samples != samples || samples > 0 && u.value != 7 {
+		if u, err := p.source(t).estimate(t.Context(), "cpu", "a", "n"); err != nil || u.samples != samples ||
+			samples > 0 && u.value != 7 {
 			t.Errorf("got %v, %v", u, err)
 		}
 		if got := len(p.queries()); got != want {
@@ -102,11 +105,13 @@ func TestPercentile(t *testing.T) {
 			t.Errorf("percentile %d of %v: got %v, %v; want %v", percentile, steps, got, err, want)
 		}
 	}
-	ten := map[string]string{"-1": "1", "0": "1", "128": "1", "256": "1", "384": "1", "512": "1", "640": "1", "768": "1", "896": "1", "1024": "1"}
+	ten := map[string]string{"-1": "1", "0": "1", "128": "1", "256": "1", "384": "1", "512": "1", "640": "1", "768": "1",
+		"896": "1", "1024": "1"}
 	for percentile, want := range map[int64]int64{1: 0, 10: 0, 11: 1, 20: 1, 21: 2, 89: 128, 90: 128, 91: 256, 100: 256} {
 		f(percentile, ten, usage{want, 10})
 	}
-	if got, err := serve(t, func(string) any { return vector(ten) }).source(t).fetch(t.Context(), "q"); err != nil || got != (usage{128, 10}) {
+	if got, err := serve(t, func(string) any { return vector(ten) }).source(t).fetch(t.Context(), "q"); err != nil ||
+		got != (usage{128, 10}) {
 		t.Errorf("got %v, %v, want the percentile 90, which is upstream's default", got, err)
 	}
 	f(90, map[string]string{"128": "9", "256": "1"}, usage{2, 10})
@@ -206,7 +211,8 @@ func TestSlow(t *testing.T) {
 		t.Errorf("got outcome %v and %v, want the pod allowed in time", outcome, err)
 	}
 	close(hold)
-	check(t, chain, "a", "", `{"requests":{"cpu":"100m","memory":"100"}}`, "cpu, memory request for init container i0; cpu, memory request for container c0")
+	check(t, chain, "a", "", `{"requests":{"cpu":"100m","memory":"100"}}`,
+		"cpu, memory request for init container i0; cpu, memory request for container c0")
 	if got := len(p.queries()); got != 2 {
 		t.Errorf("got %d queries, want 2", got)
 	}
@@ -221,7 +227,8 @@ func TestImages(t *testing.T) {
 			all = append(all, container("c", fmt.Sprint("i", i), ""))
 		}
 		object := `{"spec":{"containers":[` + strings.Join(append(all, all...), ",") + `]}}`
-		got := string(admissiontest.Answer(t, admissiontest.MustChain(t, Plugin(), p.config("")), admission.Mutate, admissiontest.Body(codec.Create, pods, object)))
+		got := string(admissiontest.Answer(t, admissiontest.MustChain(t, Plugin(), p.config("")), admission.Mutate,
+			admissiontest.Body(codec.Create, pods, object)))
 		want := min(n, imagesMax)
 		if filled := strings.Count(got, `"requests"`); filled != 2*want {
 			t.Errorf("%d images: got %d containers with requests, want %d", n, filled, 2*want)
@@ -236,7 +243,8 @@ func TestImages(t *testing.T) {
 func TestImageMax(t *testing.T) {
 	p := serve(t, func(string) any { return usage{100, 30} })
 	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
-	for n, want := range map[int]admission.Outcome{imageMax - 1: admission.OutcomePatched, imageMax: admission.OutcomePatched, imageMax + 1: admission.OutcomeAllowed} {
+	for n, want := range map[int]admission.Outcome{imageMax - 1: admission.OutcomePatched, imageMax: admission.OutcomePatched,
+		imageMax + 1: admission.OutcomeAllowed} {
 		object := `{"spec":{"containers":[` + container("c", strings.Repeat("i", n), "") + `]}}`
 		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, pods, object))
 	}
@@ -244,7 +252,8 @@ func TestImageMax(t *testing.T) {
 	for i := range imagesMax {
 		long.WriteString(container("c", fmt.Sprintf("%0*d", imageMax+1, i), "") + ",")
 	}
-	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched,
+		admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
 }
 
 // full returns a source with as many queries under way as there may be.
@@ -288,7 +297,7 @@ func TestLooksAtContext(t *testing.T) {
 		}
 		return review
 	}
-	review := decoded(elementsMax)
+	review := decoded(checkEach)
 	known, err := missing(t.Context(), review)
 	if err != nil || len(known) != 2 {
 		t.Fatalf("got %v and error %v, want two resources of the image", known, err)
@@ -296,11 +305,12 @@ func TestLooksAtContext(t *testing.T) {
 	for _, e := range known {
 		e.quantity = "1"
 	}
-	last := codec.Index(elementsMax - 1)
-	if result := fill(t.Context(), review, known); result.Err != nil || !review.Object.Get("spec", "containers", last, "resources", "requests", resourceCPU).EqualString("1") {
+	last := codec.Index(checkEach - 1)
+	if result := fill(t.Context(), review, known); result.Err != nil ||
+		!review.Object.Get("spec", "containers", last, "resources", "requests", resourceCPU).EqualString("1") {
 		t.Errorf("got error %v, want the requests of all containers", result.Err)
 	}
-	for n, want := range map[int]error{elementsMax - 1: nil, elementsMax: context.Canceled} {
+	for n, want := range map[int]error{checkEach - 1: nil, checkEach: context.Canceled} {
 		review := decoded(n)
 		if _, err := missing(ctx, review); !errors.Is(err, want) {
 			t.Errorf("%d containers: got error %v, want %v", n, err, want)
@@ -332,7 +342,8 @@ func TestSpare(t *testing.T) {
 				t.Errorf("%v: got %v, want %v", given, got, want)
 			}
 			q := question{resourceCPU, "a", true, "n", week}
-			if _, err := s.ask(t.Context(), q.query(s.resolution)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "10 queries wait for an answer") {
+			if _, err := s.ask(t.Context(), q.query(s.resolution)); !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "10 queries wait for an answer") {
 				t.Errorf("got error %v, want that the query waited", err)
 			}
 			if got := time.Since(began); got != queryTimeout {
@@ -354,13 +365,14 @@ func TestAskersMax(t *testing.T) {
 		return usage{100, 30}
 	})
 	var all []string
-	for i := range 2 * askersMax {
+	for i := range 2 * questionsMax {
 		all = append(all, container("c", fmt.Sprint("i", i), ""))
 	}
 	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
-	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+strings.Join(all, ",")+`]}}`))
-	if got := most.Load(); got > askersMax {
-		t.Errorf("got %d questions at the same time, want at most %d", got, askersMax)
+	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched,
+		admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+strings.Join(all, ",")+`]}}`))
+	if got := most.Load(); got > questionsMax {
+		t.Errorf("got %d questions at the same time, want at most %d", got, questionsMax)
 	}
 }
 

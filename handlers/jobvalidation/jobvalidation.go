@@ -76,5 +76,6 @@ func sameParallelism(a, b *codec.Object) bool {
 func isGang(group *schedulingv1alpha2.PodGroup) bool { return group.Spec.SchedulingPolicy.Gang != nil }
 
 func deny(review *codec.Review, group *schedulingv1alpha2.PodGroup) admission.Result {
-	return admission.Denied(admission.Forbidden(review, fmt.Errorf("cannot change parallelism for a Job referencing gang-scheduled PodGroup %q", group.Name)))
+	return admission.Denied(admission.Forbidden(review,
+		fmt.Errorf("cannot change parallelism for a Job referencing gang-scheduled PodGroup %q", group.Name)))
 }

@@ -38,7 +38,8 @@ func group(name string, gang bool, uid types.UID, controls bool) *schedulingv1al
 
 // job returns a Job with these values in JSON.
 func job(uid, parallelism, podGroupName string) string {
-	return fmt.Sprintf(`{"metadata":{"name":"j","namespace":"default","uid":%s},"spec":{"parallelism":%s,"template":{"spec":{"schedulingGroup":{"podGroupName":%s}}}}}`,
+	return fmt.Sprintf(`{"metadata":{"name":"j","namespace":"default","uid":%s},"spec":{"parallelism":%s,`+
+		`"template":{"spec":{"schedulingGroup":{"podGroupName":%s}}}}}`,
 		uid, parallelism, podGroupName)
 }
 
@@ -53,7 +54,8 @@ func TestValidate(t *testing.T) {
 		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
 		want := `"allowed":true`
 		if wantGroup != "" {
-			want = `"message":"jobs.batch \"name\" is forbidden: cannot change parallelism for a Job referencing gang-scheduled PodGroup \"` + wantGroup + `\""`
+			want = `"message":"jobs.batch \"name\" is forbidden: cannot change parallelism for a Job referencing ` +
+				`gang-scheduled PodGroup \"` + wantGroup + `\""`
 		}
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
@@ -91,7 +93,8 @@ func TestValidate(t *testing.T) {
 	f(update("null", job(`"u"`, "4", `"gang"`)), "")
 	f(update(job(`"u"`, "4", `"gang"`), "null"), "")
 	f(admissiontest.UpdateBody("batch/v1/cronjobs", job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`)), "")
-	status := strings.Replace(string(update(job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`))), `"operation"`, `"subResource":"status","operation"`, 1)
+	status := strings.Replace(string(update(job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"gang"`))), `"operation"`,
+		`"subResource":"status","operation"`, 1)
 	f([]byte(status), "")
 }
 
@@ -132,11 +135,14 @@ func TestEnds(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", group("basic", false, "u", true))
-	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "4", `null`), job(`"u"`, "4", `null`)))
-	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed,
+		admissiontest.UpdateBody(jobs, job(`"u"`, "4", `null`), job(`"u"`, "4", `null`)))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed,
+		admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
 }
 
 func BenchmarkValidate(b *testing.B) {
 	chain := admissiontest.MustChain(b, Plugin(), "", group("basic", false, "u", true))
-	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
+	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed,
+		admissiontest.UpdateBody(jobs, job(`"u"`, "2", `null`), job(`"u"`, "4", `null`)))
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// An amount is a quantity that somebody gave, or zero.
+// An amount is a quantity that is set in an object, or zero.
 type amount struct {
 	resource.Quantity
 	given bool
 }
 
-// add adds an amount, which is not changed by what is done to the sum.
+// add adds an amount. Later changes of the sum do not change the argument.
 func (a *amount) add(b amount) {
 	switch {
 	case !b.given:
@@ -27,7 +27,7 @@ func (a *amount) add(b amount) {
 	}
 }
 
-// raise makes a the larger of both.
+// raise sets a to the larger of both.
 func (a *amount) raise(b amount) {
 	if b.given && (!a.given || b.Cmp(a.Quantity) > 0) {
 		*a = amount{b.DeepCopy(), true}
@@ -48,8 +48,8 @@ func read(resources codec.Value, field, name string) (amount, error) {
 	return amount{parsed, true}, nil
 }
 
-// containerAmounts are those of what has the field resources: a container, or
-// the spec of a claim.
+// containerAmounts are the amounts in the field resources of a container, or of the spec
+// of a claim.
 type containerAmounts struct{ codec.Value }
 
 func (c containerAmounts) request(name string) (request, limit amount, err error) {
@@ -66,7 +66,7 @@ func (c containerAmounts) both(name string) (request, limit amount, err error) {
 	return request, limit, err
 }
 
-// podAmounts are those of a pod, which has the spec.
+// podAmounts are the amounts of a pod with this spec.
 type podAmounts struct{ spec codec.Value }
 
 func (p podAmounts) both(name string) (request, limit amount, err error) {
@@ -77,10 +77,10 @@ func (p podAmounts) both(name string) (request, limit amount, err error) {
 	return request, limit, err
 }
 
-// of returns what the pod needs of a resource while it starts or while it runs,
-// whichever is more: init containers run one after the other, beside those that
-// go on running (podRequests and podLimits there). For CPU and memory, what the
-// pod as a whole says comes before that.
+// of returns how much of a resource the pod needs while it starts or while it runs,
+// whichever is more. Init containers run one after the other, together with sidecar
+// containers, which continue to run (podRequests and podLimits there). For CPU and memory,
+// the resources of the pod itself have priority.
 func (p podAmounts) of(field, name string) (amount, error) {
 	if name == string(corev1.ResourceCPU) || name == string(corev1.ResourceMemory) {
 		if whole, err := read(p.spec.Get("resources"), field, name); err != nil || whole.given {

@@ -8,18 +8,18 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// annotation says on a pod which of its amounts are defaults.
+// annotation is the key of the annotation that says which amounts of a pod are defaults.
 const annotation = "kubernetes.io/limit-ranger"
 
-// lists are the fields of a PodSpec whose containers get defaults, and what the
-// annotation calls them.
+// lists are the fields of a PodSpec whose containers get defaults, with their names in the
+// annotation.
 var lists = [...]struct{ field, called string }{
 	{"containers", "container"},
 	{"initContainers", "init container"},
 }
 
-// parts are the fields of a container's resources, what the annotation calls
-// them, and the defaults for them.
+// parts are the fields of a container's resources, with their names in the annotation and
+// their defaults.
 var parts = [...]struct {
 	field, called string
 	of            func(*corev1.LimitRangeItem) corev1.ResourceList
@@ -28,8 +28,8 @@ var parts = [...]struct {
 	{"limits", "limit", func(item *corev1.LimitRangeItem) corev1.ResourceList { return item.Default }},
 }
 
-// setDefaults gives the containers of a pod the defaults that they lack, and
-// notes on the pod which they got.
+// setDefaults sets missing amounts of the containers of a pod to the defaults, and lists
+// them in the annotation.
 func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 	if !slices.ContainsFunc(items, hasDefaults) {
 		return
@@ -40,7 +40,7 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 			resources := container.Get("resources")
 			for _, part := range parts {
 				if !lacks(resources.Get(part.field), items, part.of) {
-					continue // as nearly all are, once kube-apiserver's own plugin saw them
+					continue // the usual case, if kube-apiserver's own plugin ran before
 				}
 				set := fill(container, items, part.of, "resources", part.field)
 				slices.Sort(set)
@@ -57,15 +57,15 @@ func setDefaults(pod *codec.Object, items []corev1.LimitRangeItem) {
 	}
 }
 
-// separators stand before the first and each further resource of a sentence.
+// separators are the texts before the first resource of a sentence, and before the others.
 var separators = [...]string{"; ", ", "}
 
 func hasDefaults(item corev1.LimitRangeItem) bool {
 	return item.Type == corev1.LimitTypeContainer && len(item.Default)+len(item.DefaultRequest) > 0
 }
 
-// lacks reports whether there is a default that resources do not have. It
-// allocates nothing.
+// lacks reports whether there is a default for an amount that resources does not have. It
+// does not allocate.
 func lacks(resources codec.Value, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList) bool {
 	for i := range items {
 		if items[i].Type != corev1.LimitTypeContainer {
@@ -80,9 +80,10 @@ func lacks(resources codec.Value, items []corev1.LimitRangeItem, of func(*corev1
 	return false
 }
 
-// fill sets what the object at the path in a container lacks, and returns the names of the
-// resources set. Of two defaults for a resource the last one counts.
-func fill(container codec.Value, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList, path ...string) (set []string) {
+// fill sets missing amounts of the object at the path in a container to the defaults, and
+// returns the names of these resources. If a resource has two defaults, the last one counts.
+func fill(container codec.Value, items []corev1.LimitRangeItem, of func(*corev1.LimitRangeItem) corev1.ResourceList,
+	path ...string) (set []string) {
 	at := append(slices.Clip(path), "")
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Type != corev1.LimitTypeContainer {
@@ -94,7 +95,7 @@ func fill(container codec.Value, items []corev1.LimitRangeItem, of func(*corev1.
 				set = append(set, string(resource))
 			}
 		}
-		slices.Sort(set[lacking:]) // so that the patch is always the same
+		slices.Sort(set[lacking:]) // the order of the patch must not vary
 		for _, resource := range set[lacking:] {
 			at[len(path)] = resource
 			quantity := defaults[corev1.ResourceName(resource)]

@@ -1,9 +1,8 @@
 // Package limitranger is the admission plugin LimitRanger.
 //
-// It enforces the LimitRanges of a namespace: it gives containers that do not
-// say what they need the defaults, and denies pods and claims that ask for too
-// little or too much. One wants it where many share nodes and not everybody
-// thinks of requests and limits.
+// It enforces the LimitRanges of a namespace: it sets default requests and limits in
+// containers without them, and denies pods and claims that request too little or too much.
+// Use it if many users share nodes, and not all of them set requests and limits.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/limitranger.
 package limitranger
@@ -43,7 +42,7 @@ func rules() []admission.Rule {
 		return admission.Rule{Operations: operations, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{resource}}
 	}
 	return []admission.Rule{
-		core("pods", codec.Create), // what an update may change has no limits
+		core("pods", codec.Create), // an update cannot change fields with limits
 		core("pods/resize", codec.Update),
 		core("persistentvolumeclaims", codec.Create, codec.Update),
 	}
@@ -66,22 +65,22 @@ type plugin struct {
 	asked *simplelru.LRU[string, answer] // by namespace
 }
 
-// An answer is what the API server said about a namespace.
+// An answer is the API server's list of a namespace's LimitRanges.
 type answer struct {
 	ranges []*corev1.LimitRange
-	until  time.Time // when it has to be asked again
+	until  time.Time // when the answer expires
 }
 
-// Both are upstream's.
+// Both are the same as upstream.
 const (
 	askedMax  = 10_000           // namespaces whose answers are cached, those used last
 	answerTTL = 30 * time.Second // how long
 )
 
-// in returns the LimitRanges of a namespace, by name. Where the cache has none,
-// the first one may have been created just now, so the API server is asked, and
-// the answer kept for a while. What is known, or was asked for, costs no
-// allocation. The name is not kept.
+// in returns the LimitRanges of a namespace, sorted by name. If the watch has none, the
+// first one may have been created a moment ago, so it asks the API server and caches the
+// answer for a while. It does not allocate if the LimitRanges or the answer are cached. The
+// name is not retained.
 func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange, error) {
 	if known := p.ranges.List(namespace); len(known) > 0 {
 		return known, nil
@@ -105,8 +104,8 @@ func (p *plugin) cached(namespace string) ([]*corev1.LimitRange, bool) {
 	return cached.ranges, ok && !cached.until.Before(p.now())
 }
 
-// keep keeps the answer about a namespace, whose name is copied, unless it is too long
-// for one: it could be as long as a request.
+// keep caches the answer about a namespace. It copies the name. It ignores a name that is
+// too long for a namespace, because it could be as long as a request.
 func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
 	if len(namespace) > validation.DNS1123LabelMaxLength {
 		return
@@ -118,7 +117,7 @@ func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
 
 const claims = "persistentvolumeclaims"
 
-// admit gives a pod the defaults.
+// admit sets the defaults of a pod.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if isDeleted(review) {
 		return admission.Allowed()
@@ -128,7 +127,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 		return unknown(review, err)
 	}
 	if review.Resource().Resource == claims {
-		return admission.Allowed() // there are no defaults for claims
+		return admission.Allowed() // claims have no defaults
 	}
 	for _, r := range ranges {
 		setDefaults(&review.Object, r.Spec.Limits)
@@ -136,8 +135,8 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	return admission.Allowed()
 }
 
-// validate sees the object as it will be stored, whatever other webhooks did.
-// The first LimitRange that it violates is the one whose messages are shown.
+// validate sees the object as it will be stored, with the changes of other webhooks. The
+// denial has the messages of the first LimitRange that the object violates.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if isDeleted(review) {
 		return admission.Allowed()
@@ -157,14 +156,14 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		case err != nil:
 			return admission.Errored(err)
 		case len(v.messages) > 0:
-			denied := v // so that v itself stays off the heap
+			denied := v // a copy, so that v is not allocated on the heap
 			return admission.Denied(admission.Forbidden(review, &denied))
 		}
 	}
 	return admission.Allowed()
 }
 
-// unknown says what to answer when the LimitRanges cannot be had.
+// unknown returns the result if the LimitRanges cannot be read.
 func unknown(review *codec.Review, err error) admission.Result {
 	if cluster.IsInvalidName(err) {
 		return admission.Denied(admission.Forbidden(review, err))
@@ -172,8 +171,8 @@ func unknown(review *codec.Review, err error) admission.Result {
 	return admission.Errored(err)
 }
 
-// isDeleted reports whether an object is updated that is being deleted: it may
-// lose its finalizers, whatever limits there are by now.
+// isDeleted reports whether the review updates an object that is being deleted. Limits do
+// not apply, so that its finalizers can be removed.
 func isDeleted(review *codec.Review) bool {
 	return review.OldObject.Get("metadata", "deletionTimestamp").IsSet()
 }

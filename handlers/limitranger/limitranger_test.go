@@ -31,7 +31,8 @@ func list(text string) corev1.ResourceList {
 
 // limits returns a LimitRange in the namespace of admissiontest.Body.
 func limits(name string, items ...corev1.LimitRangeItem) runtime.Object {
-	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "namespace"}, Spec: corev1.LimitRangeSpec{Limits: items}}
+	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "namespace"},
+		Spec: corev1.LimitRangeSpec{Limits: items}}
 }
 
 func defaults(requests, limits string) corev1.LimitRangeItem {
@@ -62,15 +63,19 @@ func TestDefaults(t *testing.T) {
 
 	f(`{"spec":{"containers":[{"name":"c"}]}}`, fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
 		"cpu, memory request for container c; cpu, memory limit for container c"), both)
-	f(`{"spec":{"containers":[{"name":"c","resources":null}]}}`, fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
-		"cpu, memory request for container c; cpu, memory limit for container c"), both)
+	f(`{"spec":{"containers":[{"name":"c","resources":null}]}}`,
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
+			"cpu, memory request for container c; cpu, memory limit for container c"), both)
 
 	// What is there stays, zero too; init containers come last; ephemeral ones
 	// have no resources.
 	f(`{"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"}}}],`+
-		`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0","memory":"5Gi"}}},{"name":"b","resources":{"requests":{"cpu":"7"}}}],`+
+		`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0",`+
+		`"memory":"5Gi"}}},{"name":"b","resources":{"requests":{"cpu":"7"}}}],`+
 		`"ephemeralContainers":[{"name":"e"}]}}`,
-		fmt.Sprintf(`{`+noted+`,"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"100m","memory":"128Mi"}}}],`+
+		fmt.Sprintf(`{`+noted+
+			`,"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"},`+
+			`"requests":{"cpu":"100m","memory":"128Mi"}}}],`+
 			`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0","memory":"5Gi"}}},`+
 			`{"name":"b","resources":{"requests":{"cpu":"7","memory":"128Mi"},"limits":{"cpu":"1","memory":"1Gi"}}}],`+
 			`"ephemeralContainers":[{"name":"e"}]}}`,
@@ -78,7 +83,8 @@ func TestDefaults(t *testing.T) {
 
 	// Of two defaults the last one counts, which does not make it two.
 	f(`{"spec":{"containers":[{"name":"c"}]}}`,
-		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`, "cpu request for container c"),
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`,
+			"cpu request for container c"),
 		defaults("cpu=1", ""), defaults("cpu=2", ""))
 
 	// The resources of a sentence are in order, whichever item they are from.
@@ -91,11 +97,13 @@ func TestDefaults(t *testing.T) {
 	f(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`,
 		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`, defaults("memory=1", ""), pods)
 	f(`{"spec":{"containers":[{"name":"c"}]}}`,
-		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`, "memory request for container c"),
+		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`,
+			"memory request for container c"),
 		defaults("memory=1", ""), pods)
 
 	// What has no defaults changes nothing, not even the annotation.
-	const full = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"old"}},"spec":{"containers":[{"name":"c","resources":` + filled + `}]}}`
+	const full = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"old"}},"spec":{"containers":[{"name":"c","resources":` +
+		filled + `}]}}`
 	f(full, full, both)
 	f(`{"spec":{"containers":[{"name":"c"}]}}`, `{"spec":{"containers":[{"name":"c"}]}}`,
 		corev1.LimitRangeItem{Type: corev1.LimitTypePod, Default: list("cpu=1"), DefaultRequest: list("cpu=1")})
@@ -160,10 +168,14 @@ func TestContainerLimits(t *testing.T) {
 
 	ratio := corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=1500m")}
 	f(pod(`{"limits":{"cpu":"750m"},"requests":{"cpu":"500m"}}`), ``, ratio)
-	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but provided ratio is 2.000000`, ratio)
-	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"0"}}`), `cpu max limit to request ratio per Container is 1500m, but no request is specified or request is 0`, ratio)
-	f(pod(`{"limits":{"cpu":"0"},"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
-	f(pod(`{"requests":{"cpu":"1"}}`), `cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
+	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"1"}}`),
+		`cpu max limit to request ratio per Container is 1500m, but provided ratio is 2.000000`, ratio)
+	f(pod(`{"limits":{"cpu":"2"},"requests":{"cpu":"0"}}`),
+		`cpu max limit to request ratio per Container is 1500m, but no request is specified or request is 0`, ratio)
+	f(pod(`{"limits":{"cpu":"0"},"requests":{"cpu":"1"}}`),
+		`cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
+	f(pod(`{"requests":{"cpu":"1"}}`),
+		`cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
 
 	// Beyond what fits into thousandths, whole units are compared.
 	large := corev1.LimitRangeItem{Max: list("cpu=9223372036854775807")}
@@ -178,8 +190,10 @@ func TestContainerLimits(t *testing.T) {
 	two := corev1.LimitRangeItem{Min: list("cpu=1 memory=1Ki"), Max: list("memory=2Ki")}
 	f(`{"initContainers":[{"resources":{"requests":{"cpu":"1","memory":"1Ki"},"limits":{"memory":"4Ki"}}}],`+
 		`"containers":[{"resources":{"limits":{"memory":"3Ki"}}},{"resources":{"limits":{"memory":"3Ki"}}}]}`,
-		`[minimum cpu usage per Container is 1.  No request is specified, minimum memory usage per Container is 1Ki.  No request is specified, `+
-			`maximum memory usage per Container is 2Ki, but limit is 3Ki, maximum memory usage per Container is 2Ki, but limit is 4Ki]`, two)
+		`[minimum cpu usage per Container is 1.  No request is specified, minimum memory usage per Container is 1Ki.  No `+
+			`request is specified, `+
+			`maximum memory usage per Container is 2Ki, but limit is 3Ki, maximum memory usage per Container is 2Ki, but `+
+			`limit is 4Ki]`, two)
 }
 
 func TestPodLimits(t *testing.T) {
@@ -249,8 +263,10 @@ func TestClaimLimits(t *testing.T) {
 // TestEveryItem has several items, of which the last one is violated, and several
 // resources, whose messages are in order.
 func TestEveryItem(t *testing.T) {
-	pods, containers := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=2")}
-	checkViolations(t, "v1/pods", pod(`{"requests":{"cpu":"1"}}`), `minimum cpu usage per Container is 2, but request is 1`, pods, containers)
+	pods := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}
+	containers := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=2")}
+	checkViolations(t, "v1/pods", pod(`{"requests":{"cpu":"1"}}`), `minimum cpu usage per Container is 2, but request is 1`,
+		pods, containers)
 	small, large := corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Max: list("storage=2")},
 		corev1.LimitRangeItem{Type: corev1.LimitTypePersistentVolumeClaim, Max: list("storage=1")}
 	checkViolations(t, "v1/persistentvolumeclaims", `{"resources":{"requests":{"storage":"2"}}}`,
@@ -273,7 +289,8 @@ func TestMessagesMax(t *testing.T) {
 		if err := v.check(list("cpu=1"), source, belowMin(corev1.LimitTypeContainer)); err != nil {
 			t.Fatal(err)
 		}
-		if added := len(v.messages); (added == 1) != (length <= admission.MessagesBytesMax) || v.length != length+len(strings.Join(v.messages, "")) {
+		if added := len(v.messages); (added == 1) != (length <= admission.MessagesBytesMax) ||
+			v.length != length+len(strings.Join(v.messages, "")) {
 			t.Errorf("%d bytes: got %d more messages, and %d bytes", length, added, v.length)
 		}
 	}
@@ -306,7 +323,8 @@ func TestHandles(t *testing.T) {
 	f(admissiontest.UpdateBody("v1/persistentvolumeclaims", object, `{}`), admission.OutcomeAllowed, admission.OutcomeDenied)
 	f(admissiontest.UpdateBody("v1/persistentvolumeclaims", object, deleted), admission.OutcomeAllowed, admission.OutcomeAllowed)
 	f(admissiontest.Body(codec.Delete, "v1/pods", object), admission.OutcomeAllowed, admission.OutcomeAllowed)
-	f(bytes.Replace(admissiontest.Body(codec.Create, "v1/pods", object), []byte(`"namespace":"namespace"`), []byte(`"namespace":"other"`), 1),
+	f(bytes.Replace(admissiontest.Body(codec.Create, "v1/pods", object), []byte(`"namespace":"namespace"`),
+		[]byte(`"namespace":"other"`), 1),
 		admission.OutcomeAllowed, admission.OutcomeAllowed)
 }
 
@@ -315,10 +333,12 @@ func TestHandles(t *testing.T) {
 func TestFailure(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")
-	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", item, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}))
+	chain := admissiontest.MustChain(t, Plugin(), "",
+		limits("l", item, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}))
 	f := func(phase admission.Phase, spec string) {
 		t.Helper()
-		admissiontest.CheckOutcome(t, chain, phase, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		admissiontest.CheckOutcome(t, chain, phase, admission.OutcomeErrored,
+			admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
 	}
 	f(admission.Mutate, `{"containers":[1]}`)
 	f(admission.Mutate, `{"containers":[{"resources":[]}]}`)
@@ -330,13 +350,16 @@ func TestFailure(t *testing.T) {
 		f(admission.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
 	}
 	// By whichever limit the quantity is read.
-	for _, item := range []corev1.LimitRangeItem{{Min: list("storage=1")}, {Max: list("storage=1")}, {MaxLimitRequestRatio: list("storage=1")}} {
-		for kind, resource := range map[corev1.LimitType]string{"Container": "pods", "Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims"} {
+	for _, item := range []corev1.LimitRangeItem{{Min: list("storage=1")}, {Max: list("storage=1")},
+		{MaxLimitRequestRatio: list("storage=1")}} {
+		for kind, resource := range map[corev1.LimitType]string{"Container": "pods", "Pod": "pods",
+			"PersistentVolumeClaim": "persistentvolumeclaims"} {
 			if item.Type = kind; kind == "PersistentVolumeClaim" && item.MaxLimitRequestRatio != nil {
 				continue // claims have no limits
 			}
 			const odd = `"resources":{"requests":{"storage":"much"}}`
-			admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), "", limits("l", item)), admission.Validate, admission.OutcomeErrored,
+			admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), "", limits("l", item)), admission.Validate,
+				admission.OutcomeErrored,
 				admissiontest.Body(codec.Create, "v1/"+resource, `{"spec":{`+odd+`,"containers":[{`+odd+`}]}}`))
 		}
 	}
@@ -345,7 +368,8 @@ func TestFailure(t *testing.T) {
 // TestManyViolations would not end in time if the cost were quadratic, as that of
 // upstream's aggregate is.
 func TestManyViolations(t *testing.T) {
-	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
+	chain := admissiontest.MustChain(t, Plugin(), "",
+		limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
 	const n = 30_000
 	var containers []string
 	for i := range n {

@@ -12,9 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// violations are what is wrong with an object, each message once. They are an
-// error with the text of upstream's aggregate (k8s.io/apimachinery
-// pkg/util/errors).
+// violations are the messages of all violated limits, each once. They implement error with
+// the text of upstream's aggregate (k8s.io/apimachinery pkg/util/errors).
 type violations struct {
 	review   *codec.Review
 	messages []string
@@ -30,8 +29,8 @@ func (v *violations) Error() string {
 	return "[" + strings.Join(v.messages, ", ") + "]"
 }
 
-// add adds what is wrong with the amounts of several resources. Upstream shows
-// them in any order; here it is always the same one.
+// add adds the messages about the amounts of several resources. Their order is random
+// upstream; here they are sorted.
 func (v *violations) add(messages []string) {
 	slices.Sort(messages)
 	for _, message := range messages {
@@ -47,8 +46,8 @@ func (v *violations) add(messages []string) {
 	}
 }
 
-// checkClaim checks the spec of a PersistentVolumeClaim. The error is one of
-// reading it.
+// checkClaim checks the spec of a PersistentVolumeClaim. It returns an error if the spec
+// cannot be read.
 func (v *violations) checkClaim(items []corev1.LimitRangeItem, spec codec.Value) error {
 	asked := containerAmounts{spec}
 	for i := range items {
@@ -66,7 +65,7 @@ func (v *violations) checkClaim(items []corev1.LimitRangeItem, spec codec.Value)
 	return nil
 }
 
-// checkPod checks the spec of a pod. The error is one of reading it.
+// checkPod checks the spec of a pod. It returns an error if the spec cannot be read.
 func (v *violations) checkPod(items []corev1.LimitRangeItem, spec codec.Value) error {
 	for i := range items {
 		item := &items[i]
@@ -88,7 +87,7 @@ func (v *violations) checkPod(items []corev1.LimitRangeItem, spec codec.Value) e
 	return nil
 }
 
-// checkItem checks amounts against all that an item says.
+// checkItem checks amounts against all limits of an item.
 func (v *violations) checkItem(item *corev1.LimitRangeItem, both source) error {
 	if err := v.check(item.Min, both, belowMin(item.Type)); err != nil {
 		return err
@@ -99,14 +98,13 @@ func (v *violations) checkItem(item *corev1.LimitRangeItem, both source) error {
 	return v.check(item.MaxLimitRequestRatio, both, aboveRatio(item.Type))
 }
 
-// A source reads what is requested of a resource, and to how much it is limited.
+// A source reads the request and the limit of a resource.
 type source func(resource string) (request, limit amount, err error)
 
-// A rule says what is wrong with amounts, "" for nothing.
+// A rule returns a message if the amounts violate a limit, otherwise "".
 type rule func(name string, enforced resource.Quantity, request, limit amount) string
 
-// check checks the amounts of the resources that a limit names, and reads no
-// others.
+// check checks the amounts of the resources that a limit names. It reads only these.
 func (v *violations) check(limits corev1.ResourceList, from source, wrong rule) error {
 	if v.length > admission.MessagesBytesMax {
 		return nil
@@ -114,7 +112,7 @@ func (v *violations) check(limits corev1.ResourceList, from source, wrong rule) 
 	var messages []string
 	for name, enforced := range limits {
 		if err := v.review.Err(); err != nil {
-			return err // the containers were not read to their end, and would not be for the next resource
+			return err // reading the containers failed, and would fail for the next resource, too
 		}
 		request, limit, err := from(string(name))
 		if err != nil {
@@ -174,7 +172,7 @@ func aboveMax(kind corev1.LimitType) rule {
 	}
 }
 
-// aboveMaxRequest is aboveMax for what has no limits.
+// aboveMaxRequest is aboveMax for objects that have requests, but no limits.
 func aboveMaxRequest(kind corev1.LimitType) rule {
 	return func(name string, enforced resource.Quantity, request, _ amount) string {
 		r, _, e := values(&request.Quantity, new(resource.Quantity), &enforced)

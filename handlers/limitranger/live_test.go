@@ -55,7 +55,8 @@ func (l *live) create(ctx context.Context, namespace string) admission.Result {
 	review := codec.Acquire()
 	defer review.Release()
 	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`)
-	if err := review.Decode([]byte(strings.Replace(string(body), `"namespace":"namespace"`, fmt.Sprintf(`"namespace":%q`, namespace), 1))); err != nil {
+	if err := review.Decode([]byte(strings.Replace(string(body), `"namespace":"namespace"`,
+		fmt.Sprintf(`"namespace":%q`, namespace), 1))); err != nil {
 		l.t.Error(err)
 	}
 	if result := l.handler.Admit(ctx, review); result.Err != nil {

@@ -44,7 +44,8 @@ func TestCreates(t *testing.T) {
 		if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 			t.Fatal(err)
 		}
-		chain, err := admission.NewChain([]admission.Plugin{Plugin()}, map[string]admission.Enabled{"NamespaceAutoProvision": {}}, state, nil)
+		chain, err := admission.NewChain([]admission.Plugin{Plugin()},
+			map[string]admission.Enabled{"NamespaceAutoProvision": {}}, state, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,8 @@ func TestRefused(t *testing.T) {
 			return live
 		})
 		response, got := admissiontest.Respond(t, chain, admission.Mutate, body(), nil)
-		if got != want || want == admission.OutcomeDenied && !strings.Contains(string(response), `"message":"NamespaceAutoProvision: `+message+`"`) {
+		if got != want || want == admission.OutcomeDenied &&
+			!strings.Contains(string(response), `"message":"NamespaceAutoProvision: `+message+`"`) {
 			t.Errorf("got %s and %s, want %s and %s", got, response, want, message)
 		}
 	}

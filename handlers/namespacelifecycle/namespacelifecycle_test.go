@@ -32,7 +32,8 @@ var create, update = corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("
 
 // deletion returns a review of the deletion of a namespace.
 func deletion(name string, dryRun bool) []byte {
-	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":%q,"request":{"uid":"1","operation":"DELETE","name":%q,"namespace":%[2]q,`+
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":%q,"request":{"uid":"1","operation":"DELETE","name":%q,`+
+		`"namespace":%[2]q,`+
 		`"resource":{"group":"","version":"v1","resource":"namespaces"},"dryRun":%v}}`, codec.APIVersionV1, name, dryRun)
 }
 
@@ -75,7 +76,8 @@ func TestLive(t *testing.T) {
 	f(nil, nil, step{create, errored, 1})
 
 	// What was deleted is asked for, unless the cache knows that it is going.
-	deleted, dry, other := step{deletion("shop", false), allowed, 0}, step{deletion("shop", true), allowed, 0}, step{deletion("other", false), allowed, 0}
+	deleted, dry := step{deletion("shop", false), allowed, 0}, step{deletion("shop", true), allowed, 0}
+	other := step{deletion("other", false), allowed, 0}
 	f(shop(corev1.NamespaceTerminating), active, step{create, allowed, 0}, deleted, step{create, denied, 1}, step{update, allowed, 1})
 	f(shop(corev1.NamespaceActive), active, deleted, step{create, allowed, 1})
 	f(status(404, metav1.StatusReasonNotFound), active, deleted, step{create, denied, 1}, step{update, denied, 1})

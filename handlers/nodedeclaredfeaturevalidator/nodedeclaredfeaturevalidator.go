@@ -30,7 +30,8 @@ func Plugin() admission.Plugin {
 		Name:    "NodeDeclaredFeatureValidator",
 		Summary: "denies updates of pods that need a feature which their node does not declare",
 		Rules: []admission.Rule{{
-			Operations: []codec.Operation{codec.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods", "pods/resize"},
+			Operations: []codec.Operation{codec.Update}, Groups: []string{""}, Versions: []string{"v1"},
+			Resources: []string{"pods", "pods/resize"},
 		}},
 		Validates:   true,
 		OnByDefault: true,

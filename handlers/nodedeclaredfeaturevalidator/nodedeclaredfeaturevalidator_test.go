@@ -43,7 +43,8 @@ func chain(t testing.TB) *admission.Chain {
 	node := func(name string, features ...string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{DeclaredFeatures: features}}
 	}
-	return admissiontest.MustChain(t, Plugin(), "", node("none"), node("both", podFeature, initFeature), node("init", "Another", initFeature), node("pod", podFeature, "X"))
+	return admissiontest.MustChain(t, Plugin(), "", node("none"), node("both", podFeature, initFeature),
+		node("init", "Another", initFeature), node("pod", podFeature, "X"))
 }
 
 // TestValidate has Kubernetes' own cases, with features that there are, and more.
@@ -107,7 +108,8 @@ func TestNoPod(t *testing.T) {
 	chain := chain(t)
 	f := func(object, old, want string) {
 		t.Helper()
-		if got := string(admissiontest.Answer(t, chain, admission.Validate, admissiontest.UpdateBody("v1/pods", object, old))); !strings.Contains(got, want) {
+		if got := string(admissiontest.Answer(t, chain, admission.Validate,
+			admissiontest.UpdateBody("v1/pods", object, old))); !strings.Contains(got, want) {
 			t.Errorf("%s\ngot  %s\nwant %s", object, got, want)
 		}
 	}

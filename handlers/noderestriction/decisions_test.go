@@ -30,9 +30,11 @@ func TestNodeUpdate(t *testing.T) {
 	}
 	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{"configSource":{"configMap":{"name":"a"}}}`, "")
 	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{"configSource":{"configMap": {"name":"a"}}}`, "")
-	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{"configSource":{"configMap":{"name":"b"}}}`, "to a new non-nil configSource")
+	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{"configSource":{"configMap":{"name":"b"}}}`,
+		"to a new non-nil configSource")
 	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{}`, "")
-	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`, `"spec":{"configSource":{"configMap":{"name":"a"}},"taints":[{"key":"a"}]}`, "modify taints")
+	f(`"spec":{"configSource":{"configMap":{"name":"a"}}}`,
+		`"spec":{"configSource":{"configMap":{"name":"a"}},"taints":[{"key":"a"}]}`, "modify taints")
 	f(`"metadata":{}`, `"metadata":{"ownerReferences":[{"name":"a"}]}`, "modify ownerReferences")
 
 	// A label with two values was changed.
@@ -86,7 +88,8 @@ func TestClaimStatus(t *testing.T) {
 		}
 	}
 	f(`"metadata":{"resourceVersion":"1","managedFields":[{"manager":"a"}]}`, `"metadata":{"managedFields":[{"manager":"b"}]}`)
-	f(`"status":{"conditions":[{"type":"A"}],"capacity":{"storage":"1"}}`, `"status":{"allocatedResources":{"storage":"2"},"allocatedResourceStatuses":{"storage":"x"}}`)
+	f(`"status":{"conditions":[{"type":"A"}],"capacity":{"storage":"1"}}`,
+		`"status":{"allocatedResources":{"storage":"2"},"allocatedResourceStatuses":{"storage":"x"}}`)
 	f(`"spec":{}`, `"spec":{"dataSource":{"apiGroup":"g","kind":"k","name":"n"}}`,
 		`"DataSource": {`, `"APIGroup": "g"`, `"Kind": "k"`, `"Name": "n"`, `"DataSource": null`)
 	f(`"spec":{}`, `"spec":{"dataSourceRef":{"apiGroup":"g","kind":"k","name":"n","namespace":"s"}}`,

@@ -17,8 +17,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/protobuf"
 )
 
-// A knownPod is what is known of a Pod. A cluster has many, and a Pod of k8s.io/api takes
-// 1.1 KB even when it is empty.
+// A knownPod has the cached fields of a Pod. A cluster has many pods, and a Pod of
+// k8s.io/api takes 1.1 KB even if it is empty.
 type knownPod struct {
 	knownMeta `json:"metadata"`
 	Spec      knownPodSpec `json:"spec"`
@@ -47,7 +47,7 @@ func keepPod(p *knownPod) *knownPod {
 	return kept
 }
 
-// shared returns the text that all have who have the same text.
+// shared returns a text that all pods with an equal text share.
 func shared(text string) string { return unique.Make(text).Value() }
 
 // GetObjectKind implements runtime.Object. The kind is not kept.
@@ -63,7 +63,7 @@ func (p *knownPod) DeepCopyObject() runtime.Object {
 // Reset and Unmarshal read a pod from protobuf.
 func (p *knownPod) Reset() { *p = knownPod{} }
 
-// Unmarshal reads the fields that are kept. The numbers are those of k8s.io/api
+// Unmarshal reads the cached fields. The numbers are those of k8s.io/api
 // core/v1/generated.proto, Pod and PodSpec.
 func (p *knownPod) Unmarshal(wire []byte) error {
 	return protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {

@@ -29,7 +29,8 @@ func TestKept(t *testing.T) {
 		return []corev1.Volume{{Name: "v", VolumeSource: source}}
 	}
 	token := func(audience string) corev1.VolumeProjection {
-		return corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience, Path: "token", ExpirationSeconds: new(int64(60))}}
+		return corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience,
+			Path: "token", ExpirationSeconds: new(int64(60))}}
 	}
 	projected := func(sources ...corev1.VolumeProjection) corev1.VolumeSource {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(1))}}
@@ -66,7 +67,8 @@ func TestKept(t *testing.T) {
 func wirePod(i int) *corev1.Pod {
 	container := corev1.Container{
 		Name: "server", Image: "registry.example.com/team/server:v1.2.3",
-		VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-abcde", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-abcde",
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
 	}
 	for variable := range 20 {
 		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", variable), Value: "some value or other"})
@@ -86,7 +88,9 @@ func wirePod(i int) *corev1.Pod {
 				{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 					Sources: []corev1.VolumeProjection{
 						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
-						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+						{ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+						}},
 					},
 				}}},
 				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -150,7 +154,8 @@ func TestKnownPod(t *testing.T) {
 		if got := fromWire.Annotations[metav1.InitialEventsAnnotationKey]; (got == "true") != (i%3 == 0) {
 			t.Errorf("got the annotation %q of the bookmark behind all that there is", got)
 		}
-		meta := knownMeta{Name: again.Name, Namespace: again.Namespace, UID: again.UID, ResourceVersion: again.ResourceVersion, Annotations: again.Annotations}
+		meta := knownMeta{Name: again.Name, Namespace: again.Namespace, UID: again.UID, ResourceVersion: again.ResourceVersion,
+			Annotations: again.Annotations}
 		want := keepPod(&knownPod{knownMeta: meta, Spec: knownPodSpec{
 			NodeName: again.Spec.NodeName, ServiceAccountName: again.Spec.ServiceAccountName, Volumes: again.Spec.Volumes,
 		}})

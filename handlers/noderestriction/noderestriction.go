@@ -1,10 +1,9 @@
 // Package noderestriction is the admission plugin NodeRestriction.
 //
-// It keeps a kubelet to its own node: to the Node of its name, the lease and the
-// CSINode that go with it, the pods that run there and their tokens. Whoever takes
-// over one machine has that machine's credentials, and must not become the whole
-// cluster with them: relabel nodes to attract workloads, ask for tokens of pods
-// that run elsewhere, evict them.
+// It restricts a kubelet to objects of its own node: its Node, Lease and CSINode, the pods
+// that run there, and their tokens. Without it, an attacker with the credentials of one
+// machine could take over the cluster: relabel nodes to attract workloads, request tokens of
+// pods on other nodes, or evict these pods.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/noderestriction, with
 // the feature gates at their defaults.
@@ -44,9 +43,9 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// rules select what a kubelet may not do everywhere. Pods have all subresources
-// that can be written to, for in-tree refuses those that are no business of a
-// kubelet.
+// rules select the requests that a kubelet may send only for its own node. They have all
+// subresources of pods that can be written, because in-tree denies those that a kubelet does
+// not need.
 func rules() []admission.Rule {
 	const create, update, remove = codec.Create, codec.Update, codec.Delete
 	rule := func(group, version string, operations []codec.Operation, resources ...string) admission.Rule {
@@ -93,14 +92,14 @@ func newPlugin(view *cluster.View) *plugin {
 	}
 }
 
-// A request is what a node asks for.
+// A request is a request of a node.
 type request struct {
 	*codec.Review
 	node string
 }
 
-// admit lets everybody pass who is no node, which it says first: that is nearly
-// every request.
+// admit allows requests of users that are not nodes. It checks this first, because nearly
+// all requests are.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	node, isNode := nodeOf(review)
 	if !isNode {
@@ -167,7 +166,7 @@ func (p *plugin) check(ctx context.Context, r *request) error {
 	return nil
 }
 
-// forbidden returns the error with which nearly all is denied.
+// forbidden returns the error of nearly all denials.
 func (r *request) forbidden(format string, args ...any) error {
 	return admission.Forbidden(r.Review, fmt.Errorf(format, args...))
 }
@@ -180,7 +179,7 @@ func (r *request) nameWritten() string {
 	return r.Name()
 }
 
-// A failureError is no denial: the plugin could not tell.
+// A failureError is not a denial: the plugin could not decide.
 type failureError struct{ error }
 
 // lookup returns an object that the cache has, or in-tree's error: its listers

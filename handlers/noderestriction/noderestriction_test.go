@@ -33,7 +33,8 @@ func objects() []runtime.Object {
 
 // chainWith returns a chain whose API server answers as authorize does, nil for
 // one that cannot be asked.
-func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview), objects ...runtime.Object) *admission.Chain {
+func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview),
+	objects ...runtime.Object) *admission.Chain {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize, Kinds: cluster.KindsOf(Plugin().Needs...)})
 	if err != nil {
@@ -81,23 +82,28 @@ func TestPodStatus(t *testing.T) {
 			`"oldObject":{"spec":{"nodeName":"n1"},` + before + `},"object":{"spec":{"nodeName":"n1"},` + after + `}`)
 		if want == "" {
 			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
-			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, bytes.Replace(body, []byte(`"n1"},`+after), []byte(`"n1"},`+before), 1))
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed,
+				bytes.Replace(body, []byte(`"n1"},`+after), []byte(`"n1"},`+before), 1))
 		} else if got := message(t, chain, body); !strings.Contains(got, want) {
 			t.Errorf("from %s to %s: got %s, want %s", before, after, got, want)
 		}
 	}
 	f(`"status":{"phase":"Pending"}`, `"status":{"phase":"Running"}`, "")
 	f(`"metadata":{"labels":{"a":"b"}}`, `"metadata":{"labels":{"a":"c"}}`, "cannot update labels through pod status")
-	f(`"status":{"resourceClaimStatuses":[{"name":"a"}]}`, `"status":{"resourceClaimStatuses":[{"name":"b"}]}`, "cannot update resource claim statues")
+	f(`"status":{"resourceClaimStatuses":[{"name":"a"}]}`, `"status":{"resourceClaimStatuses":[{"name":"b"}]}`,
+		"cannot update resource claim statues")
 	f(`"status":{"extendedResourceClaimStatus":{"resourceClaimName":"a","requestMappings":[]}}`,
-		`"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`, "cannot update extended resource claim status")
-	f(`"status":{}`, `"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`, "cannot update extended resource claim status")
+		`"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`,
+		"cannot update extended resource claim status")
+	f(`"status":{}`, `"status":{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}`,
+		"cannot update extended resource claim status")
 }
 
 func TestIsIn(t *testing.T) {
 	for namespace, want := range map[string]bool{
-		"kubernetes.io": true, "node.kubernetes.io": true, ".kubernetes.io": true, "xkubernetes.io": false, "kubernetes.io.example.com": false,
-		"": false, "example.": false,
+		"kubernetes.io": true, "node.kubernetes.io": true, ".kubernetes.io": true, "xkubernetes.io": false,
+		"kubernetes.io.example.com": false,
+		"":                          false, "example.": false,
 	} {
 		if got := isIn(namespace, "kubernetes.io"); got != want {
 			t.Errorf("%q: got %v", namespace, got)
@@ -130,7 +136,8 @@ func TestNodes(t *testing.T) {
 // mirror returns the creation of a mirror pod with that in its spec.
 func mirror(spec string) []byte {
 	return body(pods + `"operation":"CREATE","object":{"metadata":{"name":"static","annotations":{"kubernetes.io/config.mirror":"h"},` +
-		`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u1","controller":true}]},"spec":{"nodeName":"n1",` + spec + `}}`)
+		`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u1","controller":true}]},"spec":{"nodeName":"n1",` +
+		spec + `}}`)
 }
 
 func TestReferences(t *testing.T) {
@@ -198,7 +205,8 @@ func TestUnreadable(t *testing.T) {
 	failed(nodes + `"object":{"spec":{"taints":"x"}},"oldObject":{"spec":{}}`)
 	failed(nodes + `"object":{"spec":{"configSource":5}},"oldObject":{"spec":{}}`)
 	failed(nodes + `"object":{"metadata":{"ownerReferences":{}}},"oldObject":{"spec":{}}`)
-	f(admission.OutcomeAllowed, nodes+`"object":{"spec":{"taints":[],"configSource":null}},"oldObject":{"spec":{"taints":null,"configSource":{}}}`)
+	f(admission.OutcomeAllowed,
+		nodes+`"object":{"spec":{"taints":[],"configSource":null}},"oldObject":{"spec":{"taints":null,"configSource":{}}}`)
 	f(admission.OutcomeAllowed, nodes+`"object":{"metadata":{"labels":{}}},"oldObject":{"metadata":null}`)
 	denied(nodes + `"object":{"metadata":{"labels":{"k8s.io/x":"a"}}},"oldObject":{"metadata":{"labels":[]}}`)
 	denied(nodes + `"object":{}`)
@@ -216,7 +224,8 @@ func TestUnreadable(t *testing.T) {
 	failed(claims + `"object":{},"oldObject":{"metadata":[1]}`)
 	f(admission.OutcomeAllowed, claims+`"object":{"spec":{"accessModes":[]}},"oldObject":{"spec":{}}`)
 
-	certificates := `"resource":{"group":"certificates.k8s.io","version":"v1","resource":"certificatesigningrequests"},"operation":"CREATE",`
+	certificates := `"resource":{"group":"certificates.k8s.io","version":"v1","resource":"certificatesigningrequests"},` +
+		`"operation":"CREATE",`
 	failed(certificates + `"object":{"spec":{"signerName":"kubernetes.io/kubelet-serving","request":"%"}}`)
 	denied(certificates + `"object":{"spec":{"signerName":"kubernetes.io/kubelet-serving"}}`)
 
@@ -231,7 +240,8 @@ func TestAuthorizer(t *testing.T) {
 	tokenFor := func(audience string) []byte {
 		return bodyOf(`{"username":"system:node:n1","uid":"7","groups":["g","system:nodes"],"extra":{"k":["v","w"]}}`,
 			`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","name":"web","operation":"CREATE",`+
-				`"object":{"spec":{"audiences":["`+audience+`"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}}}`)
+				`"object":{"spec":{"audiences":["`+audience+
+				`"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}}}`)
 	}
 	token := tokenFor("vault")
 	var asked authorizationv1.SubjectAccessReviewSpec
@@ -252,14 +262,16 @@ func TestAuthorizer(t *testing.T) {
 		}
 	}
 	f(admission.OutcomeAllowed, "", &authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "matters to nobody"})
-	f(admission.OutcomeDenied, `audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
+	f(admission.OutcomeDenied,
+		`audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
 		&authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "matters to nobody"})
 	f(admission.OutcomeDenied, `error authorizing system:node:n1 to request tokens for this audience: no role`,
 		&authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no role"})
 	f(admission.OutcomeErrored, "", nil)
 
 	want := authorizationv1.SubjectAccessReviewSpec{
-		User: "system:node:n1", UID: "7", Groups: []string{"g", "system:nodes"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}},
+		User: "system:node:n1", UID: "7", Groups: []string{"g", "system:nodes"},
+		Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: "shop", Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: "vault", Name: "web",
 		},
@@ -309,5 +321,6 @@ func BenchmarkAdmit(b *testing.B) {
 	f("somebody's lease", corpus.MustRead("leases-update-v1-1.json"))
 	f("node's lease", asNode(b, "leases-update-v1-1.json"))
 	f("node's status", asNode(b, "nodes-status-update-v1-1.json"))
-	f("mirror pod", mirror(`"containers":[{"name":"c","env":[{"name":"E","value":"x"}]}],"volumes":[{"name":"v","hostPath":{"path":"/etc"}}]`))
+	f("mirror pod", mirror(`"containers":[{"name":"c","env":[{"name":"E","value":"x"}]}],"volumes":[{"name":"v",`+
+		`"hostPath":{"path":"/etc"}}]`))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// checkNode lets a kubelet write its own Node, but for what decides about where
-// pods go.
+// checkNode allows a kubelet to write its own Node, except the fields that decide where
+// pods are scheduled.
 func checkNode(r *request) error {
 	if name := r.Name(); name != r.node {
 		return r.forbidden("node %q is not allowed to modify node %q", r.node, name)

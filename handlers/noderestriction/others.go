@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// checkLease lets a kubelet write the lease by which it says that it is alive.
+// checkLease allows a kubelet to write the lease of its node, which shows that it is alive.
 func checkLease(r *request) error {
 	if r.Namespace() != corev1.NamespaceNodeLease {
 		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
@@ -96,7 +96,8 @@ func (p *plugin) checkPodCertificate(r *request) error {
 	return p.checkAccountOf(r, spec)
 }
 
-// A request that is not forbidden in these may be right: the cache may be late.
+// In the functions below, an undecided error is not a denial: the request may be valid, and
+// the cache outdated.
 
 func (p *plugin) checkNodeOf(r *request, spec codec.Value) error {
 	name := spec.Get("nodeName").String()
@@ -137,12 +138,15 @@ func (p *plugin) checkPodOf(r *request, spec codec.Value) error {
 }
 
 func (p *plugin) checkAccountOf(r *request, spec codec.Value) error {
-	account, err := lookup(p.accounts, schema.GroupResource{Resource: "serviceaccount"}, r.Namespace(), spec.Get("serviceAccountName").String())
+	account, err := lookup(p.accounts, schema.GroupResource{Resource: "serviceaccount"}, r.Namespace(),
+		spec.Get("serviceAccountName").String())
 	if err != nil {
-		return undecided("while retrieving service account %q named in the PodCertificateRequest: %v", r.named(spec, "serviceAccountName"), err)
+		return undecided("while retrieving service account %q named in the PodCertificateRequest: %v",
+			r.named(spec, "serviceAccountName"), err)
 	}
 	if uid := spec.Get("serviceAccountUID").String(); uid != string(account.UID) {
-		return undecided("PodCertificateRequest for pod %q names service account UID %q, which differs from the running service account (%q)",
+		return undecided("PodCertificateRequest for pod %q names service account UID %q, which differs from the running "+
+			"service account (%q)",
 			r.named(spec, "podName"), uid, account.UID)
 	}
 	return nil
@@ -153,6 +157,6 @@ func (r *request) named(spec codec.Value, field string) string {
 	return r.Namespace() + "/" + spec.Get(field).String()
 }
 
-// undecided returns an error without a status, which API servers answer with code
-// 500: who asks is to ask again.
+// undecided returns an error without a status. API servers answer it with code 500, so the
+// kubelet tries again.
 func undecided(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
-// checkToken lets a kubelet ask for tokens of the pods that it runs, each bound to
-// its pod, for the audiences that the pod's volumes ask for.
+// checkToken allows a kubelet to request tokens for the pods that it runs, each bound to
+// its pod, for the audiences in the pod's volumes.
 func (p *plugin) checkToken(ctx context.Context, r *request) error {
 	bound := r.Object.Get("spec", "boundObjectRef")
 	name := bound.Get("name").String()
@@ -30,7 +30,8 @@ func (p *plugin) checkToken(ctx context.Context, r *request) error {
 		return err
 	}
 	if uid != string(pod.UID) {
-		return r.forbidden("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", uid)
+		return r.forbidden("the UID in the bound object reference (%s) does not match the UID in record. The object might "+
+			"have been deleted and then recreated", uid)
 	}
 	if pod.Spec.NodeName != r.node {
 		return r.forbidden("node requested token bound to a pod scheduled on a different node")
@@ -65,7 +66,8 @@ func (p *plugin) checkAudience(ctx context.Context, r *request, pod *knownPod) e
 		return r.forbidden("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %s",
 			audience, r.Username(), status.EvaluationError)
 	}
-	return r.forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.Username())
+	return r.forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience",
+		audience, r.Username())
 }
 
 // review asks the API server whether the node may ask for tokens for an audience,

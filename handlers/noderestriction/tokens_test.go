@@ -18,7 +18,8 @@ import (
 
 // token returns the request of a token for that audience, bound to that.
 func token(audience, bound string) []byte {
-	return body(fmt.Sprintf(`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","name":"web","operation":"CREATE",`+
+	return body(fmt.Sprintf(`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token",`+
+		`"name":"web","operation":"CREATE",`+
 		`"object":{"spec":{"audiences":[%q],"boundObjectRef":%s}}`, audience, bound))
 }
 
@@ -30,7 +31,8 @@ func claimed(name, volume string, source corev1.PersistentVolumeSource, labels m
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume},
 		},
-		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume, Labels: labels}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume, Labels: labels},
+			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}},
 	}
 }
 
@@ -42,14 +44,16 @@ func TestVolumes(t *testing.T) {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: asks}},
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: asks}},
-		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lost"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "gone"}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lost"},
+			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "gone"}},
 	}
 	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com"}}
 	state = append(state, claimed("web-v", "pv1", csi, nil)...)
 	state = append(state, claimed("csi", "pv2", csi, nil)...)
 	state = append(state, claimed("ebs", "pv3", corev1.PersistentVolumeSource{
 		AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}, nil)...)
-	state = append(state, claimed("host", "pv4", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}, nil)...)
+	state = append(state, claimed("host", "pv4",
+		corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}, nil)...)
 	state = append(state, claimed("zones", "pv5", corev1.PersistentVolumeSource{
 		GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}, map[string]string{corev1.LabelTopologyZone: "a__b"})...)
 
@@ -60,7 +64,8 @@ func TestVolumes(t *testing.T) {
 		for _, source := range sources {
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: source})
 		}
-		chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) {}, append(state[:len(state):len(state)], pod)...)
+		chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) {},
+			append(state[:len(state):len(state)], pod)...)
 		if want == passed {
 			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, token(audience, boundToWeb))
 		} else if got := message(t, chain, token(audience, boundToWeb)); !strings.Contains(got, want) {
@@ -89,7 +94,8 @@ func TestVolumes(t *testing.T) {
 	f("vault", `error validating audience \"vault\": csidriver.storage.k8s.io \"unknown\" not found`, driver("unknown"))
 	f("vault", passed, driver("unknown"), driver("csi.example.com")) // one that asks is enough
 
-	f("vault", passed, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}})
+	template := &corev1.PersistentVolumeClaimTemplate{}
+	f("vault", passed, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}})
 	f("vault", no, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})
 	f("vault", passed, claim("csi"))
 	f("vault", `persistentvolumeclaim \"none\" not found`, claim("none"))
@@ -105,7 +111,8 @@ func TestVolumes(t *testing.T) {
 
 // TestBoundObject shows what a token must be bound to.
 func TestBoundObject(t *testing.T) {
-	chain := chainWith(t, func(_ context.Context, review *authorizationv1.SubjectAccessReview) { review.Status.Allowed = true }, objects()...)
+	chain := chainWith(t, func(_ context.Context, review *authorizationv1.SubjectAccessReview) { review.Status.Allowed = true },
+		objects()...)
 	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, token("vault", boundToWeb))
 	for bound, want := range map[string]string{
 		`null`: "not bound to a pod",

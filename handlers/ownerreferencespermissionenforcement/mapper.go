@@ -71,7 +71,8 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 		known = mapperOf(version, list)
 		m.known.Add(version, known, mapperTTL)
 	}
-	mappings, err := known.(*meta.DefaultRESTMapper).RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
+	mappings, err := known.(*meta.DefaultRESTMapper).RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind},
+		version.Version)
 	if noMatch, ok := errors.AsType[*meta.NoKindMatchError](err); ok {
 		noMatch.SearchedVersions = []string{asked}
 	}

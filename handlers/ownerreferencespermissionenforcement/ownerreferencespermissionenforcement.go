@@ -32,8 +32,9 @@ func Plugin() admission.Plugin {
 	everything := admission.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
 	return admission.Plugin{
-		Name:      "OwnerReferencesPermissionEnforcement",
-		Summary:   "checks that users who set the owners of an object may delete it, and that users who block an owner's deletion may set its finalizers",
+		Name: "OwnerReferencesPermissionEnforcement",
+		Summary: "checks that users who set the owners of an object may delete it, and that users who block an owner's " +
+			"deletion may set its finalizers",
 		Rules:     []admission.Rule{everything},
 		Validates: true,
 		Needs:     []cluster.Need{cluster.SubjectAccessReviews.Called("create"), cluster.Discovered()},
@@ -121,7 +122,8 @@ func (p *plugin) demandFinalizers(a *permissions, owner *metav1.OwnerReference) 
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 			attributes.Namespace = a.review.Namespace() // an owner is in the namespace of what it owns
 		}
-		if refused := a.demand("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on", attributes); refused != nil {
+		if refused := a.demand("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on",
+			attributes); refused != nil {
 			return refused
 		}
 	}

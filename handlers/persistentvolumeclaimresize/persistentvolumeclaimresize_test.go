@@ -32,7 +32,8 @@ func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 // claim returns a claim of that class, as the fields of its spec name it, and of
 // that size in JSON.
 func claim(phase, class, size string) string {
-	return `{"metadata":{"name":"data"},"spec":{` + class + `"resources":{"requests":{"storage":` + size + `}}},"status":{"phase":"` + phase + `"}}`
+	return `{"metadata":{"name":"data"},"spec":{` + class + `"resources":{"requests":{"storage":` + size +
+		`}}},"status":{"phase":"` + phase + `"}}`
 }
 
 // TestSizes tries what counts as larger.
@@ -49,7 +50,8 @@ func TestSizes(t *testing.T) {
 		f(is, was, admission.OutcomeAllowed)
 		f(is, is, admission.OutcomeAllowed)
 	}
-	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, admissiontest.UpdateBody(claims, `null`, claim("Pending", "", `"-1Gi"`)))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed,
+		admissiontest.UpdateBody(claims, `null`, claim("Pending", "", `"-1Gi"`)))
 	larger(`"1Gi"`, `"2Gi"`)
 	larger(`"1G"`, `"1Gi"`)
 	larger(`"1.4Gi"`, `"1.5Gi"`)

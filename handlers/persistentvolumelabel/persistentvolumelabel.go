@@ -150,7 +150,8 @@ func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]stri
 	}
 	switch {
 	case errors.Is(err, errUnknown):
-		return nil, admission.Denied(admission.Forbidden(review, fmt.Errorf("error querying %s %.*s: %w", d.provider.title, idMax, d.name, err)))
+		return nil, admission.Denied(admission.Forbidden(review,
+			fmt.Errorf("error querying %s %.*s: %w", d.provider.title, idMax, d.name, err)))
 	case err != nil:
 		return nil, admission.Errored(fmt.Errorf("cannot tell the labels of %s %s: %w", d.provider.title, d.id, err))
 	}
@@ -190,7 +191,8 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 		if key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone {
 			var ok bool
 			if values, ok = zonesOf(value); !ok {
-				return admission.Denied(admission.Forbidden(review, fmt.Errorf("failed to convert label string for Zone: %s to a Set", value)))
+				return admission.Denied(admission.Forbidden(review,
+					fmt.Errorf("failed to convert label string for Zone: %s to a Set", value)))
 			}
 		}
 		expressions[i] = requirement(key, values)
@@ -200,7 +202,8 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 	}
 	terms := review.Object.Get("spec", "nodeAffinity", "required", "nodeSelectorTerms")
 	if terms.Len() == 0 {
-		review.Object.Set(`[{"matchExpressions":[`+strings.Join(expressions, ",")+`]}]`, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+		review.Object.Set(`[{"matchExpressions":[`+strings.Join(expressions, ",")+`]}]`, "spec", "nodeAffinity", "required",
+			"nodeSelectorTerms")
 		return admission.Allowed()
 	}
 	if has, err := hasKeys(ctx, terms, labels); err != nil || has {

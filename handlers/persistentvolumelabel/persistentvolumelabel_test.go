@@ -60,21 +60,28 @@ func TestUpstream(t *testing.T) {
 	)
 	f(zones, hostPath, hostPath)
 	has := `"failure-domain.beta.kubernetes.io/region":"existingRegion","failure-domain.beta.kubernetes.io/zone":"existingDomain"`
-	f(ga, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`}}`, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`,`+
-		affinity(in("failure-domain.beta.kubernetes.io/region", "existingRegion")+","+in("failure-domain.beta.kubernetes.io/zone", "existingDomain"))+`}}`)
+	f(ga, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`}}`,
+		`{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`,`+
+			affinity(in("failure-domain.beta.kubernetes.io/region", "existingRegion")+","+
+				in("failure-domain.beta.kubernetes.io/zone", "existingDomain"))+`}}`)
 	has = `"topology.kubernetes.io/region":"existingRegion","topology.kubernetes.io/zone":"existingDomain"`
-	f(ga, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`}}`, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`,`+
-		affinity(in("topology.kubernetes.io/region", "existingRegion")+","+in("topology.kubernetes.io/zone", "existingDomain"))+`}}`)
+	f(ga, `{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`}}`,
+		`{"metadata":{"labels":{`+has+`},`+provision+`},"spec":{`+ebs+`,`+
+			affinity(in("topology.kubernetes.io/region", "existingRegion")+","+in("topology.kubernetes.io/zone", "existingDomain"))+`}}`)
 	f(ga, `{"metadata":{"labels":{`+has+`}},"spec":{`+vsphere+`}}`, `{"metadata":{"labels":{`+ga+`}},"spec":{`+vsphere+`,`+
 		affinity(in("topology.kubernetes.io/region", "region1")+","+in("topology.kubernetes.io/zone", "domain1"))+`}}`)
 	both := in("a", "1") + "," + in("b", "2") + ","
 	for _, source := range []string{ebs, pd, azure, vsphere} {
-		f(zones, `{"spec":{`+source+`}}`, `{"metadata":{"labels":{`+zones+`}},"spec":{`+source+`,`+affinity(both+in("topology.kubernetes.io/zone", "1", "2", "3"))+`}}`)
-		f(beta, `{"spec":{`+source+`}}`, `{"metadata":{"labels":{`+beta+`}},"spec":{`+source+`,`+affinity(both+in("failure-domain.beta.kubernetes.io/zone", "1", "2", "3"))+`}}`)
+		f(zones, `{"spec":{`+source+`}}`,
+			`{"metadata":{"labels":{`+zones+`}},"spec":{`+source+`,`+affinity(both+in("topology.kubernetes.io/zone", "1", "2", "3"))+`}}`)
+		f(beta, `{"spec":{`+source+`}}`,
+			`{"metadata":{"labels":{`+beta+`}},"spec":{`+source+`,`+
+				affinity(both+in("failure-domain.beta.kubernetes.io/zone", "1", "2", "3"))+`}}`)
 	}
 	old := in("a", "1") + "," + in("b", "2") + "," + in("c", "3")
 	f(`d: "1", e: "2", f: "3"`, `{"metadata":{"labels":{"a":"1","b":"2","c":"3"}},"spec":{`+vsphere+`,`+affinity(old)+`}}`,
-		`{"metadata":{"labels":{"a":"1","b":"2","c":"3","d":"1","e":"2","f":"3"}},"spec":{`+vsphere+`,`+affinity(old+","+in("d", "1")+","+in("e", "2")+","+in("f", "3"))+`}}`)
+		`{"metadata":{"labels":{"a":"1","b":"2","c":"3","d":"1","e":"2","f":"3"}},"spec":{`+vsphere+`,`+
+			affinity(old+","+in("d", "1")+","+in("e", "2")+","+in("f", "3"))+`}}`)
 }
 
 // TestTerms has node affinities that are there already.
@@ -143,7 +150,8 @@ func TestOutcomes(t *testing.T) {
 // TestEndpoint asks a server for the labels.
 func TestEndpoint(t *testing.T) {
 	answers := map[string]string{
-		"ok": `{"labels":{"topology.kubernetes.io/zone":"z"}}`, "none": `{}`, "odd": `{"labels":{"a b":"c"}}`, "value": `{"labels":{"a":"b c"}}`,
+		"ok": `{"labels":{"topology.kubernetes.io/zone":"z"}}`, "none": `{}`, "odd": `{"labels":{"a b":"c"}}`,
+		"value":  `{"labels":{"a":"b c"}}`,
 		"broken": `{`, "long": `{"labels":{},"x":"` + strings.Repeat("x", 64<<10) + `"}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,12 +225,14 @@ func TestConfigurationErrors(t *testing.T) {
 	}
 	f(head, "volumes: Required value: want volumes or an endpoint, which have the labels of volumes")
 	f("volumes: []", `apiVersion: Unsupported value: ""`)
-	f(head+"volumes: [{provider: aliyun, id: '', labels: {}}]", `volumes[0].provider: Unsupported value: "aliyun": supported values: "aws", "gce", "azure", "vsphere"`)
+	f(head+"volumes: [{provider: aliyun, id: '', labels: {}}]",
+		`volumes[0].provider: Unsupported value: "aliyun": supported values: "aws", "gce", "azure", "vsphere"`)
 	f(head+"volumes: [{provider: aws, id: ''}]", `volumes[0].id: Invalid value: ""`)
 	f(head+"volumes: [{provider: aws, id: x}]", `volumes[0].labels: Required value`)
 	f(head+"volumes: [{provider: aws, id: x, labels: {a b: c}}]", `volumes[0].labels[a b]: Invalid value: "c"`)
 	f(head+"volumes: [{provider: aws, id: x, labels: {a: b c}}]", `volumes[0].labels[a]: Invalid value: "b c"`)
-	f(head+"volumes: [{provider: aws, id: x, labels: {a: b}}, {provider: aws, id: x, labels: {a: b}}]", `volumes[1].id: Duplicate value: "x"`)
+	f(head+"volumes: [{provider: aws, id: x, labels: {a: b}}, {provider: aws, id: x, labels: {a: b}}]",
+		`volumes[1].id: Duplicate value: "x"`)
 	f(head+"endpoint: {url: 'ftp://a'}", `endpoint.url: Invalid value: "ftp://a"`)
 	f(head+"endpoint: {url: 'http://a?b=c'}", `endpoint.url: Invalid value`)
 	f(head+"endpoint: {url: 'https://a', caFile: ca.crt}", `endpoint.caFile: Invalid value: "ca.crt": must be an absolute path`)

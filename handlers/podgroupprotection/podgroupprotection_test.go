@@ -24,7 +24,8 @@ func TestAdmit(t *testing.T) {
 	f(`{"kind":"PodGroup","metadata":{"name":"g"}}`, protected)
 	f(protected, protected)
 
-	f(`{"metadata":{"finalizers":["example.com/hold"]}}`, `{"metadata":{"finalizers":["example.com/hold","scheduling.k8s.io/podgroup-protection"]}}`)
+	f(`{"metadata":{"finalizers":["example.com/hold"]}}`,
+		`{"metadata":{"finalizers":["example.com/hold","scheduling.k8s.io/podgroup-protection"]}}`)
 	f(`{"metadata":{"finalizers":["scheduling.k8s.io/podgroup-protection","example.com/hold"]}}`,
 		`{"metadata":{"finalizers":["scheduling.k8s.io/podgroup-protection","example.com/hold"]}}`)
 	f(`{"metadata":{"finalizers":["Scheduling.k8s.io/podgroup-protection"]}}`,
@@ -48,15 +49,19 @@ func TestHandles(t *testing.T) {
 	f(admission.OutcomeAllowed, admissiontest.Body(codec.Delete, groups, `{}`))
 	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", `{}`))
 	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, "example.com/v1alpha2/podgroups", `{}`))
-	f(admission.OutcomeAllowed, bytes.Replace(admissiontest.Body(codec.Create, groups, `{}`), []byte(`"operation"`), []byte(`"subResource":"status","operation"`), 1))
+	f(admission.OutcomeAllowed,
+		bytes.Replace(admissiontest.Body(codec.Create, groups, `{}`), []byte(`"operation"`),
+			[]byte(`"subResource":"status","operation"`), 1))
 }
 
 func TestNoAllocations(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
-	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
+	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched,
+		admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
 }
 
 func BenchmarkAdmit(b *testing.B) {
 	chain := admissiontest.MustChain(b, Plugin(), "")
-	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
+	admissiontest.Benchmark(b, chain, admission.Mutate, admission.OutcomePatched,
+		admissiontest.Body(codec.Create, groups, `{"metadata":{"name":"g"}}`))
 }

@@ -29,7 +29,8 @@ func workload(name string, templates ...string) *schedulingv1alpha2.Workload {
 
 // group returns the review of a group from a template, both as JSON.
 func group(workload, template string) []byte {
-	return admissiontest.Body(codec.Create, groups, `{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":`+workload+`,"podGroupTemplateName":`+template+`}}}}`)
+	return admissiontest.Body(codec.Create, groups,
+		`{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":`+workload+`,"podGroupTemplateName":`+template+`}}}}`)
 }
 
 // TestValidate has Kubernetes' own cases and more.
@@ -66,7 +67,8 @@ func TestValidate(t *testing.T) {
 	f(group(`"a/b"`, `"worker"`), `Internal error occurred: invalid resource name \"a/b\": [may not contain '/']`)
 
 	// Without a template.
-	for _, spec := range []string{`null`, `{}`, `{"podGroupTemplateRef":null}`, `{"podGroupTemplateRef":{}}`, `{"podGroupTemplateRef":{"workload":null}}`} {
+	for _, spec := range []string{`null`, `{}`, `{"podGroupTemplateRef":null}`, `{"podGroupTemplateRef":{}}`,
+		`{"podGroupTemplateRef":{"workload":null}}`} {
 		f(admissiontest.Body(codec.Create, groups, `{"spec":`+spec+`}`), "")
 	}
 
@@ -75,7 +77,8 @@ func TestValidate(t *testing.T) {
 	f(admissiontest.UpdateBody(groups, object, object), "")
 	f(admissiontest.Body(codec.Delete, groups, object), "")
 	f(admissiontest.Body(codec.Create, "scheduling.k8s.io/v1alpha2/workloads", object), "")
-	f([]byte(strings.Replace(string(admissiontest.Body(codec.Create, groups, object)), `"operation"`, `"subResource":"status","operation"`, 1)), "")
+	f([]byte(strings.Replace(string(admissiontest.Body(codec.Create, groups, object)), `"operation"`,
+		`"subResource":"status","operation"`, 1)), "")
 }
 
 // TestLive asks the API server about what is not known.
@@ -101,7 +104,8 @@ func TestLive(t *testing.T) {
 		}
 	}
 	f(func(w http.ResponseWriter) {
-		fmt.Fprint(w, `{"kind":"Workload","apiVersion":"scheduling.k8s.io/v1alpha2","metadata":{"name":"w","namespace":"namespace"},"spec":{"podGroupTemplates":[{"name":"worker"}]}}`)
+		fmt.Fprint(w, `{"kind":"Workload","apiVersion":"scheduling.k8s.io/v1alpha2","metadata":{"name":"w",`+
+			`"namespace":"namespace"},"spec":{"podGroupTemplates":[{"name":"worker"}]}}`)
 	}, false, false)
 	f(func(w http.ResponseWriter) { admissiontest.Failure(w, http.StatusNotFound, "NotFound") }, true, false)
 	f(func(w http.ResponseWriter) { admissiontest.Failure(w, http.StatusInternalServerError, "InternalError") }, false, true)

@@ -28,7 +28,8 @@ func namespace(name, selector string) *corev1.Namespace {
 }
 
 func TestMutates(t *testing.T) {
-	chain := admissiontest.MustChain(t, Plugin(), "", namespace("shop", "pool=shop,example.com/disk=ssd"), namespace("kube-system", "none"))
+	chain := admissiontest.MustChain(t, Plugin(), "", namespace("shop", "pool=shop,example.com/disk=ssd"),
+		namespace("kube-system", "none"))
 	admissiontest.MutatesChain(t, chain, nil, "/spec/nodeSelector", "/spec/nodeSelector/*")
 }
 
@@ -80,7 +81,8 @@ const listed = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=g
 
 // TestListed has namespaces that the configuration lists, one of them with nothing.
 func TestListed(t *testing.T) {
-	chain := admissiontest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}", namespace("namespace", "a=1"), namespace("empty", "a=1"))
+	chain := admissiontest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}",
+		namespace("namespace", "a=1"), namespace("empty", "a=1"))
 	f := func(name, selector string, want admission.Outcome) {
 		t.Helper()
 		body := admissiontest.Body(codec.Create, pods, `{"spec":{"nodeSelector":`+selector+`}}`)
@@ -95,7 +97,8 @@ func TestListed(t *testing.T) {
 
 // TestLive is about a namespace that the cache does not have.
 func TestLive(t *testing.T) {
-	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored, 500: admission.OutcomeErrored} {
+	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored,
+		500: admission.OutcomeErrored} {
 		chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
 			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// setDefaults does as the API server did with PodPresets (k8s.io/kubernetes v1.19
-// pkg/apis/settings/v1alpha1 SetObjectDefaults_PodPreset), which no API server does
-// with custom resources. Without defaults a preset would be at odds with what it made:
-// pods have them.
+// setDefaults sets the defaults that the API server set in PodPresets (k8s.io/kubernetes
+// v1.19 pkg/apis/settings/v1alpha1 SetObjectDefaults_PodPreset). API servers do not set them
+// in custom resources. Without them, a preset would conflict with the pods that it changed,
+// which have the defaults.
 func setDefaults(spec *Spec) {
 	for i := range spec.Env {
 		if from := spec.Env[i].ValueFrom; from != nil {
@@ -27,7 +27,7 @@ func setDefaultsFieldRef(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-// setDefault sets what is the zero value.
+// setDefault sets a value that is zero.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -35,7 +35,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// setDefaultPointer sets what is nil.
+// setDefaultPointer sets a pointer that is nil.
 func setDefaultPointer[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value

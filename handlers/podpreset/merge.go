@@ -8,16 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// added is what presets make of a container.
+// added has the fields of a container after the presets were applied.
 type added struct {
 	env     []corev1.EnvVar
 	envFrom []corev1.EnvFromSource
 	mounts  []corev1.VolumeMount
 }
 
-// merge returns list with what the presets have beside it. What has the key of
-// something that is there must be equal to it, or conflict says what is not.
-func merge[K comparable, T any](list []T, presets []*PodPreset, of func(*Spec) []T, key func(*T) K, conflict func(*PodPreset, *T) string) ([]T, string) {
+// merge returns list with the items of the presets added. If an item has the key of one
+// that exists, both must be equal; otherwise conflict describes the difference.
+func merge[K comparable, T any](list []T, presets []*PodPreset, of func(*Spec) []T, key func(*T) K,
+	conflict func(*PodPreset, *T) string) ([]T, string) {
 	known := make(map[K]*T, len(list))
 	for i := range list {
 		known[key(&list[i])] = &list[i] // of several, the last one counts
@@ -55,8 +56,8 @@ func mergeEnv(env []corev1.EnvVar, presets []*PodPreset) ([]corev1.EnvVar, strin
 		})
 }
 
-// mergeMounts merges by the names of the volumes. At the same place of a container
-// there is only the same mount.
+// mergeMounts merges by the names of the volumes. Two different mounts with the same path
+// are a conflict.
 func mergeMounts(mounts []corev1.VolumeMount, presets []*PodPreset) (merged []corev1.VolumeMount, conflict string) {
 	byPath := make(map[string]*corev1.VolumeMount, len(mounts))
 	for i := range mounts {
@@ -86,7 +87,7 @@ func mergeMounts(mounts []corev1.VolumeMount, presets []*PodPreset) (merged []co
 	return merged, ""
 }
 
-// A source is what tells sources of environment variables apart.
+// A source identifies a source of environment variables.
 type source struct{ prefix, configMap, secret string }
 
 func sourceOf(e *corev1.EnvFromSource) (s source) {
@@ -100,9 +101,9 @@ func sourceOf(e *corev1.EnvFromSource) (s source) {
 	return s
 }
 
-// mergeEnvFrom compares with what the container has, and not presets with each other,
-// as there. Where it is at odds with the container, all sources of the container are
-// lost there; here it is a conflict as any other.
+// mergeEnvFrom compares the presets with the container, and not with each other, as there.
+// If a preset differs from the container, all sources of the container are lost there; here
+// it is a conflict like any other.
 func mergeEnvFrom(from []corev1.EnvFromSource, presets []*PodPreset) (merged []corev1.EnvFromSource, conflict string) {
 	known := make(map[source]*corev1.EnvFromSource, len(from))
 	for i := range from {
@@ -144,8 +145,8 @@ func mergeContainer(c *corev1.Container, presets []*PodPreset) (a added, conflic
 	return a, conflict
 }
 
-// apply makes of a pod what presets make of it, or says with what they are at odds and
-// changes nothing.
+// apply applies the presets to a pod. If there is a conflict, it returns it and does not
+// change the pod.
 func apply(pod *corev1.Pod, presets []*PodPreset) (conflict string) {
 	volumes, conflict := mergeVolumes(pod.Spec.Volumes, presets)
 	if conflict != "" {

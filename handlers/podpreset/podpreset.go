@@ -73,7 +73,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	return admission.Handler{Admit: p.admit}, nil
 }
 
-// addFile adds a preset of a file.
+// addFile adds the preset in a file.
 func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
 		return errs
@@ -94,8 +94,8 @@ func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 	return nil
 }
 
-// presets returns the presets of a namespace, sorted by name. One of a file takes the
-// place of one of the cluster with the same name.
+// presets returns the presets of a namespace, sorted by name. A preset of a file replaces a
+// preset of the cluster with the same name.
 func (p *plugin) presets(namespace string) []*PodPreset {
 	if namespace == "" {
 		return nil // there are no pods outside of namespaces, and List would return all
@@ -140,8 +140,8 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	})(ctx, review)
 }
 
-// namesShown is how many bytes of names a warning shows at most, which leaves the rest
-// of the 4096 that all warnings may have for what the conflict is.
+// namesShown is the maximum number of bytes of names in a warning. The rest of the 4096
+// that all warnings may have is for the conflict.
 const namesShown = 2048
 
 func namesOf(presets []*PodPreset) string {
@@ -177,8 +177,9 @@ func (p *plugin) matching(review *codec.Review, presets []*PodPreset) (matching 
 	return matching
 }
 
-// checkSize refuses a pod that presets would make larger than any that can be stored.
-// Before anything is made, that is: a small pod and a small preset may be many of each.
+// checkSize denies a pod if presets would make it larger than any pod that can be stored. It
+// is called before presets are applied, because many small presets, times many containers,
+// can need a lot of memory.
 func checkSize(review *codec.Review, presets []*PodPreset) error {
 	containers := review.Object.Get("spec", "initContainers").Len() + review.Object.Get("spec", "containers").Len()
 	size := 0
@@ -186,7 +187,8 @@ func checkSize(review *codec.Review, presets []*PodPreset) error {
 		size += preset.bytes
 	}
 	if containers > 1 && size*containers > addedMax {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the PodPresets %s add up to %d bytes to each of %d containers: want at most %d bytes in all",
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the PodPresets %s add up to %d bytes to each of %d "+
+			"containers: want at most %d bytes in all",
 			namesOf(presets), size, containers, addedMax))
 	}
 	return nil

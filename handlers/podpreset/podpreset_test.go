@@ -34,7 +34,8 @@ func preset(t testing.TB, namespace, name, spec string) *PodPreset {
 }
 
 func TestMutates(t *testing.T) {
-	spec := `{"env":[{"name":"DB","value":"x"}],"envFrom":[{"configMapRef":{"name":"m"}}],"volumes":[{"name":"v"}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}`
+	spec := `{"env":[{"name":"DB","value":"x"}],"envFrom":[{"configMapRef":{"name":"m"}}],"volumes":[{"name":"v"}],` +
+		`"volumeMounts":[{"name":"v","mountPath":"/v"}]}`
 	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "shop", "a", spec))
 	admissiontest.MutatesChain(t, chain, nil, "/metadata/annotations", "/metadata/annotations/*", "/spec/volumes", "/spec/volumes/*",
 		"/spec/containers/*/*", "/spec/containers/*/*/*", "/spec/initContainers/*/*", "/spec/initContainers/*/*/*")
@@ -50,14 +51,16 @@ func TestContainer(t *testing.T) {
 		given := `{"spec":{"containers":[` + container + `],"initContainers":[` + container + `]}}`
 		patched := given
 		if want != "" {
-			patched = `{"metadata":{"annotations":{"podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"containers":[` + want + `],"initContainers":[` + want + `]}}`
+			patched = `{"metadata":{"annotations":{"podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"containers":[` +
+				want + `],"initContainers":[` + want + `]}}`
 		}
 		admissiontest.CheckAdmit(t, chain, pods, given, patched)
 	}
 	const two = `{"env":[{"name":"abc","value":"value2"},{"name":"ABC","value":"value3"}]}`
 	f(`{}`, two, two)
 	f(`{"env":[{"name":"abcd","value":"value2"},{"name":"hello","value":"value3"}]}`, two,
-		`{"env":[{"name":"abcd","value":"value2"},{"name":"hello","value":"value3"},{"name":"abc","value":"value2"},{"name":"ABC","value":"value3"}]}`)
+		`{"env":[{"name":"abcd","value":"value2"},{"name":"hello","value":"value3"},{"name":"abc",`+
+			`"value":"value2"},{"name":"ABC","value":"value3"}]}`)
 	f(`{"env":[{"name":"abc","value":"value3"}]}`, two, "")
 	f(`{"env":[{"name":"abc","value":"value2"},{"name":"hello","value":"value3"}]}`, two,
 		`{"env":[{"name":"abc","value":"value2"},{"name":"hello","value":"value3"},{"name":"ABC","value":"value3"}]}`)
@@ -71,10 +74,14 @@ func TestContainer(t *testing.T) {
 
 	const from = `{"configMapRef":{"name":"abc"}},{"prefix":"pre_","configMapRef":{"name":"abc"}}`
 	f(`{}`, `{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`]}`)
-	f(`{"envFrom":[{"configMapRef":{"name":"thing"}}]}`, `{"envFrom":[`+from+`]}`, `{"envFrom":[{"configMapRef":{"name":"thing"}},`+from+`]}`)
-	f(`{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`)
-	f(`{}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`)
-	f(`{"envFrom":[{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"t"}}]}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"t"}}]}`)
+	f(`{"envFrom":[{"configMapRef":{"name":"thing"}}]}`, `{"envFrom":[`+from+`]}`,
+		`{"envFrom":[{"configMapRef":{"name":"thing"}},`+from+`]}`)
+	f(`{"envFrom":[`+from+`]}`, `{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`,
+		`{"envFrom":[`+from+`,{"secretRef":{"name":"abc"}}]}`)
+	f(`{}`, `{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`,
+		`{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`)
+	f(`{"envFrom":[{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"t"}}]}`,
+		`{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"t"}}]}`)
 	f(`{"envFrom":[{"configMapRef":{"name":"abc","optional":true}}]}`, `{"envFrom":[`+from+`]}`, "") // in-tree takes all away
 
 	const opt, etc = `{"name":"simply-mounted-volume","mountPath":"/opt/"}`, `{"name":"etc-volume","mountPath":"/etc/"}`
@@ -97,7 +104,8 @@ func TestVolumes(t *testing.T) {
 		given := `{"metadata":{"annotations":{"a":"b"}},"spec":{"volumes":[` + volumes + `]}}`
 		patched := given
 		if want != "" {
-			patched = `{"metadata":{"annotations":{"a":"b","podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"volumes":[` + want + `]}}`
+			patched = `{"metadata":{"annotations":{"a":"b","podpreset.admission.kubernetes.io/podpreset-a":"7"}},"spec":{"volumes":[` +
+				want + `]}}`
 		}
 		admissiontest.CheckAdmit(t, chain, pods, given, patched)
 	}
@@ -105,24 +113,52 @@ func TestVolumes(t *testing.T) {
 	f(vol3, vol, vol3+","+vol)
 	f(vol3, vol3+","+vol, vol3+","+vol)
 	f(vol3, `{"name":"vol3","hostPath":{"path":"/etc/apparmor.d"}},`+vol, "")
-	const set = `{"name":"v","hostPath":{"path":"/a","type":"Directory"}},{"name":"w","iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"i"}}`
+	const set = `{"name":"v","hostPath":{"path":"/a","type":"Directory"}},{"name":"w","iscsi":{"targetPortal":"p","iqn":"q",` +
+		`"lun":1,"iscsiInterface":"i"}}`
 	f(set, set, set) // which says what there are defaults for
-	for with, without := range map[string]string{
-		`"emptyDir":{}`:                                 ``,
-		`"hostPath":{"path":"/a","type":""}`:            `"hostPath":{"path":"/a"}`,
-		`"secret":{"secretName":"s","defaultMode":420}`: `"secret":{"secretName":"s"}`,
-		`"configMap":{"name":"m","defaultMode":420}`:    `"configMap":{"name":"m"}`,
-		`"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}],"defaultMode":420}`:                                                                                           `"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}`,
-		`"projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"path":"t","expirationSeconds":3600}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}]}}]}`: `"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}}]}`,
-		`"ephemeral":{"volumeClaimTemplate":{"metadata":{},"spec":{"resources":{},"volumeMode":"Filesystem"}}}`:                                                                                                         `"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{}}}}`,
-		`"iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"default"}`:                                                                                                                                     `"iscsi":{"targetPortal":"p","iqn":"q","lun":1}`,
-		`"ephemeral":{}`: `"ephemeral":{}`,
-		`"rbd":{"monitors":["m"],"image":"i","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}`:                        `"rbd":{"monitors":["m"],"image":"i"}`,
-		`"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}`: `"azureDisk":{"diskName":"d","diskURI":"u"}`,
-		`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"},"storageMode":"ThinProvisioned","fsType":"xfs"}`:        `"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"}}`,
+	for _, volume := range [][2]string{
+		{`"emptyDir":{}`, ``},
+		{`"hostPath":{"path":"/a","type":""}`, `"hostPath":{"path":"/a"}`},
+		{`"secret":{"secretName":"s","defaultMode":420}`, `"secret":{"secretName":"s"}`},
+		{`"configMap":{"name":"m","defaultMode":420}`, `"configMap":{"name":"m"}`},
+		{
+			`"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}],` +
+				`"defaultMode":420}`,
+			`"downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}`,
+		},
+		{
+			`"projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"path":"t",` +
+				`"expirationSeconds":3600}},{"downwardAPI":{"items":[{"path":"a","fieldRef":{"apiVersion":"v1",` +
+				`"fieldPath":"metadata.name"}}]}}]}`,
+			`"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{"downwardAPI":{"items":[{"path":"a",` +
+				`"fieldRef":{"fieldPath":"metadata.name"}}]}}]}`,
+		},
+		{
+			`"ephemeral":{"volumeClaimTemplate":{"metadata":{},"spec":{"resources":{},"volumeMode":"Filesystem"}}}`,
+			`"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{}}}}`,
+		},
+		{
+			`"iscsi":{"targetPortal":"p","iqn":"q","lun":1,"iscsiInterface":"default"}`,
+			`"iscsi":{"targetPortal":"p","iqn":"q","lun":1}`,
+		},
+		{`"ephemeral":{}`, `"ephemeral":{}`},
+		{
+			`"rbd":{"monitors":["m"],"image":"i","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}`,
+			`"rbd":{"monitors":["m"],"image":"i"}`,
+		},
+		{
+			`"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,` +
+				`"kind":"Shared"}`,
+			`"azureDisk":{"diskName":"d","diskURI":"u"}`,
+		},
+		{
+			`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"},"storageMode":"ThinProvisioned",` +
+				`"fsType":"xfs"}`,
+			`"scaleIO":{"gateway":"g","system":"s","secretRef":{"name":"n"}}`,
+		},
 	} {
-		given := `{"name":"v",` + with + `}`
-		f(given, strings.TrimSuffix(`{"name":"v",`+without, ",")+`}`, given)
+		given := `{"name":"v",` + volume[0] + `}`
+		f(given, strings.TrimSuffix(`{"name":"v",`+volume[1], ",")+`}`, given)
 	}
 }
 
@@ -143,13 +179,16 @@ func TestSelects(t *testing.T) {
 	f(create(`{"labels":{"security":"S2"},"annotations":{"podpreset.admission.kubernetes.io/exclude":"true"}}`), admission.OutcomeAllowed)
 	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), admission.OutcomeAllowed)
 	f(create(`{"labels":{"security":"S3"}}`), admission.OutcomeAllowed)
-	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`), admission.OutcomeAllowed) // is not decoded
+	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`),
+		admission.OutcomeAllowed) // is not decoded
 	f(create(`{"labels":null}`), admission.OutcomeAllowed)
 	f(create(`null`), admission.OutcomeAllowed)
 	f(admissiontest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), admission.OutcomeAllowed)
-	f([]byte(strings.Replace(string(create(`{"labels":{"security":"S2"}}`)), `"namespace":"namespace"`, `"namespace":""`, 1)), admission.OutcomeAllowed)
+	f([]byte(strings.Replace(string(create(`{"labels":{"security":"S2"}}`)), `"namespace":"namespace"`, `"namespace":""`, 1)),
+		admission.OutcomeAllowed)
 	f(admissiontest.Body(codec.Create, pods, `null`), admission.OutcomeAllowed)
-	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`), admission.OutcomeDenied) // no Pod
+	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`),
+		admission.OutcomeDenied) // no Pod
 }
 
 // TestInvalid has presets that no CustomResourceDefinition refuses: they do nothing,
@@ -159,8 +198,10 @@ func TestInvalid(t *testing.T) {
 	f := func(spec string) {
 		t.Helper()
 		chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", spec), preset(t, "namespace", "b", good))
-		answer := string(admissiontest.Answer(t, chain, admission.Mutate, admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
-		if !strings.Contains(answer, "PodPreset a is ignored: ") || !strings.Contains(answer, "podpreset-b") || strings.Contains(answer, "podpreset-a") {
+		answer := string(admissiontest.Answer(t, chain, admission.Mutate,
+			admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)))
+		if !strings.Contains(answer, "PodPreset a is ignored: ") || !strings.Contains(answer, "podpreset-b") ||
+			strings.Contains(answer, "podpreset-a") {
 			t.Errorf("%s: got %s", spec, answer)
 		}
 	}
@@ -168,7 +209,9 @@ func TestInvalid(t *testing.T) {
 	f(`{"env":"B"}`)
 	f(`{"env":"B","selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`)
 	f(`[]`)
-	if fault := preset(t, "namespace", "a", `{"env":"B","selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`).fault; !strings.Contains(fault.Error(), "cannot unmarshal string") {
+	if fault := preset(t, "namespace", "a",
+		`{"env":"B","selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`).fault; !strings.Contains(fault.Error(),
+		"cannot unmarshal string") {
 		t.Errorf("got %v, want what cannot be decoded", fault)
 	}
 	if err := new(PodPreset).UnmarshalJSON([]byte(`{"metadata":[]}`)); err == nil {
@@ -216,10 +259,12 @@ func TestAddedMax(t *testing.T) {
 	size := func(containers, bytes int, want string) {
 		t.Helper()
 		review := new(codec.Review)
-		if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{}`+strings.Repeat(`,{}`, containers-1)+`]}}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods,
+			`{"spec":{"containers":[{}`+strings.Repeat(`,{}`, containers-1)+`]}}`)); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkSize(review, []*PodPreset{{bytes: bytes}}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := checkSize(review, []*PodPreset{{bytes: bytes}}); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d containers and %d bytes: got error %v, want %q", containers, bytes, err, want)
 		}
 	}
@@ -233,7 +278,8 @@ func TestUnapplied(t *testing.T) {
 	f := func(container, spec, want, series string) {
 		t.Helper()
 		set, needs := metrics.NewSet(), Plugin().Needs
-		state, err := cluster.New(cluster.Options{Objects: []runtime.Object{preset(t, "namespace", "a", spec)}, Kinds: cluster.KindsOf(needs...), Metrics: set})
+		state, err := cluster.New(cluster.Options{Objects: []runtime.Object{preset(t, "namespace", "a", spec)},
+			Kinds: cluster.KindsOf(needs...), Metrics: set})
 		if err == nil {
 			err = state.Follow(t.Context(), needs...)
 		}
@@ -264,9 +310,12 @@ func TestUnapplied(t *testing.T) {
 	const head = "conflict occurred while applying podpresets: a: merging "
 	f(`{"env":[{"name":"A","value":"1"}]}`, `{"env":[{"name":"A"}]}`, head+"env for a has a conflict on A", "conflict")
 	from := func(source string) string { return `{"envFrom":[` + source + `]}` }
-	f(from(`{"prefix":"p","configMapRef":{"name":"m","optional":true}}`), from(`{"prefix":"p","configMapRef":{"name":"m"}}`), head+`envFrom for a has a conflict on ConfigMap m with prefix "p"`, "conflict")
-	f(from(`{"prefix":"p","secretRef":{"name":"s","optional":true}}`), from(`{"prefix":"p","secretRef":{"name":"s"}}`), head+`envFrom for a has a conflict on Secret s with prefix "p"`, "conflict")
-	f(from(`{"prefix":"p","secretRef":{"optional":true}}`), from(`{"prefix":"p"}`), head+`envFrom for a has a conflict on prefix "p"`, "conflict")
+	f(from(`{"prefix":"p","configMapRef":{"name":"m","optional":true}}`), from(`{"prefix":"p","configMapRef":{"name":"m"}}`),
+		head+`envFrom for a has a conflict on ConfigMap m with prefix "p"`, "conflict")
+	f(from(`{"prefix":"p","secretRef":{"name":"s","optional":true}}`), from(`{"prefix":"p","secretRef":{"name":"s"}}`),
+		head+`envFrom for a has a conflict on Secret s with prefix "p"`, "conflict")
+	f(from(`{"prefix":"p","secretRef":{"optional":true}}`), from(`{"prefix":"p"}`),
+		head+`envFrom for a has a conflict on prefix "p"`, "conflict")
 	mounts := func(name, path string) string {
 		return `{"volumeMounts":[{"name":"` + name + `","mountPath":"` + path + `"}]}`
 	}
@@ -279,7 +328,8 @@ func TestKeeps(t *testing.T) {
 	given := &PodPreset{
 		TypeMeta: metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "n", Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}, Annotations: map[string]string{"a": "b"},
+			Namespace: "n", Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+			Annotations: map[string]string{"a": "b"},
 		},
 	}
 	needs := Plugin().Needs
@@ -290,7 +340,8 @@ func TestKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := PodPresets.In(state.View(needs...)).List("n")[0]; kept.ManagedFields != nil || kept.Annotations != nil || kept.selector == nil {
+	if kept := PodPresets.In(state.View(needs...)).List("n")[0]; kept.ManagedFields != nil || kept.Annotations != nil ||
+		kept.selector == nil {
 		t.Errorf("got %+v, want neither managed fields nor annotations, and the selector", kept)
 	}
 	if given.ManagedFields == nil || given.Annotations == nil {

@@ -38,7 +38,7 @@ type Spec struct {
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
-// PodPresets are known whole.
+// PodPresets is the kind of PodPresets, with all fields except annotations and managedFields.
 var PodPresets = cluster.Define(cluster.Definition{
 	Group: "settings.k8s.io", Version: "v1alpha1", Resource: "podpresets", Kind: "PodPreset", Namespaced: true, Optional: true,
 }, cluster.Type[*PodPreset]{Keep: func(p *PodPreset) *PodPreset {
@@ -47,8 +47,8 @@ var PodPresets = cluster.Define(cluster.Definition{
 	return p
 }})
 
-// UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
-// cannot be applied, and no error: the others of the cluster are to be read.
+// UnmarshalJSON implements json.Unmarshaler. An invalid spec is not an error here, because
+// the other presets of the cluster must be read; the preset is then not applied.
 func (p *PodPreset) UnmarshalJSON(text []byte) error {
 	object, fault, err := documents.DecodeLenient[Spec](text)
 	if err != nil {
@@ -59,7 +59,7 @@ func (p *PodPreset) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// complete adds the defaults and what follows from the spec.
+// complete sets the defaults and the fields that are derived from the spec.
 func (p *PodPreset) complete() {
 	if p.selector != nil || p.fault != nil {
 		return
@@ -76,7 +76,7 @@ func (p *PodPreset) complete() {
 	}
 }
 
-// check says why a preset of a file is refused.
+// check returns the error of a preset of a file.
 func (p *PodPreset) check() error {
 	name := fmt.Sprintf("PodPreset %q", p.Name)
 	switch s := &p.Spec; {
@@ -85,9 +85,11 @@ func (p *PodPreset) check() error {
 	case p.Name == "":
 		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "name"), ""))
 	case p.Namespace == "":
-		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("metadata", "namespace"), "want the namespace to whose pods the preset applies"))
+		return fmt.Errorf("%s: %w", name,
+			field.Required(field.NewPath("metadata", "namespace"), "want the namespace to whose pods the preset applies"))
 	case s.Env == nil && s.EnvFrom == nil && s.Volumes == nil && s.VolumeMounts == nil: // as there
-		return fmt.Errorf("%s: %w", name, field.Required(field.NewPath("spec").Child("volumes", "env", "envFrom", "volumeMounts"), "must specify at least one"))
+		return fmt.Errorf("%s: %w", name,
+			field.Required(field.NewPath("spec").Child("volumes", "env", "envFrom", "volumeMounts"), "must specify at least one"))
 	}
 	return nil
 }

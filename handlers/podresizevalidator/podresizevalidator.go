@@ -58,11 +58,13 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Denied(admission.Forbidden(review, fmt.Errorf("node %q not found", name)))
 	}
 	if system, ok := node.Labels[corev1.LabelOSStable]; ok && system != "linux" {
-		return deny(review, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, system), reasonUnsupportedPlatform)
+		return deny(review, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, system),
+			reasonUnsupportedPlatform)
 	}
 	return admission.ValidateTyped(func(_ context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
 		if lacks := lacking(pod, node.Status.Allocatable); len(lacks) > 0 {
-			return deny(review, errors.New("node didn't have enough allocatable resources: "+strings.Join(lacks, "; ")), reasonNodeCapacity)
+			return deny(review, errors.New("node didn't have enough allocatable resources: "+strings.Join(lacks, "; ")),
+				reasonNodeCapacity)
 		}
 		return admission.Allowed()
 	})(ctx, review)

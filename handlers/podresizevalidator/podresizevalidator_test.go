@@ -48,7 +48,8 @@ func node(name, system string, allocatable corev1.ResourceList) *corev1.Node {
 }
 
 func chain(t testing.TB) *admission.Chain {
-	allocatable := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("0")}
+	allocatable := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"),
+		"pods": resource.MustParse("0")}
 	return admissiontest.MustChain(t, Plugin(), "", node("linux", "linux", allocatable), node("unlabelled", "", allocatable),
 		node("windows", "windows", allocatable), node("empty", "linux", nil))
 }
@@ -80,7 +81,8 @@ func TestValidate(t *testing.T) {
 	f(resize(on("linux", `"memory":"10Gi"`)), lacks+"memory, requested: 10737418240, allocatable: 8589934592", capacity)
 	f(resize(on("linux", `"cpu":"10","memory":"10Gi"`)),
 		lacks+"cpu, requested: 10000, allocatable: 4000; memory, requested: 10737418240, allocatable: 8589934592", capacity)
-	f(resize(on("windows", `"cpu":"1"`)), `pod resize is only supported on linux nodes, node \"windows\" is \"windows\"`, "UnsupportedPlatform")
+	f(resize(on("windows", `"cpu":"1"`)), `pod resize is only supported on linux nodes, node \"windows\" is \"windows\"`,
+		"UnsupportedPlatform")
 	f(resize(on("unlabelled", `"cpu":"4"`)), "", "")
 	f(resize(on("unlabelled", `"cpu":"5"`)), lacks+"cpu, requested: 5000, allocatable: 4000", capacity)
 	f(resize(on("missing", `"cpu":"1"`)), `node \"missing\" not found`, "")
@@ -96,7 +98,8 @@ func TestValidate(t *testing.T) {
 	f(resize(on("linux", `"cpu":"1"`)+`,"resources":{"requests":{"cpu":"5"}}`), lacks+"cpu, requested: 5000, allocatable: 4000", capacity)
 	f(resize(on("linux", `"cpu":"5"`)+`,"resources":{"requests":{"cpu":"1"}}`), "", "")
 	initial := func(restart string) string {
-		return on("linux", `"cpu":"2"`) + `,"initContainers":[{"name":"i",` + restart + `"resources":{"requests":{"cpu":"3","x.y/z":"1"}}}]`
+		return on("linux", `"cpu":"2"`) + `,"initContainers":[{"name":"i",` + restart +
+			`"resources":{"requests":{"cpu":"3","x.y/z":"1"}}}]`
 	}
 	f(resize(initial("")), "", "")
 	f(resize(initial(`"restartPolicy":"Always",`)), lacks+"cpu, requested: 5000, allocatable: 4000", capacity)

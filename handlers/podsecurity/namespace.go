@@ -162,7 +162,8 @@ func (p *plugin) violations(ctx context.Context, namespace string, standard api.
 			"new PodSecurity enforce level only checked against the first %d of %d existing pods", checked, len(pods)))
 	}
 	if len(found) > 0 {
-		warnings = append(warnings, fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", namespace, standard))
+		warnings = append(warnings,
+			fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", namespace, standard))
 	}
 	var reasons []string
 	for reason, o := range found {

@@ -44,7 +44,8 @@ func namespaceWith(name string, labels ...string) *corev1.Namespace {
 
 // TestOddPods has what no API server sends. What cannot be read is not allowed.
 func TestOddPods(t *testing.T) {
-	chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
+	chain := admissiontest.MustChain(t, Plugin(), "",
+		namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
 	f := func(body []byte, want string) {
 		t.Helper()
 		if got := string(admissiontest.Answer(t, chain, admission.Validate, body)); !strings.Contains(got, want) {
@@ -62,7 +63,8 @@ func TestOddPods(t *testing.T) {
 	f(pod(`{"spec":{"hostNetwork":"yes"}}`), `"code":400,"details":{"kind":"pods","name":"name"},"message":"failed to decode object"`)
 	f(pod(`{"spec":{"HostNetwork":true}}`), allowed) // not a field of Kubernetes'
 	f(pod(`{"spec":{"containers":"all"}}`), undecoded)
-	f(pod(`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined","other":"x"}},"spec":{"containers":[{"name":"c"}]}}`),
+	f(pod(`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined","other":"x"}},`+
+		`"spec":{"containers":[{"name":"c"}]}}`),
 		`AppArmor`)
 	f(admissiontest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), allowed)
 	f(admissiontest.Body(codec.Create, "apps/v1/deployments", `{"spec":{"template":{"spec":{"hostPID":1}}}}`), undecoded)
@@ -88,10 +90,12 @@ func TestChangesImages(t *testing.T) {
 	f(`{"initContainers":[{"image":"a"}]}`, `{}`, true)
 	f(`{"initContainers":[{"image":"a"}]}`, `{"initContainers":[{"image":"b"}]}`, true)
 	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{}`, false)
-	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"y","image":"b"}]}`, `{"ephemeralContainers":[{"name":"y","image":"b"}]}`, false)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"y","image":"b"}]}`,
+		`{"ephemeralContainers":[{"name":"y","image":"b"}]}`, false)
 	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{"ephemeralContainers":[{"name":"y","image":"a"}]}`, true)
 	f(`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, `{"ephemeralContainers":[{"name":"x","image":"b"}]}`, true)
-	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"x","image":"b"}]}`, `{"ephemeralContainers":[{"name":"x","image":"a"}]}`, false)
+	f(`{"ephemeralContainers":[{"name":"x","image":"a"},{"name":"x","image":"b"}]}`,
+		`{"ephemeralContainers":[{"name":"x","image":"a"}]}`, false)
 }
 
 // knowing returns the plugin in a cluster.
@@ -134,7 +138,8 @@ func TestPodsMax(t *testing.T) {
 		t.Helper()
 		objects := podsOf(others, "web")
 		for _, name := range []string{"zz-1", "zz-2"} {
-			objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.PodSpec{HostNetwork: true}})
+			objects = append(objects,
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.PodSpec{HostNetwork: true}})
 		}
 		p := knowing(t, cluster.Options{Objects: objects})
 		if got := p.violations(t.Context(), "shop", baseline); !slices.Equal(got, want) {
@@ -145,8 +150,10 @@ func TestPodsMax(t *testing.T) {
 		"zz-1 (and 1 other pod): host namespaces"}
 	f(podsMax-3, violated...)
 	f(podsMax-2, violated...)
-	f(podsMax-1, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 3001 existing pods"}, violated...)...)
-	f(3*podsMax, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 9002 existing pods"}, violated...)...)
+	f(podsMax-1, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 3001 existing pods"},
+		violated...)...)
+	f(3*podsMax, append([]string{"new PodSecurity enforce level only checked against the first 3000 of 9002 existing pods"},
+		violated...)...)
 }
 
 // TestPrioritized has pods of two controllers, of none, and of an exempt class.
@@ -164,7 +171,8 @@ func TestPrioritized(t *testing.T) {
 	}
 	var got []string
 	for _, pod := range p.prioritized([]*corev1.Pod{
-		pod("a", "u1", ""), pod("b", "u1", ""), pod("c", "", ""), pod("d", "u2", ""), pod("e", "u3", "exempt"), pod("f", "", "other"), pod("g", "u2", ""),
+		pod("a", "u1", ""), pod("b", "u1", ""), pod("c", "", ""), pod("d", "u2", ""), pod("e", "u3", "exempt"),
+		pod("f", "", "other"), pod("g", "u2", ""),
 	}) {
 		got = append(got, pod.Name)
 	}
@@ -209,7 +217,8 @@ exemptions: {namespaces: [namespace]}
 		t.Helper()
 		body := admissiontest.Body(codec.Create, "v1/namespaces", `{"metadata":{"name":"namespace","labels":{`+labels+`}}}`)
 		got := string(admissiontest.Answer(t, chain, admission.Validate, body))
-		if warned := strings.Contains(got, `"warnings":["`+want); !strings.Contains(got, `"allowed":true`) || warned != (want != "") || want == "" && strings.Contains(got, "warnings") {
+		if warned := strings.Contains(got, `"warnings":["`+want); !strings.Contains(got, `"allowed":true`) ||
+			warned != (want != "") || want == "" && strings.Contains(got, "warnings") {
 			t.Errorf("%s: got %s, want %s", labels, got, want)
 		}
 	}
@@ -228,7 +237,8 @@ func TestTemplates(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("namespace", "warn", "restricted", "enforce", "bogus"))
 	f := func(resource, template string, want bool) {
 		t.Helper()
-		got := string(admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"spec":{"template":`+template+`}}`)))
+		got := string(admissiontest.Answer(t, chain, admission.Validate,
+			admissiontest.Body(codec.Create, resource, `{"spec":{"template":`+template+`}}`)))
 		if strings.Contains(got, "Failed to parse policy") != want || !strings.Contains(got, `"allowed":true`) {
 			t.Errorf("%s %s: got %s, want it evaluated: %v", resource, template, got, want)
 		}
@@ -303,11 +313,13 @@ func TestPodsNotListed(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	create, update := corpus.MustRead("pods-create-v1-1.json"), corpus.MustRead("pods-update-v1-1.json")
-	for _, labels := range [][]string{nil, {"enforce", "privileged"}, {"enforce", "privileged", "audit", "privileged", "warn", "privileged"}} {
+	for _, labels := range [][]string{nil, {"enforce", "privileged"},
+		{"enforce", "privileged", "audit", "privileged", "warn", "privileged"}} {
 		chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("shop", labels...))
 		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, create)
 		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, update)
-		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed,
+			corpus.MustRead("deployments-create-v1-1.json"))
 	}
 }
 

@@ -173,7 +173,8 @@ func isCollecting(pod, old *corev1.Pod) bool {
 
 // choose returns the first policy that the pod may have as it is, or else, where pods
 // are admitted, the first one that it may have and what it makes of the pod.
-func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy, *candidate, *admission.Result) {
+func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy,
+	*candidate, *admission.Result) {
 	deny := func(format string, arguments ...any) *admission.Result {
 		return new(admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...))))
 	}

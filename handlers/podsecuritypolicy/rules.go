@@ -116,7 +116,8 @@ func faults(spec *Spec, r *rules) (errs []error) {
 	check("supplementalGroups", &spec.SupplementalGroups, mayRunAs)
 	check("fsGroup", &spec.FSGroup, mayRunAs)
 	if s := r.seccomp.standard; s != "" && seccompField(s) == nil {
-		errs = append(errs, fmt.Errorf("metadata.annotations[%s]: got %q, want a seccomp profile, such as %s", seccompDefault, s, corev1.SeccompProfileRuntimeDefault))
+		errs = append(errs, fmt.Errorf("metadata.annotations[%s]: got %q, want a seccomp profile, such as %s", seccompDefault,
+			s, corev1.SeccompProfileRuntimeDefault))
 	}
 	return errs
 }

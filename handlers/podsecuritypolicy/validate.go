@@ -250,7 +250,8 @@ func checkHostPorts(f *faultsOf, given *container, p *PodSecurityPolicy) {
 		if f.full() {
 			return
 		}
-		if port.HostPort <= 0 || slices.ContainsFunc(p.Spec.HostPorts, func(r HostPortRange) bool { return r.Min <= port.HostPort && port.HostPort <= r.Max }) {
+		if port.HostPort <= 0 ||
+			slices.ContainsFunc(p.Spec.HostPorts, func(r HostPortRange) bool { return r.Min <= port.HostPort && port.HostPort <= r.Max }) {
 			continue
 		}
 		f.add(field.Invalid(given.path().Child("hostPort"), port.HostPort,

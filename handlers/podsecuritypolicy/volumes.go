@@ -81,7 +81,8 @@ func isOnlyToken(v *corev1.ProjectedVolumeSource) bool {
 			continue
 		}
 		for _, d := range s.DownwardAPI.Items {
-			if d.Path != "namespace" || d.FieldRef == nil || d.FieldRef.APIVersion != "v1" || d.FieldRef.FieldPath != "metadata.namespace" {
+			if d.Path != "namespace" || d.FieldRef == nil || d.FieldRef.APIVersion != "v1" ||
+				d.FieldRef.FieldPath != "metadata.namespace" {
 				return false
 			}
 		}
@@ -102,7 +103,8 @@ func (c *candidate) checkHostPath(p *PodSecurityPolicy, v *corev1.Volume, path *
 		if f.full() {
 			return
 		}
-		f.add(field.Invalid(c.containers[m.container].path().Child("volumeMounts").Index(m.index).Child("readOnly"), false, "must be read-only"))
+		f.add(field.Invalid(c.containers[m.container].path().Child("volumeMounts").Index(m.index).Child("readOnly"), false,
+			"must be read-only"))
 	}
 }
 

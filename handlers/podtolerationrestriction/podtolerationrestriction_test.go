@@ -119,7 +119,8 @@ func TestMany(t *testing.T) {
 		f(admission.Mutate, n, gpu, admission.OutcomeAllowed, annotationDefault, `[`+gpu+`]`)
 	}
 	const few = 3
-	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+strings.Repeat(gpu+`,`, 5*comparedMax)+gpu+`]`))
+	chain := admissiontest.MustChain(t, Plugin(), "",
+		namespace("namespace", annotationDefault, `[`+strings.Repeat(gpu+`,`, 5*comparedMax)+gpu+`]`))
 	admissiontest.CheckAdmit(t, chain, pods, pod(few, gpu), pod(few, gpu))
 	admissiontest.CheckAdmit(t, chain, pods, pod(few, memory), pod(few, memory+","+gpu))
 }
@@ -128,13 +129,15 @@ func TestMany(t *testing.T) {
 func TestOneToleration(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationWhitelist, `[`+gpu+`]`))
 	for toleration, want := range map[string]admission.Outcome{gpu: admission.OutcomeAllowed, memory: admission.OutcomeDenied} {
-		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, pods, `{"spec":{"tolerations":[`+toleration+`]}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want,
+			admissiontest.Body(codec.Create, pods, `{"spec":{"tolerations":[`+toleration+`]}}`))
 	}
 }
 
 // TestLive is about a namespace that the cache does not have.
 func TestLive(t *testing.T) {
-	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored, 500: admission.OutcomeErrored} {
+	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored,
+		500: admission.OutcomeErrored} {
 		chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 			reason := map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound}[code]
 			return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}

@@ -30,8 +30,10 @@ func TestValidateTolerations(t *testing.T) {
 	f(`{"operator":"Exists"}`, "")
 	f(`{"operator":"Equal","value":"bar"}`, "default[0].operator: Invalid value: \"Equal\": operator must be Exists when `key` is empty, "+
 		"which means \"match all values and all keys\"")
-	f(`{"key":"foo","operator":"Exists","value":"bar"}`, `default[0].operator: Invalid value: "bar": value must be empty when `+"`operator` is 'Exists'")
-	f(`{"key":"foo","operator":"Exists","tolerationSeconds":20}`, `default[0].effect: Invalid value: "": effect must be 'NoExecute' when `+"`tolerationSeconds` is set")
+	f(`{"key":"foo","operator":"Exists","value":"bar"}`,
+		`default[0].operator: Invalid value: "bar": value must be empty when `+"`operator` is 'Exists'")
+	f(`{"key":"foo","operator":"Exists","tolerationSeconds":20}`,
+		`default[0].effect: Invalid value: "": effect must be 'NoExecute' when `+"`tolerationSeconds` is set")
 	f(`{"key":"foo","operator":"Exists","effect":"NoScheduleNoAdmit"}`,
 		`default[0].effect: Unsupported value: "NoScheduleNoAdmit": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`)
 	f(`{"key":"foo","operator":"Lt","value":"1"}`, `default[0].operator: Unsupported value: "Lt": supported values: "Equal", "Exists"`)

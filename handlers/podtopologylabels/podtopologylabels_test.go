@@ -37,7 +37,8 @@ func nodes() []runtime.Object {
 }
 
 func TestMutates(t *testing.T) {
-	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", nodes()...), bound, "/metadata/labels", "/metadata/labels/topology.kubernetes.io~1*")
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", nodes()...), bound, "/metadata/labels",
+		"/metadata/labels/topology.kubernetes.io~1*")
 }
 
 // bound binds recorded pods.
@@ -58,7 +59,8 @@ func TestPods(t *testing.T) {
 	f(`{"metadata":{"labels":{"`+region+`":"old"}},"spec":{"nodeName":"zone"}}`,
 		`{"metadata":{"labels":{"`+zone+`":"z","`+region+`":"old"}},"spec":{"nodeName":"zone"}}`)
 	f(`{"metadata":{"labels":null},"spec":{"nodeName":"empty"}}`, `{"metadata":{"labels":{"`+region+`":""}},"spec":{"nodeName":"empty"}}`)
-	for _, spec := range []string{`{"nodeName":"bare"}`, `{"nodeName":"none"}`, `{"nodeName":""}`, `{"nodeName":null}`, `{"nodeName":1}`, `{}`, `null`} {
+	for _, spec := range []string{`{"nodeName":"bare"}`, `{"nodeName":"none"}`, `{"nodeName":""}`, `{"nodeName":null}`,
+		`{"nodeName":1}`, `{}`, `null`} {
 		same(`{"spec":` + spec + `}`)
 	}
 	same(`{"target":{"kind":"Node","name":"n1"}}`) // this is no binding

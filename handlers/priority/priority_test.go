@@ -19,7 +19,8 @@ import (
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func TestMutates(t *testing.T) {
-	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority", "/spec/preemptionPolicy")
+	admissiontest.MutatesChain(t, admissiontest.MustChain(t, Plugin(), "", recorded), withoutPriority, "/spec/priority",
+		"/spec/preemptionPolicy")
 }
 
 // recorded is the class of what was recorded.
@@ -41,7 +42,8 @@ func class(name string, value int32, byDefault bool, policy corev1.PreemptionPol
 func TestNewPod(t *testing.T) {
 	f := func(spec, want string, classes ...runtime.Object) {
 		t.Helper()
-		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(), "", classes...), "v1/pods", `{"spec":`+spec+`}`, `{"spec":`+want+`}`)
+		admissiontest.CheckAdmit(t, admissiontest.MustChain(t, Plugin(), "", classes...), "v1/pods", `{"spec":`+spec+`}`,
+			`{"spec":`+want+`}`)
 	}
 	high := class("high", 1000, false, corev1.PreemptNever)
 	const zero = `{"priority":0,"preemptionPolicy":"PreemptLowerPriority"}`
@@ -54,7 +56,8 @@ func TestNewPod(t *testing.T) {
 
 	// The default, and of several the lowest.
 	f(`{}`, `{"priorityClassName":"b","priority":-5,"preemptionPolicy":"Never"}`, high,
-		class("a", 7, true, corev1.PreemptLowerPriority), class("b", -5, true, corev1.PreemptNever), class("c", 8, true, corev1.PreemptNever))
+		class("a", 7, true, corev1.PreemptLowerPriority), class("b", -5, true, corev1.PreemptNever),
+		class("c", 8, true, corev1.PreemptNever))
 	f(`{}`, `{"priorityClassName":"a","priority":7,"preemptionPolicy":"Never"}`,
 		class("b", 7, true, corev1.PreemptNever), class("a", 7, true, corev1.PreemptNever))
 }
@@ -105,7 +108,8 @@ func TestUpdatedPod(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(spec, old string, want admission.Outcome) {
 		t.Helper()
-		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.UpdateBody("v1/pods", `{"spec":`+spec+`}`, `{"spec":`+old+`}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, want,
+			admissiontest.UpdateBody("v1/pods", `{"spec":`+spec+`}`, `{"spec":`+old+`}`))
 	}
 	f(`{}`, `{"priority":5}`, admission.OutcomePatched)
 	f(`{}`, `{"preemptionPolicy":"Never"}`, admission.OutcomePatched)
@@ -128,7 +132,8 @@ func TestOddPods(t *testing.T) {
 
 func TestSecondDefault(t *testing.T) {
 	const classes = "scheduling.k8s.io/v1/priorityclasses"
-	chain := admissiontest.MustChain(t, Plugin(), "", class("first", 10, true, corev1.PreemptNever), class("other", 5, false, corev1.PreemptNever))
+	chain := admissiontest.MustChain(t, Plugin(), "", class("first", 10, true, corev1.PreemptNever),
+		class("other", 5, false, corev1.PreemptNever))
 	empty := admissiontest.MustChain(t, Plugin(), "", class("other", 5, false, corev1.PreemptNever))
 	f := func(chain *admission.Chain, operation codec.Operation, resource, object string, want admission.Outcome) {
 		t.Helper()

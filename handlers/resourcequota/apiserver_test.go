@@ -52,7 +52,8 @@ type apiServer struct {
 func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ResourceQuota{})
-	a := &apiServer{t: t, decode: serializer.NewCodecFactory(scheme).UniversalDeserializer(), quotas: make(map[string]*corev1.ResourceQuota)}
+	a := &apiServer{t: t, decode: serializer.NewCodecFactory(scheme).UniversalDeserializer(),
+		quotas: make(map[string]*corev1.ResourceQuota)}
 	for _, q := range quotas {
 		a.put(q)
 	}

@@ -11,23 +11,23 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A demand is what a request would use, whatever there is. It keeps nothing of
-// the review that it was made of.
+// A demand is what a request would use, independent of the quotas. It retains nothing of
+// the review.
 type demand struct {
 	evaluator   evaluator
 	limited     []limitedResource
 	group, name string // of the resource
-	ofStatus    bool   // the request is for the subresource: what it uses was promised before
+	ofStatus    bool   // the request is for the subresource status: its usage was charged before
 	update      bool
 	object      item
 	used        corev1.ResourceList
-	old         item // what is replaced, nil if the object is new
+	old         item // the replaced object, nil if the object is new
 	oldUsed     corev1.ResourceList
 	oldMissing  bool // of an update
 }
 
-// newDemand measures the objects of the review. The error says that they cannot
-// be measured.
+// newDemand measures the objects of the review. It returns an error if they cannot be
+// measured.
 func newDemand(ctx context.Context, review *codec.Review, e evaluator, limited []limitedResource) (*demand, error) {
 	resource := review.Resource()
 	d := &demand{
@@ -44,7 +44,7 @@ func newDemand(ctx context.Context, review *codec.Review, e evaluator, limited [
 	}
 	d.oldMissing = !review.OldObject.Root().IsSet()
 	if review.OldObject.Get("metadata", "resourceVersion").String() == "" {
-		return d, nil // an update that creates, or a missing one
+		return d, nil // an update that creates the object, or one without an old object
 	}
 	if d.old, err = e.measure(ctx, review, review.OldObject.Root()); err != nil {
 		return nil, fmt.Errorf("cannot tell what the old object uses: %w", err)
@@ -53,15 +53,15 @@ func newDemand(ctx context.Context, review *codec.Review, e evaluator, limited [
 	return d, nil
 }
 
-// A refusal is an error that in-tree plugins wrap into one of code 403.
+// A refusal is an error that in-tree plugins return with code 403.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// check returns the quotas as they are with the demand charged: those that
-// change are copies. Those in charged have it already, by name. The error is the
+// check returns the quotas after the demand was charged. Quotas that change are copies.
+// charged are the names of quotas to which it has been charged already. The error is the
 // answer to the request (k8s.io/apiserver
 // pkg/admission/plugin/resourcequota/controller.go CheckRequest).
 func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*corev1.ResourceQuota, error) {
@@ -69,7 +69,7 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 	for i := range d.limited {
 		matched, err := d.matching(d.limited[i].MatchScopes)
 		if err != nil {
-			return quotas, nil // upstream lets pass what its configuration is wrong for
+			return quotas, nil // upstream allows requests if its configuration is invalid
 		}
 		scopes = append(scopes, matched...)
 	}
@@ -106,8 +106,8 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 	return after, nil
 }
 
-// limitedNames returns what the object uses of what must not be used without a
-// quota, each once.
+// limitedNames returns the resources that the object uses and that need a quota, each
+// once.
 func (d *demand) limitedNames() (names []corev1.ResourceName) {
 	named := make(map[corev1.ResourceName]bool)
 	for _, limited := range d.limited {
@@ -126,7 +126,8 @@ func (d *demand) limitedNames() (names []corev1.ResourceName) {
 }
 
 // matching returns the selectors that the object matches.
-func (d *demand) matching(selectors []corev1.ScopedResourceSelectorRequirement) (matched []corev1.ScopedResourceSelectorRequirement, err error) {
+func (d *demand) matching(selectors []corev1.ScopedResourceSelectorRequirement) (matched []corev1.ScopedResourceSelectorRequirement,
+	err error) {
 	for _, selector := range selectors {
 		matches, err := d.object.matches(selector)
 		if err != nil {
@@ -139,24 +140,26 @@ func (d *demand) matching(selectors []corev1.ScopedResourceSelectorRequirement) 
 	return matched, nil
 }
 
-// uncovered returns the selectors for whose scopes there is none among covered.
-func (d *demand) uncovered(selectors, covered []corev1.ScopedResourceSelectorRequirement) (uncovered []corev1.ScopedResourceSelectorRequirement) {
+// uncovered returns the selectors whose scopes are not among those of covered.
+func (d *demand) uncovered(selectors,
+	covered []corev1.ScopedResourceSelectorRequirement) (uncovered []corev1.ScopedResourceSelectorRequirement) {
 	for _, selector := range selectors {
-		if !slices.ContainsFunc(covered, func(c corev1.ScopedResourceSelectorRequirement) bool { return c.ScopeName == selector.ScopeName }) {
+		if !slices.ContainsFunc(covered,
+			func(c corev1.ScopedResourceSelectorRequirement) bool { return c.ScopeName == selector.ScopeName }) {
 			uncovered = append(uncovered, selector)
 		}
 	}
 	return uncovered
 }
 
-// found is what the quotas of a namespace have to do with an object.
+// found has the quotas of a namespace that apply to an object.
 type found struct {
-	interesting []int                                      // indexes of the quotas that the object is under
-	names       map[corev1.ResourceName]bool               // that these limit
-	scopes      []corev1.ScopedResourceSelectorRequirement // of all quotas, as far as the object matches them
+	interesting []int                                      // indexes of the quotas that apply to the object
+	names       map[corev1.ResourceName]bool               // the resources that these limit
+	scopes      []corev1.ScopedResourceSelectorRequirement // the scopes of all quotas that the object matches
 }
 
-// find looks for the quotas that the object is under.
+// find returns the quotas that apply to the object.
 func (d *demand) find(quotas []*corev1.ResourceQuota) (f found, err error) {
 	f.names = make(map[corev1.ResourceName]bool)
 	for i, q := range quotas {
@@ -201,9 +204,9 @@ func selectorsOf(q *corev1.ResourceQuota) (selectors []corev1.ScopedResourceSele
 	return selectors
 }
 
-// deltas returns what the request uses more than before, for each of the quotas,
-// and whether that is anything: under no quota, it is about the limited
-// resources. A quota that the old object was not under gets all of the new one.
+// deltas returns for each quota how much more the request uses than before, and whether it
+// uses more at all; if no quota applies, of the limited resources. A quota that did not
+// apply to the old object is charged with all of the new one.
 func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (deltas []corev1.ResourceList, uses bool, err error) {
 	all := withoutZeros(d.used)
 	more := increase(d.used, d.oldUsed)

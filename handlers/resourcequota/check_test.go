@@ -50,71 +50,99 @@ func (c *checked) demand() *demand {
 	return d
 }
 
+// checkQuotas compares the usage of the quotas after a check, or its error, with want.
+func checkQuotas(t *testing.T, name string, c checked, want ...string) {
+	t.Helper()
+	after, err := c.demand().check(c.quotas, c.charged)
+	var got []string
+	for _, q := range after {
+		got = append(got, show(q.Status.Used))
+	}
+	if err != nil {
+		got = []string{err.Error()}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s:\n got %q\nwant %q", name, got, want)
+	}
+}
+
+// allQuotas is a quota of pods of which so many are used.
+func allQuotas(used string) []*corev1.ResourceQuota {
+	return []*corev1.ResourceQuota{quota(home, "q", resources("pods", "9"), resources("pods", used))}
+}
+
+// limitOf limits a resource, given as "group/name" or "name", to use under a quota.
+func limitOf(name string, parts ...string) limitedResource {
+	group, resource, ok := strings.Cut(name, "/")
+	if !ok {
+		group, resource = "", name
+	}
+	return limitedResource{APIGroup: group, Resource: resource, MatchContains: parts}
+}
+
+// scopeLimits limits pods in the scope Terminating to use under a quota of that scope.
+func scopeLimits() (exists corev1.ScopedResourceSelectorRequirement, limited []limitedResource) {
+	exists = corev1.ScopedResourceSelectorRequirement{
+		ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists,
+	}
+	return exists, []limitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{exists}}}
+}
+
 // TestCheck has demands against quotas: what is used afterwards, or the refusal.
 func TestCheck(t *testing.T) {
-	f := func(name string, c checked, want ...string) {
-		t.Helper()
-		after, err := c.demand().check(c.quotas, c.charged)
-		var got []string
-		for _, q := range after {
-			got = append(got, show(q.Status.Used))
-		}
-		if err != nil {
-			got = []string{err.Error()}
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s:\n got %q\nwant %q", name, got, want)
-		}
-	}
-	limit := func(name string, parts ...string) limitedResource {
-		group, resource, ok := strings.Cut(name, "/")
-		if !ok {
-			group, resource = "", name
-		}
-		return limitedResource{APIGroup: group, Resource: resource, MatchContains: parts}
-	}
+	f := func(name string, c checked, want ...string) { t.Helper(); checkQuotas(t, name, c, want...) }
 	one := resources("pods", "1")
-	all := func(used string) []*corev1.ResourceQuota {
-		return []*corev1.ResourceQuota{quota(home, "q", resources("pods", "9"), resources("pods", used))}
-	}
-	f("counted", checked{used: one, quotas: all("3")}, "pods=4")
-	f("negative", checked{used: resources("cpu", "-1"), quotas: all("3")}, "quota usage is negative for resource(s): cpu")
-	f("charged before", checked{used: one, quotas: all("3"), charged: []string{"q"}}, "pods=3")
+	f("counted", checked{used: one, quotas: allQuotas("3")}, "pods=4")
+	f("negative", checked{used: resources("cpu", "-1"), quotas: allQuotas("3")}, "quota usage is negative for resource(s): cpu")
+	f("charged before", checked{used: one, quotas: allQuotas("3"), charged: []string{"q"}}, "pods=3")
 
 	// What may not be used without a quota.
 	const insufficient = "insufficient quota to consume: pods"
-	f("no quota", checked{used: one, limited: []limitedResource{limit("pods", "pods")}}, insufficient)
-	f("said twice", checked{used: one, limited: []limitedResource{limit("pods", "pods"), limit("pods", "po")}}, insufficient)
-	f("another resource", checked{used: one, limited: []limitedResource{limit("services", "pods")}})
-	f("another group", checked{used: one, limited: []limitedResource{limit("apps/pods", "pods")}})
-	f("another, then this", checked{used: one, limited: []limitedResource{limit("services", "pods"), limit("pods", "pods")}}, insufficient)
-	f("nothing used", checked{used: resources("pods", "1", "cpu", "0"), limited: []limitedResource{limit("pods", "cpu")}})
-	f("no more than before", checked{used: one, old: one, limited: []limitedResource{limit("pods", "pods")}})
-	f("one more than before", checked{used: resources("pods", "2"), old: one, limited: []limitedResource{limit("pods", "pods")}}, insufficient)
-	f("covered", checked{used: one, limited: []limitedResource{limit("pods", "pods")}, quotas: all("3")}, "pods=4")
+	f("no quota", checked{used: one, limited: []limitedResource{limitOf("pods", "pods")}}, insufficient)
+	f("said twice", checked{used: one, limited: []limitedResource{limitOf("pods", "pods"), limitOf("pods", "po")}}, insufficient)
+	f("another resource", checked{used: one, limited: []limitedResource{limitOf("services", "pods")}})
+	f("another group", checked{used: one, limited: []limitedResource{limitOf("apps/pods", "pods")}})
+	f("another, then this", checked{used: one, limited: []limitedResource{limitOf("services", "pods"), limitOf("pods", "pods")}}, insufficient)
+	f("nothing used", checked{used: resources("pods", "1", "cpu", "0"), limited: []limitedResource{limitOf("pods", "cpu")}})
+	f("no more than before", checked{used: one, old: one, limited: []limitedResource{limitOf("pods", "pods")}})
+	f("one more than before", checked{used: resources("pods", "2"), old: one, limited: []limitedResource{limitOf("pods", "pods")}},
+		insufficient)
+	f("covered", checked{used: one, limited: []limitedResource{limitOf("pods", "pods")}, quotas: allQuotas("3")}, "pods=4")
 
 	f("no more of what no quota covers", checked{
-		used: resources("pods", "1", "cpu", "1"), old: resources("pods", "1", "cpu", "1"), limited: []limitedResource{limit("pods", "cpu")}, quotas: all("3"),
+		used: resources("pods", "1", "cpu", "1"), old: resources("pods", "1", "cpu", "1"),
+		limited: []limitedResource{limitOf("pods", "cpu")}, quotas: allQuotas("3"),
 	}, "pods=3")
 
-	// Scopes that need a quota.
+	// What is used too much of already is no business of those who do not use it.
+	over := quota(home, "over", resources("pods", "9", "cpu", "1"), resources("pods", "3", "cpu", "5"))
+	f("over in another resource", checked{used: one, quotas: []*corev1.ResourceQuota{over}}, "cpu=5,pods=4")
+	f("over", checked{used: resources("cpu", "1"), quotas: []*corev1.ResourceQuota{over}},
+		"exceeded quota: over, requested: cpu=1, used: cpu=5, limited: cpu=1")
+}
+
+// TestCheckScopes has scopes whose objects need a quota.
+func TestCheckScopes(t *testing.T) {
+	f := func(name string, c checked, want ...string) { t.Helper(); checkQuotas(t, name, c, want...) }
+	one := resources("pods", "1")
 	const terminating = corev1.ResourceQuotaScopeTerminating
-	exists := corev1.ScopedResourceSelectorRequirement{ScopeName: terminating, Operator: corev1.ScopeSelectorOpExists}
-	scopes := []limitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{exists}}}
-	f("no quota of the scope", checked{used: one, scope: terminating, limited: scopes, quotas: all("3")},
+	exists, scopes := scopeLimits()
+	f("no quota of the scope", checked{used: one, scope: terminating, limited: scopes, quotas: allQuotas("3")},
 		fmt.Sprintf("insufficient quota to match these scopes: %v", []corev1.ScopedResourceSelectorRequirement{exists}))
-	f("not in the scope", checked{used: one, limited: scopes, quotas: all("3")}, "pods=4")
+	f("not in the scope", checked{used: one, limited: scopes, quotas: allQuotas("3")}, "pods=4")
 	f("a quota of the scope", checked{used: one, scope: terminating, limited: scopes,
-		quotas: []*corev1.ResourceQuota{inScope(terminating, all("3")[0])}}, "pods=4")
+		quotas: []*corev1.ResourceQuota{inScope(terminating, allQuotas("3")[0])}}, "pods=4")
 
 	// A quota that the old object was not under gets all of the new one.
-	moved := checked{used: one, old: one, scope: terminating, oldScope: "Other", quotas: []*corev1.ResourceQuota{inScope(terminating, all("3")[0])}}
+	moved := checked{used: one, old: one, scope: terminating, oldScope: "Other",
+		quotas: []*corev1.ResourceQuota{inScope(terminating, allQuotas("3")[0])}}
 	f("into the scope", moved, "pods=4")
 	moved.oldScope = terminating
 	f("in the scope before", moved, "pods=3")
 	moved.used = resources("pods", "3")
 	f("in the scope before, with less", moved, "pods=5")
-	both := checked{used: one, old: one, scope: terminating, oldScope: "Other", quotas: []*corev1.ResourceQuota{inScope(terminating, all("3")[0]), all("5")[0]}}
+	both := checked{used: one, old: one, scope: terminating, oldScope: "Other",
+		quotas: []*corev1.ResourceQuota{inScope(terminating, allQuotas("3")[0]), allQuotas("5")[0]}}
 	f("into one of two", both, "pods=4", "pods=5")
 	both.quotas[0], both.quotas[1] = both.quotas[1], both.quotas[0]
 	f("into the other", both, "pods=5", "pods=4")
@@ -122,19 +150,22 @@ func TestCheck(t *testing.T) {
 	// A quota of other resources says nothing, whatever its scope.
 	others := inScope(terminating, quota(home, "others", resources("services", "9"), resources("services", "0")))
 	f("under no quota of Pods", checked{
-		used: one, old: one, scope: terminating, oldScope: "Other", limited: []limitedResource{limit("pods", "pods")}, quotas: []*corev1.ResourceQuota{others},
+		used: one, old: one, scope: terminating, oldScope: "Other", limited: []limitedResource{limitOf("pods", "pods")},
+		quotas: []*corev1.ResourceQuota{others},
 	}, "services=0")
+}
 
-	// What is used too much of already is no business of those who do not use it.
-	over := quota(home, "over", resources("pods", "9", "cpu", "1"), resources("pods", "3", "cpu", "5"))
-	f("over in another resource", checked{used: one, quotas: []*corev1.ResourceQuota{over}}, "cpu=5,pods=4")
-	f("over", checked{used: resources("cpu", "1"), quotas: []*corev1.ResourceQuota{over}}, "exceeded quota: over, requested: cpu=1, used: cpu=5, limited: cpu=1")
-
+// TestCheckErrors has scopes that match nothing, and selectors that cannot be evaluated.
+func TestCheckErrors(t *testing.T) {
 	// A quota of another scope does not cover one.
+	one := resources("pods", "1")
+	_, scopes := scopeLimits()
+	const terminating = corev1.ResourceQuotaScopeTerminating
 	const best = corev1.ResourceQuotaScopeBestEffort
 	d := (&checked{used: one, limited: scopes}).demand()
 	d.object = measured(t, pods{}, `{"spec":{"activeDeadlineSeconds":1}}`)
-	if _, err := d.check([]*corev1.ResourceQuota{inScope(best, all("3")[0])}, nil); err == nil || !strings.HasPrefix(err.Error(), "insufficient quota to match these scopes: ") {
+	if _, err := d.check([]*corev1.ResourceQuota{inScope(best, allQuotas("3")[0])}, nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "insufficient quota to match these scopes: ") {
 		t.Errorf("got %v", err)
 	}
 
@@ -143,7 +174,8 @@ func TestCheck(t *testing.T) {
 	odd := &checked{used: one, quotas: []*corev1.ResourceQuota{inScope(terminating, quota(home, "q", one, one))}}
 	d = odd.demand()
 	d.object = scoped{err: errors.New("odd")}
-	if _, err := d.check(odd.quotas, nil); err == nil || !strings.HasPrefix(err.Error(), "error matching scopes of quota q, err: error on matching scope ") {
+	if _, err := d.check(odd.quotas, nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "error matching scopes of quota q, err: error on matching scope ") {
 		t.Errorf("got %v", err)
 	}
 	d.limited = scopes
@@ -269,7 +301,8 @@ func TestNoAnswer(t *testing.T) {
 // TestDeniedInRound has a charge denied in a round in which another one's quota
 // cannot be written: of what it had changed in the round before, nothing counts.
 func TestDeniedInRound(t *testing.T) {
-	a := newAPIServer(t, quota(home, "a", resources("pods", "0"), resources("pods", "0")), quota(home, "b", resources("services", "9"), resources("services", "0")))
+	a := newAPIServer(t, quota(home, "a", resources("pods", "0"), resources("pods", "0")),
+		quota(home, "b", resources("services", "9"), resources("services", "0")))
 	l := newLedger(cluster.ResourceQuotas.In(a.state().View(Plugin().Needs...)))
 	a.before = func(*corev1.ResourceQuota) *apierrors.StatusError {
 		return apierrors.NewConflict(corev1.Resource("resourcequotas"), "b", errors.New("the object has been modified"))
@@ -279,9 +312,11 @@ func TestDeniedInRound(t *testing.T) {
 		index = 1
 	}
 	pod := &charge{
-		demand: &demand{evaluator: pods{}, object: unscoped{}, used: resources("pods", "1")}, changes: []int{index}, done: make(chan error, 1),
+		demand: &demand{evaluator: pods{}, object: unscoped{}, used: resources("pods", "1")}, changes: []int{index},
+		done: make(chan error, 1),
 	}
-	service := &charge{demand: &demand{evaluator: services{}, object: unscoped{}, used: resources("services", "1")}, done: make(chan error, 1)}
+	service := &charge{demand: &demand{evaluator: services{}, object: unscoped{}, used: resources("services", "1")},
+		done: make(chan error, 1)}
 	if still := l.round(home, []*charge{pod, service}); len(still) != 2 || len(pod.charged) != 0 || pod.verdict == nil {
 		t.Errorf("got %d pending, %v charged, %v", len(still), pod.charged, pod.verdict)
 	}

@@ -26,7 +26,8 @@ func TestClaimUsage(t *testing.T) {
 	d := devicesOf(t, deviceClass("gpu", ""), deviceClass("card", "example.com/card"))
 	const one = "count/resourceclaims.resource.k8s.io=1"
 	counted := func(class, n string) string {
-		return one + fmt.Sprintf(",%s.deviceclass.resource.k8s.io/devices=%s,requests.deviceclass.resource.kubernetes.io/%s=%s", class, n, class, n)
+		return one + fmt.Sprintf(",%s.deviceclass.resource.k8s.io/devices=%s,requests.deviceclass.resource.kubernetes.io/%s=%s",
+			class, n, class, n)
 	}
 	f := func(requests, want string) {
 		t.Helper()
@@ -34,14 +35,17 @@ func TestClaimUsage(t *testing.T) {
 	}
 	f(``, one)
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}}`, counted("gpu", "2"))
-	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}},{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":3}}`, counted("gpu", "5"))
+	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}},{"exactly":{"deviceClassName":"gpu",`+
+		`"allocationMode":"ExactCount","count":3}}`, counted("gpu", "5"))
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"All"}}`, counted("gpu", "32"))
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"Later","count":2}}`, one+",gpu.deviceclass.resource.k8s.io/devices=0")
 	f(`{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}`, counted("gpu", "2"))
-	f(`{"firstAvailable":[{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2},{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}]}`, counted("gpu", "2"))
+	f(`{"firstAvailable":[{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2},{"deviceClassName":"gpu",`+
+		`"allocationMode":"ExactCount","count":1}]}`, counted("gpu", "2"))
 	f(`{"firstAvailable":[{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}]}`, counted("gpu", "2"))
 	f(`{"firstAvailable":[],"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}}`, counted("gpu", "1"))
-	f(`{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}`, counted("card", "2")+",requests.example.com/card=2")
+	f(`{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}`,
+		counted("card", "2")+",requests.example.com/card=2")
 	f(`{"exactly":{"deviceClassName":"unknown","allocationMode":"ExactCount","count":1}}`, counted("unknown", "1"))
 	f(`{"exactly":{"allocationMode":"ExactCount","count":1}}`, one+",.deviceclass.resource.k8s.io/devices=1")
 	f(`{}`, one)
@@ -94,14 +98,16 @@ func TestClaimOfPod(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	claim := func(name string, created time.Time, uid types.UID) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: home, CreationTimestamp: metav1.NewTime(created), Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+			Name: name, Namespace: home, CreationTimestamp: metav1.NewTime(created),
+			Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: uid, Controller: new(true)}},
 		}}
 	}
 	pod := func(claim string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: home, UID: "7"}}
 		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{"example.com/card": resource.MustParse("2")}, Limits: corev1.ResourceList{"example.com/card": resource.MustParse("2")},
+			Requests: corev1.ResourceList{"example.com/card": resource.MustParse("2")},
+			Limits:   corev1.ResourceList{"example.com/card": resource.MustParse("2")},
 		}}}
 		if claim != "" {
 			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim}
@@ -112,8 +118,10 @@ func TestClaimOfPod(t *testing.T) {
 	f := func(what, annotation, created, owner string, again bool, objects ...runtime.Object) {
 		t.Helper()
 		d := devicesOf(t, append(objects, deviceClass("card", "example.com/card"))...)
-		object := fmt.Sprintf(`{"metadata":{"name":"m","annotations":{"resource.kubernetes.io/extended-resource-claim":%q}%s,"ownerReferences":[%s]},`+
-			`"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}]}}}`, annotation, created, owner)
+		object := fmt.Sprintf(`{"metadata":{"name":"m",`+
+			`"annotations":{"resource.kubernetes.io/extended-resource-claim":%q}%s,"ownerReferences":[%s]},`+
+			`"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}]}}}`,
+			annotation, created, owner)
 		used := measured(t, d, object).usage()
 		if _, got := used["requests.example.com/card"]; got != again {
 			t.Errorf("%s: got %s, want it counted again: %v", what, show(used), again)
@@ -131,7 +139,8 @@ func TestClaimOfPod(t *testing.T) {
 	f("no controller", "true", created, `{"apiVersion":"v1","kind":"Pod","name":"web","uid":"7"}`, true, pod("m"))
 	f("another kind", "true", created, `{"apiVersion":"v1","kind":"Job","name":"web","uid":"7","controller":true}`, true, pod("m"))
 	f("another version", "true", created, `{"apiVersion":"v2","kind":"Pod","name":"web","uid":"7","controller":true}`, true, pod("m"))
-	f("another Pod of the name", "true", created, `{"apiVersion":"v1","kind":"Pod","name":"web","uid":"8","controller":true}`, true, pod("m"))
+	f("another Pod of the name", "true", created, `{"apiVersion":"v1","kind":"Pod","name":"web","uid":"8","controller":true}`,
+		true, pod("m"))
 	f("an impossible name", "true", created, `{"apiVersion":"v1","kind":"Pod","name":"..","uid":"7","controller":true}`, true, pod("m"))
 
 	f("the only one", "true", created, owner, false, pod(""))

@@ -13,16 +13,16 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// An evaluator knows what the objects of a resource use (k8s.io/apiserver
-// pkg/quota/v1 Evaluator).
+// An evaluator measures the usage of objects of a resource (k8s.io/apiserver pkg/quota/v1
+// Evaluator).
 type evaluator interface {
-	// handles reports whether the review could change what is used. Whatever the
-	// evaluator does not handle is allowed.
+	// handles reports whether the review may change the usage. Other reviews are
+	// allowed.
 	handles(review *codec.Review) bool
-	// tracked returns those of the names that the evaluator counts.
+	// tracked returns the names that the evaluator counts.
 	tracked(names []corev1.ResourceName) []corev1.ResourceName
-	// measure reads an object of the review. What it returns is a copy. The error
-	// says that the plugin cannot tell what the object uses.
+	// measure reads an object of the review and copies what it needs. It returns an
+	// error if the usage of the object cannot be determined.
 	measure(ctx context.Context, review *codec.Review, object codec.Value) (item, error)
 }
 
@@ -30,15 +30,15 @@ type evaluator interface {
 type item interface {
 	// usage returns what the object uses.
 	usage() corev1.ResourceList
-	// matches reports whether the object is in the scope. The error says what is
-	// wrong with the selector.
+	// matches reports whether the object is in the scope. It returns an error if the
+	// selector is invalid.
 	matches(selector corev1.ScopedResourceSelectorRequirement) (bool, error)
-	// constraints says what the object would have to specify and does not, of the
-	// resources that are limited.
+	// constraints returns an error if the object does not specify a limited resource
+	// that it must specify.
 	constraints(limited []corev1.ResourceName) error
 }
 
-// unscoped is an item in no scope, that need not specify anything.
+// unscoped is an item without scopes and constraints.
 type unscoped corev1.ResourceList
 
 func (u unscoped) usage() corev1.ResourceList { return corev1.ResourceList(u) }
@@ -47,8 +47,8 @@ func (unscoped) matches(corev1.ScopedResourceSelectorRequirement) (bool, error) 
 
 func (unscoped) constraints([]corev1.ResourceName) error { return nil }
 
-// objects counts objects of a resource that has no evaluator of its own, under
-// these names (k8s.io/apiserver pkg/quota/v1/generic objectCountEvaluator).
+// objects counts the objects of a resource without its own evaluator, under these names
+// (k8s.io/apiserver pkg/quota/v1/generic objectCountEvaluator).
 type objects []corev1.ResourceName
 
 // objectsOf returns the evaluator of a resource.

@@ -35,7 +35,8 @@ func withOneInitContainer(p *corev1.Pod, options resourcehelper.PodResourcesOpti
 			alone.Status.ContainerStatuses = []corev1.ContainerStatus{*status}
 		}
 		needs := &corev1.ResourceRequirements{
-			Requests: resourcehelper.AggregateContainerRequests(alone, options), Limits: resourcehelper.AggregateContainerLimits(alone, options),
+			Requests: resourcehelper.AggregateContainerRequests(alone, options),
+			Limits:   resourcehelper.AggregateContainerLimits(alone, options),
 		}
 		running.add(needs)
 		starting.raise(sums(*needs), running)

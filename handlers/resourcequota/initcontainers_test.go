@@ -62,7 +62,8 @@ func TestInitContainers(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 		}
 		flat := withOneInitContainer(p.DeepCopy(), options)
-		for _, f := range []func(*corev1.Pod, resourcehelper.PodResourcesOptions) corev1.ResourceList{resourcehelper.PodRequests, resourcehelper.PodLimits} {
+		for _, f := range []func(*corev1.Pod,
+			resourcehelper.PodResourcesOptions) corev1.ResourceList{resourcehelper.PodRequests, resourcehelper.PodLimits} {
 			got, want := f(flat, options), f(p, options)
 			if !apiequality.Semantic.DeepEqual(got, want) || !negative && show(got) != show(want) {
 				t.Fatalf("%+v\n%+v\ngot  %s\nwant %s", p.Spec, p.Status, show(got), show(want))

@@ -168,7 +168,8 @@ func TestFailures(t *testing.T) {
 	f := func(name string, broken faults, want admission.Outcome, message string, usedA, usedB int64) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "9"), resources("pods", "0")))
+			a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")),
+				quota(home, "b", resources("pods", "9"), resources("pods", "0")))
 			chain := a.replica()
 			times := make(map[string]int)
 			a.before = func(q *corev1.ResourceQuota) *apierrors.StatusError {
@@ -199,7 +200,8 @@ func TestFailures(t *testing.T) {
 	f("conflicts of both", faults{"a": upTo(2, conflict), "b": upTo(4, conflict)}, admission.OutcomeAllowed, "", 1, 1)
 	f("nothing but conflicts", faults{"b": upTo(1000, conflict)}, admission.OutcomeDenied, `"code":409`, 1, 0)
 	f("failures", faults{"b": upTo(failuresMax, apierrors.NewInternalError(errors.New("no leader")))}, admission.OutcomeAllowed, "", 1, 1)
-	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))}, admission.OutcomeErrored, "", 1, 0)
+	f("nothing but failures", faults{"b": upTo(1000, apierrors.NewInternalError(errors.New("no leader")))},
+		admission.OutcomeErrored, "", 1, 0)
 	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, admission.OutcomeErrored, "", 0, 1)
 }
 
@@ -231,7 +233,8 @@ func TestLostAnswer(t *testing.T) {
 			}
 			used := a.used("q", "pods")
 			if allowed != wantAllowed || errored != wantErrored || used != wantUsed || used < allowed || len(a.over) > 0 {
-				t.Errorf("got %d allowed, %d errored and %d used, over the quota: %v, want %d, %d and %d", allowed, errored, used, a.over, wantAllowed, wantErrored, wantUsed)
+				t.Errorf("got %d allowed, %d errored and %d used, over the quota: %v, want %d, %d and %d", allowed, errored,
+					used, a.over, wantAllowed, wantErrored, wantUsed)
 			}
 			// The controller counts what there is.
 			a.mu.Lock()
@@ -263,7 +266,8 @@ func TestNobodyAsked(t *testing.T) {
 
 // TestGone has a quota that is deleted, of which the watch says nothing.
 func TestGone(t *testing.T) {
-	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "1"), resources("pods", "0")))
+	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")),
+		quota(home, "b", resources("pods", "1"), resources("pods", "0")))
 	chain := a.replica()
 	a.mu.Lock()
 	delete(a.quotas, "b")
@@ -281,7 +285,8 @@ func TestGone(t *testing.T) {
 // TestDeniedByOthers has somebody else use up the second quota while the first
 // was charged.
 func TestDeniedByOthers(t *testing.T) {
-	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")), quota(home, "b", resources("pods", "1"), resources("pods", "0")))
+	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")),
+		quota(home, "b", resources("pods", "1"), resources("pods", "0")))
 	chain := a.replica()
 	a.before = func(q *corev1.ResourceQuota) *apierrors.StatusError {
 		if q.Name == "b" && a.used("b", "pods") == 0 {
@@ -292,7 +297,8 @@ func TestDeniedByOthers(t *testing.T) {
 		return nil
 	}
 	outcome, response := create(t, chain)
-	if outcome != admission.OutcomeDenied || !strings.Contains(response, "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
+	if outcome != admission.OutcomeDenied ||
+		!strings.Contains(response, "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
 		t.Errorf("got %s, %s", outcome, response)
 	}
 	if a.over != nil {
@@ -350,7 +356,8 @@ func TestReprieve(t *testing.T) {
 				}
 			}
 			if got := a.used("q", "pods"); allowed != wantAllowed || denied != wantDenied || got != wantUsed {
-				t.Errorf("got %d allowed, %d denied and %d used, want %d, %d and %d", allowed, denied, got, wantAllowed, wantDenied, wantUsed)
+				t.Errorf("got %d allowed, %d denied and %d used, want %d, %d and %d", allowed, denied, got, wantAllowed,
+					wantDenied, wantUsed)
 			}
 		})
 	}

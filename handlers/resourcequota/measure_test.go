@@ -53,7 +53,8 @@ func uses(t *testing.T, e evaluator, object, want string) {
 func TestServiceUsage(t *testing.T) {
 	f := func(spec string, ports, balancers int) {
 		t.Helper()
-		uses(t, services{}, `{"spec":`+spec+`}`, fmt.Sprintf("count/services=1,services=1,services.loadbalancers=%d,services.nodeports=%d", balancers, ports))
+		uses(t, services{}, `{"spec":`+spec+`}`,
+			fmt.Sprintf("count/services=1,services=1,services.loadbalancers=%d,services.nodeports=%d", balancers, ports))
 	}
 	f(`{}`, 0, 0)
 	f(`{"type":"ClusterIP","ports":[{},{}]}`, 0, 0)
@@ -62,7 +63,8 @@ func TestServiceUsage(t *testing.T) {
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}]}`, 2, 1)
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}],"allocateLoadBalancerNodePorts":null}`, 2, 1)
 	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7}],"allocateLoadBalancerNodePorts":true}`, 2, 1)
-	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7},{"nodePort":0},{"nodePort":0},{"nodePort":1},{"nodePort":"x"}],"allocateLoadBalancerNodePorts":false}`, 2, 1)
+	f(`{"type":"LoadBalancer","ports":[{},{"nodePort":7},{"nodePort":0},{"nodePort":0},{"nodePort":1},{"nodePort":"x"}],`+
+		`"allocateLoadBalancerNodePorts":false}`, 2, 1)
 }
 
 func TestVolumeUsage(t *testing.T) {
@@ -71,11 +73,14 @@ func TestVolumeUsage(t *testing.T) {
 	f(`{}`, one+"persistentvolumeclaims=1")
 	f(`{"spec":{"storageClassName":""}}`, one+"persistentvolumeclaims=1")
 	f(`{"spec":{"storageClassName":"gold"}}`, one+"gold.storageclass.storage.k8s.io/persistentvolumeclaims=1,persistentvolumeclaims=1")
-	f(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"old"}},"spec":{"storageClassName":"gold","resources":{"requests":{"storage":"1500m"}}}}`,
-		one+"old.storageclass.storage.k8s.io/persistentvolumeclaims=1,old.storageclass.storage.k8s.io/requests.storage=2,persistentvolumeclaims=1,requests.storage=2")
+	f(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"old"}},"spec":{"storageClassName":"gold",`+
+		`"resources":{"requests":{"storage":"1500m"}}}}`,
+		one+"old.storageclass.storage.k8s.io/persistentvolumeclaims=1,old.storageclass.storage.k8s.io/requests.storage=2,"+
+			"persistentvolumeclaims=1,requests.storage=2")
 	sized := func(requested, allocated, want string) {
 		t.Helper()
-		f(fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q,"cpu":"1"}}},"status":{"allocatedResources":{%s}}}`, requested, allocated),
+		f(fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q,"cpu":"1"}}},"status":{"allocatedResources":{%s}}}`,
+			requested, allocated),
 			one+"persistentvolumeclaims=1,requests.storage="+want)
 	}
 	sized("1Gi", ``, "1Gi")
@@ -85,10 +90,13 @@ func TestVolumeUsage(t *testing.T) {
 	sized("1Gi", `"storage":"1073741824"`, "1Gi") // as much, in another format
 	sized("1", `"storage":"1500m"`, "2")
 
-	v := measured(t, volumes{}, `{"spec":{"volumeAttributesClassName":"a"},"status":{"currentVolumeAttributesClassName":"b","modifyVolumeStatus":{"targetVolumeAttributesClassName":"c"}}}`)
+	v := measured(t, volumes{},
+		`{"spec":{"volumeAttributesClassName":"a"},"status":{"currentVolumeAttributesClassName":"b",`+
+			`"modifyVolumeStatus":{"targetVolumeAttributesClassName":"c"}}}`)
 	none := measured(t, volumes{}, `{}`)
 	selector := func(operator corev1.ScopeSelectorOperator, values ...string) corev1.ScopedResourceSelectorRequirement {
-		return corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: operator, Values: values}
+		return corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass,
+			Operator: operator, Values: values}
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		matches(t, v, selector(corev1.ScopeSelectorOpIn, name), true)
@@ -98,8 +106,11 @@ func TestVolumeUsage(t *testing.T) {
 	matches(t, measured(t, volumes{}, `{"spec":{"volumeAttributesClassName":"a"}}`), selector(corev1.ScopeSelectorOpExists), true)
 	matches(t, none, selector(corev1.ScopeSelectorOpExists), false)
 	matches(t, none, selector(corev1.ScopeSelectorOpDoesNotExist), true)
-	matches(t, v, corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists}, false)
-	matches(t, measured(t, services{}, `{}`), corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists}, false)
+	matches(t, v, corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeBestEffort,
+		Operator: corev1.ScopeSelectorOpExists}, false)
+	matches(t, measured(t, services{}, `{}`),
+		corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists},
+		false)
 }
 
 func matches(t *testing.T, i item, selector corev1.ScopedResourceSelectorRequirement, want bool) {
@@ -120,8 +131,10 @@ func TestPodUsage(t *testing.T) {
 			"requests.cpu=1,requests.ephemeral-storage=3,requests.memory=2")
 	f(with(`{"requests":{"hugepages-2Mi":"2Mi"}}`), "count/pods=1,hugepages-2Mi=2Mi,pods=1,requests.hugepages-2Mi=2Mi")
 	f(with(`{"requests":{"x.y/gpu":"1"}}`), "count/pods=1,pods=1,requests.x.y/gpu=1")
-	f(with(`{"requests":{"deviceclass.resource.kubernetes.io/gpu":"1"}}`), "count/pods=1,pods=1,requests.deviceclass.resource.kubernetes.io/gpu=1")
-	f(with(`{"requests":{"kubernetes.io/x":"1","other":"1","requests.x.y/z":"1","x.y/`+strings.Repeat("z", 64)+`":"1"}}`), "count/pods=1,pods=1")
+	f(with(`{"requests":{"deviceclass.resource.kubernetes.io/gpu":"1"}}`),
+		"count/pods=1,pods=1,requests.deviceclass.resource.kubernetes.io/gpu=1")
+	f(with(`{"requests":{"kubernetes.io/x":"1","other":"1","requests.x.y/z":"1","x.y/`+strings.Repeat("z", 64)+`":"1"}}`),
+		"count/pods=1,pods=1")
 
 	// What has ended counts as an object only.
 	ended := func(status, metadata string, want bool) {
@@ -145,7 +158,8 @@ func TestPodUsage(t *testing.T) {
 func TestPodScopes(t *testing.T) {
 	f := func(object string, scope corev1.ResourceQuotaScope, want bool) {
 		t.Helper()
-		matches(t, measured(t, pods{}, object), corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, want)
+		matches(t, measured(t, pods{}, object),
+			corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, want)
 	}
 	both := func(object string, scope, not corev1.ResourceQuotaScope, want bool) {
 		t.Helper()
@@ -160,7 +174,8 @@ func TestPodScopes(t *testing.T) {
 
 	const best, notBest = corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort
 	both(`{}`, best, notBest, true)
-	for _, resources := range []string{`{"requests":{"cpu":"1"}}`, `{"requests":{"memory":"1"}}`, `{"limits":{"cpu":"1"}}`, `{"limits":{"memory":"1"}}`} {
+	for _, resources := range []string{`{"requests":{"cpu":"1"}}`, `{"requests":{"memory":"1"}}`, `{"limits":{"cpu":"1"}}`,
+		`{"limits":{"memory":"1"}}`} {
 		both(`{"spec":{"containers":[{},{"resources":`+resources+`}]}}`, best, notBest, false)
 		both(`{"spec":{"initContainers":[{},{"resources":`+resources+`}]}}`, best, notBest, false)
 		both(`{"spec":{"resources":`+resources+`}}`, best, notBest, false)
@@ -176,7 +191,8 @@ func TestPodScopes(t *testing.T) {
 		required := func(term string, want bool) {
 			t.Helper()
 			f(`{"spec":{"affinity":{"`+kind+`":{"requiredDuringSchedulingIgnoredDuringExecution":[{},`+term+`]}}}}`, cross, want)
-			f(`{"spec":{"affinity":{"`+kind+`":{"preferredDuringSchedulingIgnoredDuringExecution":[{},{"podAffinityTerm":`+term+`}]}}}}`, cross, want)
+			f(`{"spec":{"affinity":{"`+kind+`":{"preferredDuringSchedulingIgnoredDuringExecution":[{},{"podAffinityTerm":`+term+`}]}}}}`,
+				cross, want)
 		}
 		required(`{"topologyKey":"zone"}`, false)
 		required(`{"namespaces":[]}`, false)
@@ -188,7 +204,8 @@ func TestPodScopes(t *testing.T) {
 	class := func(name string, operator corev1.ScopeSelectorOperator, want bool, values ...string) {
 		t.Helper()
 		matches(t, measured(t, pods{}, `{"spec":{"priorityClassName":"`+name+`"}}`),
-			corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: operator, Values: values}, want)
+			corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: operator,
+				Values: values}, want)
 	}
 	class("", corev1.ScopeSelectorOpExists, false)
 	class("high", corev1.ScopeSelectorOpExists, true)
@@ -204,7 +221,8 @@ func TestPodScopes(t *testing.T) {
 		{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: "Odd"},
 		{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn},
 	} {
-		if _, err := p.matches(selector); selector.Operator == "Odd" && !strings.HasSuffix(fmt.Sprint(err), `"Odd" is not a valid scope selector operator`) {
+		if _, err := p.matches(selector); selector.Operator == "Odd" &&
+			!strings.HasSuffix(fmt.Sprint(err), `"Odd" is not a valid scope selector operator`) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := p.matches(selector); err == nil || !strings.HasPrefix(err.Error(), "failed to parse and convert selector: ") {
@@ -215,22 +233,28 @@ func TestPodScopes(t *testing.T) {
 
 // TestTracked says which of the names in quotas an evaluator counts.
 func TestTracked(t *testing.T) {
-	names := resourcesNamed("count/pods pods cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu limits.memory " +
+	names := resourcesNamed("count/pods pods cpu memory ephemeral-storage requests.cpu requests.memory " +
+		"requests.ephemeral-storage limits.cpu limits.memory " +
 		"limits.ephemeral-storage hugepages-2Mi requests.hugepages-2Mi requests.x.y/gpu requests.kubernetes.io/gpu x.y/gpu " +
 		"requests.deviceclass.resource.kubernetes.io/gpu count/services services services.nodeports services.loadbalancers " +
 		"count/persistentvolumeclaims persistentvolumeclaims requests.storage gold.storageclass.storage.k8s.io/persistentvolumeclaims " +
-		"gold.storageclass.storage.k8s.io/requests.storage gold.storageclass.storage.k8s.io/other count/configmaps configmaps resourcequotas " +
-		"replicationcontrollers secrets count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices requests.example.com/card example.com/card other")
+		"gold.storageclass.storage.k8s.io/requests.storage gold.storageclass.storage.k8s.io/other count/configmaps " +
+		"configmaps resourcequotas " +
+		"replicationcontrollers secrets count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices " +
+		"requests.example.com/card example.com/card other")
 	f := func(e evaluator, want string) {
 		t.Helper()
 		if got := e.tracked(names); !slices.Equal(got, resourcesNamed(want)) {
 			t.Errorf("%T:\n got %s\nwant %s", e, got, want)
 		}
 	}
-	f(pods{}, "count/pods pods cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu limits.memory "+
-		"limits.ephemeral-storage hugepages-2Mi requests.hugepages-2Mi requests.x.y/gpu requests.deviceclass.resource.kubernetes.io/gpu requests.example.com/card")
+	f(pods{}, "count/pods pods cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage "+
+		"limits.cpu limits.memory "+
+		"limits.ephemeral-storage hugepages-2Mi requests.hugepages-2Mi requests.x.y/gpu "+
+		"requests.deviceclass.resource.kubernetes.io/gpu requests.example.com/card")
 	f(services{}, "count/services services services.nodeports services.loadbalancers")
-	f(volumes{}, "count/persistentvolumeclaims persistentvolumeclaims requests.storage gold.storageclass.storage.k8s.io/persistentvolumeclaims "+
+	f(volumes{}, "count/persistentvolumeclaims persistentvolumeclaims requests.storage "+
+		"gold.storageclass.storage.k8s.io/persistentvolumeclaims "+
 		"gold.storageclass.storage.k8s.io/requests.storage")
 	for _, name := range []string{"configmaps", "resourcequotas", "replicationcontrollers", "secrets"} {
 		e := objectsOf(codec.GroupVersionResource{Resource: name})
@@ -240,11 +264,13 @@ func TestTracked(t *testing.T) {
 	}
 	f(objectsOf(codec.GroupVersionResource{Resource: "configmaps"}), "count/configmaps configmaps")
 	f(objectsOf(codec.GroupVersionResource{Resource: "other"}), "")
-	if e := objectsOf(codec.GroupVersionResource{Group: "x.y", Resource: "secrets"}); !slices.Equal(e, resourcesNamed("count/secrets.x.y")) {
+	if e := objectsOf(codec.GroupVersionResource{Group: "x.y", Resource: "secrets"}); !slices.Equal(e,
+		resourcesNamed("count/secrets.x.y")) {
 		t.Errorf("got %s", e)
 	}
 	f(devicesOf(t, deviceClass("gpu", ""), deviceClass("card", "example.com/card")),
-		"requests.deviceclass.resource.kubernetes.io/gpu count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices requests.example.com/card")
+		"requests.deviceclass.resource.kubernetes.io/gpu count/resourceclaims.resource.k8s.io "+
+			"gpu.deviceclass.resource.k8s.io/devices requests.example.com/card")
 	f(devicesOf(t), "count/resourceclaims.resource.k8s.io gpu.deviceclass.resource.k8s.io/devices")
 }
 
@@ -282,10 +308,12 @@ func TestIgnored(t *testing.T) {
 	for name, want := range map[string]bool{
 		"events": true, "bindings": true, "componentstatuses": true, "pods": false,
 		"events.events.k8s.io": true, "others.events.k8s.io": false,
-		"tokenreviews.authentication.k8s.io": true, "selfsubjectreviews.authentication.k8s.io": true, "others.authentication.k8s.io": false,
+		"tokenreviews.authentication.k8s.io": true, "selfsubjectreviews.authentication.k8s.io": true,
+		"others.authentication.k8s.io":              false,
 		"subjectaccessreviews.authorization.k8s.io": true, "selfsubjectaccessreviews.authorization.k8s.io": true,
-		"localsubjectaccessreviews.authorization.k8s.io": true, "selfsubjectrulesreviews.authorization.k8s.io": true, "others.authorization.k8s.io": false,
-		"events.x.y": false,
+		"localsubjectaccessreviews.authorization.k8s.io": true, "selfsubjectrulesreviews.authorization.k8s.io": true,
+		"others.authorization.k8s.io": false,
+		"events.x.y":                  false,
 	} {
 		resource, group, _ := strings.Cut(name, ".")
 		if got := isIgnored(codec.GroupVersionResource{Group: group, Resource: resource}); got != want {
@@ -297,7 +325,8 @@ func TestIgnored(t *testing.T) {
 // TestAgain has charges that a round did not write.
 func TestAgain(t *testing.T) {
 	resource := schema.GroupResource{Resource: "resourcequotas"}
-	conflict, gone, other := apierrors.NewConflict(resource, "q", errors.New("old")), apierrors.NewNotFound(resource, "q"), errors.New("broken")
+	conflict, gone, other := apierrors.NewConflict(resource, "q", errors.New("old")), apierrors.NewNotFound(resource,
+		"q"), errors.New("broken")
 	quotas := []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
 	f := func(tries int, err error, changes, failed []int, verdict error, pending bool, charged string, answer error) {
 		t.Helper()
@@ -395,7 +424,8 @@ func TestPodStatus(t *testing.T) {
 	f := func(conditions, want string) {
 		t.Helper()
 		uses(t, pods{}, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]},`+
-			`"status":{"conditions":[`+conditions+`],"containerStatuses":[{"name":"c","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"2"}}}]}}`,
+			`"status":{"conditions":[`+conditions+
+			`],"containerStatuses":[{"name":"c","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"2"}}}]}}`,
 			"count/pods=1,pods=1,cpu="+want+",requests.cpu="+want)
 	}
 	f(``, "4")
@@ -404,7 +434,8 @@ func TestPodStatus(t *testing.T) {
 	f(`{"type":"PodResizePending","reason":"Deferred"}`, "4")
 	f(`{"type":"Ready","reason":"Infeasible"}`, "4")
 	f(`{"type":"PodResizePending","reason":"Infeasible"},{"type":"PodResizePending","reason":"Deferred"}`, "2")
-	uses(t, pods{}, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]},"status":{"containerStatuses":[{"name":"c","resources":{"requests":{"cpu":"5"}}}]}}`,
+	uses(t, pods{}, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]},`+
+		`"status":{"containerStatuses":[{"name":"c","resources":{"requests":{"cpu":"5"}}}]}}`,
 		"count/pods=1,pods=1,cpu=5,requests.cpu=5")
 }
 
@@ -430,7 +461,8 @@ func TestEvaluators(t *testing.T) {
 	p := &plugin{devices: new(devices)}
 	for name, counted := range map[string]bool{
 		"pods": false, "services": false, "persistentvolumeclaims": false, "resourceclaims.resource.k8s.io": false,
-		"pods.metrics.k8s.io": true, "services.x.y": true, "persistentvolumeclaims.x.y": true, "resourceclaims": true, "resourceclaims.x.y": true,
+		"pods.metrics.k8s.io": true, "services.x.y": true, "persistentvolumeclaims.x.y": true, "resourceclaims": true,
+		"resourceclaims.x.y":                     true,
 		"resourceclaimtemplates.resource.k8s.io": true, "configmaps": true,
 	} {
 		resource, group, _ := strings.Cut(name, ".")

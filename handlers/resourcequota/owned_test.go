@@ -22,7 +22,8 @@ func TestDemandsOwnTheirMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := state.View(Plugin().Needs...)
-	p := &plugin{devices: &devices{classes: cluster.DeviceClasses.In(view), claims: cluster.ResourceClaims.In(view), pods: cluster.Pods.In(view)}}
+	p := &plugin{devices: &devices{classes: cluster.DeviceClasses.In(view), claims: cluster.ResourceClaims.In(view),
+		pods: cluster.Pods.In(view)}}
 	f := func(resource, object string) {
 		t.Helper()
 		admissiontest.CheckOwned(t, admissiontest.UpdateBody(resource, object, object), func(review *codec.Review) any {

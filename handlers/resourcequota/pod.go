@@ -59,7 +59,8 @@ var mustSpecify = []corev1.ResourceName{
 func (pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	tracked := only(names, func(name corev1.ResourceName) bool { return slices.Contains(podResources, name) })
 	for _, name := range names {
-		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
+			strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) {
 			tracked = append(tracked, name)
 		}
 		if isExtended(name) { // a name may be there twice, which a message shows

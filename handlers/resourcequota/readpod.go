@@ -41,7 +41,8 @@ func readPod(object codec.Value) (*pod, error) {
 	p.Status.QOSClass = corev1.PodQOSClass(strings.Clone(status.Get("qosClass").String()))
 	for _, condition := range status.Get("conditions").Elements() {
 		if condition.Get("type").EqualString(string(corev1.PodResizePending)) { // the only one that is asked for, of each container
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: strings.Clone(condition.Get("reason").String())}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending,
+				Reason: strings.Clone(condition.Get("reason").String())}}
 			break
 		}
 	}

@@ -45,14 +45,17 @@ const podBody = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","res
 // TestWrongTypes has objects that no API server sends.
 func TestWrongTypes(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", quota(home, "q",
-		resources("pods", "10", "services", "10", "persistentvolumeclaims", "10", "requests.storage", "10Gi", "count/resourceclaims.resource.k8s.io", "10"),
-		resources("pods", "0", "services", "0", "persistentvolumeclaims", "0", "requests.storage", "0", "count/resourceclaims.resource.k8s.io", "0")))
+		resources("pods", "10", "services", "10", "persistentvolumeclaims", "10", "requests.storage", "10Gi",
+			"count/resourceclaims.resource.k8s.io", "10"),
+		resources("pods", "0", "services", "0", "persistentvolumeclaims", "0", "requests.storage", "0",
+			"count/resourceclaims.resource.k8s.io", "0")))
 	f := func(want admission.Outcome, resource, object string) {
 		t.Helper()
 		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, resource, object))
 	}
 	for _, resource := range []string{"v1/pods", "v1/services", "v1/persistentvolumeclaims", "resource.k8s.io/v1/resourceclaims"} {
-		for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":[]}`, `{"spec":{"containers":{},"ports":1,"devices":[]},"metadata":1,"status":true}`} {
+		for _, object := range []string{`null`, `{}`, `{"spec":null}`, `{"spec":[]}`,
+			`{"spec":{"containers":{},"ports":1,"devices":[]},"metadata":1,"status":true}`} {
 			f(admission.OutcomeAllowed, resource, object)
 		}
 	}
@@ -69,7 +72,8 @@ func TestWrongTypes(t *testing.T) {
 		f(admission.OutcomeErrored, "v1/pods", object)
 	}
 	f(admission.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":{}}}}}`)
-	f(admission.OutcomeErrored, "v1/persistentvolumeclaims", `{"spec":{"resources":{"requests":{"storage":"1"}}},"status":{"allocatedResources":{"storage":"?"}}}`)
+	f(admission.OutcomeErrored, "v1/persistentvolumeclaims",
+		`{"spec":{"resources":{"requests":{"storage":"1"}}},"status":{"allocatedResources":{"storage":"?"}}}`)
 	f(admission.OutcomeErrored, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"creationTimestamp":"now"}}`)
 }
 
@@ -96,8 +100,9 @@ func TestRules(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	for name, chain := range map[string]*admission.Chain{
-		"no quota":              admissiontest.MustChain(t, Plugin(), ""),
-		"in another namespace":  admissiontest.MustChain(t, Plugin(), "", quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1"))),
+		"no quota": admissiontest.MustChain(t, Plugin(), ""),
+		"in another namespace": admissiontest.MustChain(t, Plugin(), "",
+			quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1"))),
 		"empty configuration":   admissiontest.MustChain(t, Plugin(), head),
 		"configured, no limits": admissiontest.MustChain(t, Plugin(), head+"limitedResources: []\n"),
 	} {
@@ -120,7 +125,8 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("%s\ngot %s, want %s", content, got, want)
 		}
 	}
-	const limited = `limitedResources: [{apiGroup: apps, resource: deployments, matchContains: [count/], matchScopes: [{scopeName: PriorityClass, operator: In, values: [a]}]}]`
+	const limited = `limitedResources: [{apiGroup: apps, resource: deployments, matchContains: [count/], matchScopes: ` +
+		`[{scopeName: PriorityClass, operator: In, values: [a]}]}]`
 	const want = `[{apps deployments [count/] [{PriorityClass In [a]}]}]`
 	f(head+limited, want)
 	f("apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration\n"+limited, want)
@@ -169,7 +175,8 @@ func BenchmarkCharged(b *testing.B) {
 // with a usual number of limits.
 func BenchmarkCache(b *testing.B) {
 	const quotas = 10_000
-	hard := resources("pods", "100", "requests.cpu", "40", "requests.memory", "100Gi", "limits.cpu", "80", "limits.memory", "200Gi", "requests.storage", "1Ti")
+	hard := resources("pods", "100", "requests.cpu", "40", "requests.memory", "100Gi", "limits.cpu", "80", "limits.memory",
+		"200Gi", "requests.storage", "1Ti")
 	a := newAPIServer(b)
 	for i := range quotas {
 		q := quota(fmt.Sprintf("team-%05d-production", i), fmt.Sprintf("quota-%d", i), hard, hard)

@@ -18,7 +18,8 @@ var serviceCount = countOf("", "services")
 func (services) handles(review *codec.Review) bool { return review.SubResource() == "" }
 
 func (services) tracked(names []corev1.ResourceName) []corev1.ResourceName {
-	own := []corev1.ResourceName{serviceCount, corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers}
+	own := []corev1.ResourceName{serviceCount, corev1.ResourceServices, corev1.ResourceServicesNodePorts,
+		corev1.ResourceServicesLoadBalancers}
 	return only(names, func(name corev1.ResourceName) bool { return slices.Contains(own, name) })
 }
 

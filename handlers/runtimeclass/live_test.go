@@ -15,7 +15,8 @@ func TestLive(t *testing.T) {
 	handler := admissiontest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 		switch path.Base(r.URL.Path) {
 		case "new":
-			fmt.Fprint(w, `{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"new"},"handler":"h","overhead":{"podFixed":{"cpu":"1"}}}`)
+			fmt.Fprint(w, `{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"new"},"handler":"h",`+
+				`"overhead":{"podFixed":{"cpu":"1"}}}`)
 		case "none":
 			admissiontest.Failure(w, http.StatusNotFound, "NotFound")
 		default:
@@ -26,7 +27,8 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", fmt.Sprintf(`{"spec":{"runtimeClassName":%q}}`, class))); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods",
+			fmt.Sprintf(`{"spec":{"runtimeClassName":%q}}`, class))); err != nil {
 			t.Fatal(err)
 		}
 		result := handler.Admit(t.Context(), review)

@@ -49,7 +49,8 @@ type plugin struct {
 // with has a function look at a pod with its class, which is nil if the pod
 // names none. A class that is not known may have been created just now, so the
 // API server is asked, as in-tree.
-func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) admission.Result) func(context.Context, *codec.Review) admission.Result {
+func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) admission.Result) func(context.Context,
+	*codec.Review) admission.Result {
 	return func(ctx context.Context, review *codec.Review) admission.Result {
 		name := review.Object.Get("spec", "runtimeClassName")
 		if !name.IsSet() {

@@ -75,7 +75,8 @@ func TestAdmit(t *testing.T) {
 	same(heavy)
 
 	f(`{"runtimeClassName":"sandbox","nodeSelector":{"disk":"ssd"},"tolerations":[{"key":"a"}]}`,
-		`{"runtimeClassName":"sandbox","nodeSelector":{"disk":"ssd","runtime":"sandbox"},"tolerations":[{"key":"a"},{"key":"sandbox","operator":"Exists"}],`+
+		`{"runtimeClassName":"sandbox","nodeSelector":{"disk":"ssd","runtime":"sandbox"},`+
+			`"tolerations":[{"key":"a"},{"key":"sandbox","operator":"Exists"}],`+
 			`"overhead":{"cpu":"250m","memory":"128Mi"}}`)
 	f(`{"runtimeClassName":"two","nodeSelector":{"b":"2"}}`, `{"runtimeClassName":"two","nodeSelector":{"a":"1","b":"2","c":"3"}}`)
 }
@@ -127,7 +128,8 @@ func TestDenied(t *testing.T) {
 // TestOddOverhead has a quantity that is none, where the class has zero.
 func TestOddOverhead(t *testing.T) {
 	var o codec.Object
-	for text, want := range map[string]bool{`{"cpu":"0"}`: true, `{"cpu":"much"}`: false, `{"memory":"0"}`: false, `{"cpu":"0","memory":"0"}`: false} {
+	for text, want := range map[string]bool{`{"cpu":"0"}`: true, `{"cpu":"much"}`: false, `{"memory":"0"}`: false,
+		`{"cpu":"0","memory":"0"}`: false} {
 		o.Reset([]byte(text))
 		if got := equals(o.Root(), corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0")}); got != want {
 			t.Errorf("%s: got %v, want %v", text, got, want)
@@ -139,7 +141,8 @@ func TestHandles(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 	f := func(operation codec.Operation, resource string, want admission.Outcome) {
 		t.Helper()
-		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(operation, resource, `{"spec":{"overhead":{"cpu":"1"}}}`))
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want,
+			admissiontest.Body(operation, resource, `{"spec":{"overhead":{"cpu":"1"}}}`))
 	}
 	f(codec.Create, "v1/pods", admission.OutcomeDenied)
 	f(codec.Update, "v1/pods", admission.OutcomeAllowed)
@@ -155,7 +158,8 @@ func TestFailure(t *testing.T) {
 		`{"runtimeClassName":"sandbox","overhead":"1"}`,
 		`{"runtimeClassName":"sandbox","nodeSelector":[]}`,
 	} {
-		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
+		admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored,
+			admissiontest.Body(codec.Create, "v1/pods", `{"spec":`+spec+`}`))
 	}
 }
 
@@ -179,7 +183,8 @@ func TestMerge(t *testing.T) {
 		t.Helper()
 		chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 		admissiontest.CheckAdmit(t, chain, "v1/pods",
-			`{"spec":{"runtimeClassName":"empty","tolerations":[`+tolerations+`]}}`, `{"spec":{"runtimeClassName":"empty","tolerations":[`+want+`]}}`)
+			`{"spec":{"runtimeClassName":"empty","tolerations":[`+tolerations+`]}}`,
+			`{"spec":{"runtimeClassName":"empty","tolerations":[`+want+`]}}`)
 	}
 	f(``, ``)
 	const (

@@ -78,7 +78,8 @@ func limitEphemeral(review *codec.Review, account *corev1.ServiceAccount) admiss
 func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {
 	for _, volume := range spec.Get("volumes").Elements() {
 		if source := volume.Get("secret"); isObject(source) && !allows(account, source.Get("secretName")) {
-			return fmt.Errorf(`volume with secret.secretName="%s" is not allowed because service account %s does not reference that secret`,
+			return fmt.Errorf(`volume with secret.secretName="%s" is not allowed because service account %s does not `+
+				`reference that secret`,
 				source.Get("secretName").String(), account.Name)
 		}
 	}
@@ -91,7 +92,8 @@ func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {
 	for i, reference := range spec.Get("imagePullSecrets").Elements() {
 		name := reference.Get("name").String()
 		if !slices.Contains(account.ImagePullSecrets, corev1.LocalObjectReference{Name: name}) {
-			return fmt.Errorf(`imagePullSecrets[%d].name="%s" is not allowed because service account %s does not reference that imagePullSecret`,
+			return fmt.Errorf(`imagePullSecrets[%d].name="%s" is not allowed because service account %s does not reference `+
+				`that imagePullSecret`,
 				i, name, account.Name)
 		}
 	}
@@ -102,7 +104,8 @@ func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {
 func limitContainers(containers codec.Value, called string, account *corev1.ServiceAccount) error {
 	for _, container := range containers.Elements() {
 		refused := func(with string, secret codec.Value) error {
-			return fmt.Errorf(`%s %s with %s referencing secret.secretName="%s" is not allowed because service account %s does not reference that secret`,
+			return fmt.Errorf(`%s %s with %s referencing secret.secretName="%s" is not allowed because service account %s `+
+				`does not reference that secret`,
 				called, container.Get("name").String(), with, secret.String(), account.Name)
 		}
 		for _, env := range container.Get("env").Elements() {

@@ -68,7 +68,8 @@ var suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5
 // with the same name for its volume each time.
 func admitted(t *testing.T, chain *admission.Chain, spec string) string {
 	t.Helper()
-	answer := admissiontest.Answer(t, chain, admission.Mutate, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`))
+	answer := admissiontest.Answer(t, chain, admission.Mutate,
+		admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`))
 	var response struct {
 		Allowed bool
 		Patch   []struct {
@@ -130,7 +131,8 @@ func TestAdmit(t *testing.T) {
 	f(silentAnd+`"containers":[{},null,1]}`, `add /spec/containers/0/volumeMounts [MOUNT]`, `add /spec/volumes [VOLUME]`)
 
 	// A volume that is called as one of its own is taken for it.
-	f(silentAnd+`"volumes":[{"name":"kube-api-access"},{"name":"kube-api-access-\"","emptyDir":{}},{"name":"kube-api-access-b"}],"containers":[{}]}`,
+	f(silentAnd+`"volumes":[{"name":"kube-api-access"},{"name":"kube-api-access-\"",`+
+		`"emptyDir":{}},{"name":"kube-api-access-b"}],"containers":[{}]}`,
 		`add /spec/containers/0/volumeMounts [{"name":"kube-api-access-\"","readOnly":true,"mountPath":"`+tokenPath+`"}]`)
 
 	const pullingAnd = `{"serviceAccountName":"pulling","automountServiceAccountToken":false`
@@ -149,7 +151,8 @@ func TestOddPods(t *testing.T) {
 		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, "v1/pods", pod))
 	}
 	f(`{}`, admission.OutcomePatched)
-	f(`{"metadata":[],"spec":{"serviceAccountName":1,"automountServiceAccountToken":"false","containers":{},"initContainers":"a"}}`, admission.OutcomePatched)
+	f(`{"metadata":[],"spec":{"serviceAccountName":1,"automountServiceAccountToken":"false","containers":{},"initContainers":"a"}}`,
+		admission.OutcomePatched)
 	f(`{"metadata":{"annotations":"a"},"spec":{"containers":[null,1,"a",[]],"imagePullSecrets":{}}}`, admission.OutcomePatched)
 	f(`{"spec":{"serviceAccountName":"default","containers":[{"volumeMounts":null}],"volumes":null}}`, admission.OutcomePatched)
 	f(`{"spec":{"serviceAccountName":"default","volumes":[null,1,{"name":null}],"containers":[]}}`, admission.OutcomeAllowed)
@@ -281,7 +284,8 @@ func TestLimits(t *testing.T) {
 	f(`"imagePullSecrets":[{"name":"s"}],"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"s"}}]}]`,
 		`403 container c with envFrom referencing secret.secretName="s"`+because+`secret`)
 	f(`"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"s"}}],"env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"s"}}}]}],
-		"initContainers":[{"name":"i","envFrom":[{"secretRef":{"name":"s"}}],"env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"s"}}}]}]`,
+		"initContainers":[{"name":"i","envFrom":[{"secretRef":{"name":"s"}}],
+			"env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"s"}}}]}]`,
 		`403 init container i with envVar E referencing secret.secretName="s"`+because+`secret`)
 }
 
@@ -292,7 +296,8 @@ func TestEphemeralContainers(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", limited, account("namespace", "free"))
 	f := func(spec, want string) {
 		t.Helper()
-		body := admissiontest.UpdateBody("v1/pods", `{"metadata":{"name":"pod","annotations":{"kubernetes.io/config.mirror":""}},"spec":`+spec+`}`, `{}`)
+		body := admissiontest.UpdateBody("v1/pods",
+			`{"metadata":{"name":"pod","annotations":{"kubernetes.io/config.mirror":""}},"spec":`+spec+`}`, `{}`)
 		body = []byte(strings.Replace(string(body), `"name":"name"`, `"subResource":"ephemeralcontainers","name":"name"`, 1))
 		if got := denialOf(t, chain, admission.Validate, body); got != want {
 			t.Errorf("%s: got %q, want %q", spec, got, want)
@@ -349,7 +354,8 @@ func admitPod(t *testing.T, ctx context.Context, handler admission.Handler, acco
 	t.Helper()
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{}],"serviceAccountName":"`+account+`"}}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods",
+		`{"spec":{"containers":[{}],"serviceAccountName":"`+account+`"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	result := handler.Admit(ctx, review)
@@ -394,7 +400,8 @@ func TestLive(t *testing.T) {
 	f("web", `denied: pods "name" is forbidden: error looking up service account namespace/web: serviceaccount "web" not found`, missing)
 	f("default", "", missing, missing)
 	f("default", "failed: error looking up service account namespace/default: cluster state: cannot get serviceaccounts", missing, broken)
-	f("default", `denied: pods "name" is forbidden: error looking up service account namespace/default: serviceaccount "default" not found`,
+	f("default", `denied: pods "name" is forbidden: error looking up service account namespace/default: serviceaccount `+
+		`"default" not found`,
 		slices.Repeat([]int{missing}, attemptsForDefault)...)
 }
 
@@ -405,7 +412,8 @@ func TestNoAllocations(t *testing.T) {
 	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, asSent(corpus.MustRead("pods-create-v1-2.json")))
 	admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, create)
 	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, create)
-	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-ephemeralcontainers-update-v1-1.json"))
+	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed,
+		corpus.MustRead("pods-ephemeralcontainers-update-v1-1.json"))
 	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
 }
 

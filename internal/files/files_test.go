@@ -92,7 +92,8 @@ func TestNotRead(t *testing.T) {
 	}
 	f(huge, "got 1099511627776 bytes, want at most 16777216")
 	f(filepath.Join(dir, "none"), "no such file")
-	if _, err := files.ReadAtMost(write(t, "small", 11), 10); err == nil || !strings.Contains(err.Error(), "got 11 bytes, want at most 10") {
+	if _, err := files.ReadAtMost(write(t, "small", 11), 10); err == nil ||
+		!strings.Contains(err.Error(), "got 11 bytes, want at most 10") {
 		t.Errorf("got %v, want the bound", err)
 	}
 	// A file that says it has no bytes, and has more than may be read.

@@ -71,7 +71,8 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	s := &server{cluster: c, dir: t.TempDir(), plugins: append([]admission.Plugin{marker()}, o.Plugins...)}
-	s.flags = []string{"--kubeconfig=" + s.write(t, "kubeconfig", c.Environment.KubeConfig), "--enable-admission-plugins=" + s.names(o.Enabled)}
+	s.flags = []string{"--kubeconfig=" + s.write(t, "kubeconfig", c.Environment.KubeConfig),
+		"--enable-admission-plugins=" + s.names(o.Enabled)}
 	if o.Config != "" {
 		s.flags = append(s.flags, "--config="+s.write(t, "config.yaml", []byte(o.Config)))
 	}

@@ -54,7 +54,8 @@ func TestPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	constraints := deployment.Spec.Template.Spec.TopologySpreadConstraints
-	if len(constraints) != 1 || constraints[0].TopologyKey != corev1.LabelTopologyZone || constraints[0].LabelSelector.MatchLabels["app"] != "web" {
+	if len(constraints) != 1 || constraints[0].TopologyKey != corev1.LabelTopologyZone ||
+		constraints[0].LabelSelector.MatchLabels["app"] != "web" {
 		t.Errorf("got constraints %v, want one over zones", constraints)
 	}
 

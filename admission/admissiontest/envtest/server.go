@@ -105,7 +105,9 @@ func (s *server) register(t testing.TB, url string) {
 	t.Helper()
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	for kind, configuration := range map[string]any{"MutatingWebhookConfiguration": &mutating, "ValidatingWebhookConfiguration": &validating} {
+	for kind, configuration := range map[string]any{
+		"MutatingWebhookConfiguration": &mutating, "ValidatingWebhookConfiguration": &validating,
+	} {
 		var stdout, stderr buffer
 		err := s.run(t.Context(), &stdout, &stderr, "manifests", "--kind="+kind, "--url="+url, "--ca-bundle-file="+s.ca)
 		if err == nil {
