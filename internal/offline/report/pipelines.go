@@ -61,8 +61,8 @@ type gitHub struct{ w io.Writer }
 func newGitHub(w io.Writer, _ *Options) Writer { return &gitHub{w} }
 
 var (
-	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", oldCommand, `##\[`)
+	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", oldCommand, `##\[`)
 )
 
 // Write implements Writer.
@@ -197,7 +197,7 @@ func (j *junit) flush() error {
 	}
 	text, err := xml.MarshalIndent(j.suite, "  ", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(j.w, "%s\n", text)
+		_, err = fmt.Fprintf(j.w, "%s\n", bytes.ReplaceAll(text, []byte(oldCommand), []byte("#&#35;[")))
 	}
 	j.suite = nil
 	return err
@@ -308,7 +308,7 @@ func indentedJSON(value any, prefix string) ([]byte, error) {
 	encoder.SetIndent(prefix, "  ")
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return bytes.TrimSpace(b.Bytes()), err
+	return escapeJSON(bytes.TrimSpace(b.Bytes())), err
 }
 
 // rule returns the index of a rule.
