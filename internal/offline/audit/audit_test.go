@@ -320,3 +320,40 @@ func TestKeyOf(t *testing.T) {
 	f(`{"metadata":{"name":"a","Name":"x"},"Metadata":{"name":"y","namespace":"z"}}`, "a")
 	f(`{}`, "")
 }
+
+// TestAttemptsAfterProgress counts attempts anew when there was one more object, in a page that
+// broke off or in a page that came: in all, more fail than there may be attempts.
+func TestAttemptsAfterProgress(t *testing.T) {
+	const n = attemptsMax + 3
+	f := func(name string, pageSize int64, fault func(s *stand, n int, w http.ResponseWriter) bool) {
+		t.Helper()
+		s := newStand(t)
+		s.lists["/api/v1/pods"] = pods(n)
+		failed := 0
+		s.fault = func(i int, w http.ResponseWriter, _ *http.Request) bool {
+			isFault := fault(s, i, w)
+			if isFault {
+				failed++
+			}
+			return isFault
+		}
+		o := s.options(chainOf(t, watcher(nil)), "pods")
+		o.PageSize = pageSize
+		if got := run(t, o); !slices.Equal(got, wantPods(n)) || failed <= attemptsMax {
+			t.Errorf("%s: got %d failures and %q", name, failed, got)
+		}
+	}
+	f("pages that break off", n, func(s *stand, i int, w http.ResponseWriter) bool {
+		if i < n {
+			w.Header().Set("Content-Length", "100000") // of which there is less
+			fmt.Fprintf(w, `{"kind":"PodList","metadata":{},"items":[%s`, strings.Join(s.lists["/api/v1/pods"][:i], ","))
+		}
+		return i < n
+	})
+	f("failures between pages", 1, func(_ *stand, i int, w http.ResponseWriter) bool {
+		if i%2 == 1 {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "")
+		}
+		return i%2 == 1
+	})
+}
