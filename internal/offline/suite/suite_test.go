@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -330,4 +331,89 @@ func TestText(t *testing.T) {
 	f(`{"matches":"^a"}`, "ba", false)
 	f(`""`, "", true)
 	f(`""`, "a", false)
+}
+
+// TestFailFastInOrder runs one case after the other: those after the first that fails are
+// skipped, and none without FailFast.
+func TestFailFastInOrder(t *testing.T) {
+	files := suites(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	f := func(files []string, failFast bool, want ...bool) {
+		t.Helper()
+		var got []bool
+		for _, o := range (&Runner{Review: reviews, FailFast: failFast}).Run(t.Context(), files) {
+			got = append(got, o.Skipped)
+			if !o.Skipped && o.Case != "" && o.Took <= 0 {
+				t.Errorf("got no time of %s", outcome(&o))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: got skipped %v, want %v", files, got, want)
+		}
+	}
+	f(files[:1], true, false, false, true)
+	f(files[:1], false, false, false, false)
+	f(files[1:], true, false, true, true)
+	f(files[2:], true, false, false)
+}
+
+// TestOperations has all operations, and objects that are given in ways that are wrong.
+func TestOperations(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, map[string]string{
+		"broken.yaml": "a: [", "folder/suite.yaml": head, "folder/kind.yaml": "apiVersion: v1\nkind: TestSuite\n",
+		"folder/version.yaml": "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n",
+	})
+	f := func(cases string, want ...string) {
+		t.Helper()
+		write(t, map[string]string{"s.yaml": head + "cases:\n" + cases})
+		s, err := Read("s.yaml")
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = names(s.Cases[0].object)
+		}
+		if got != strings.Join(want, "\n") {
+			t.Errorf("%s: got\n%s\nwant\n%s", cases, got, strings.Join(want, "\n"))
+		}
+	}
+	for _, operation := range []string{"CREATE", "UPDATE", "DELETE"} {
+		f("- {name: a, operation: "+operation+", object: {apiVersion: v1, kind: Pod}, expect: {decision: allowed}}\n", "Pod/@4")
+	}
+	f("- {name: a, object: folder, expect: {decision: allowed}}\n", "TestSuite/@1 Configuration/@1") // the suite itself is none
+	f("- {name: a, object: broken.yaml, expect: {decision: allowed}}\n",
+		"s.yaml:4: cases[0].object: broken.yaml:1: cannot be read: did not find expected node content")
+	const want = "want the path of a file, or an object"
+	f("- {name: a, object: '', expect: {decision: allowed}}\n", `s.yaml:4: cases[0].object: got "": `+want)
+	f("- {name: a, object: [], expect: {decision: allowed}}\n", "s.yaml:4: cases[0].object: got a list: "+want)
+	f("- {name: a, object: {a: b}, expect: {decision: allowed, message: {contains: 1}}}\n",
+		`s.yaml:4: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`)
+	f("- {name: a, object: {a: b}, expect: {decision: allowed}}\n",
+		`s.yaml:4: cases[0].object: not a Kubernetes object: got kind "" and apiVersion "", want both`)
+	if _, err := Read("nowhere.yaml"); err == nil {
+		t.Error("got no error for a file that does not exist")
+	}
+	if got := Formats(); !slices.Equal(got, []string{"text", "junit"}) {
+		t.Errorf("got the formats %q", got)
+	}
+}
+
+// TestOneResult does not name the object where there is only one.
+func TestOneResult(t *testing.T) {
+	files := suites(t)
+	runner := Runner{Review: func(context.Context, *Setup) ([]*report.Result, []string, error) {
+		return []*report.Result{{Decision: report.Allowed, Created: []*report.Result{
+			{Kind: "Pod", Name: "1", Decision: report.Broken, Message: "first"}, {Kind: "Pod", Name: "2", Decision: report.Broken, Message: "second"},
+		}}}, nil, nil
+	}}
+	if got := outcome(&runner.Run(t.Context(), files)[0]); got != "first/good 1.yaml:5 broken: Pod 1 cannot be reviewed: first" {
+		t.Errorf("got %s", got)
+	}
+	runner.Review = func(context.Context, *Setup) ([]*report.Result, []string, error) {
+		return []*report.Result{{File: "f", Kind: "Pod", Decision: report.Denied, Message: "no"}}, nil, nil
+	}
+	if got := outcome(&runner.Run(t.Context(), files)[0]); got != "first/good 1.yaml:5 decision:\n- want allowed\n+ got  denied by  (): no" {
+		t.Errorf("got %s", got)
+	}
 }
