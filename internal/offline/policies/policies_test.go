@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -297,4 +298,29 @@ func TestLocate(t *testing.T) {
 	f(errors.Join(errors.New("first"), about(errors.New("wrong"))), "FILE:3"+document+"wrong\nfirst")
 	f(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}},
 		(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}}).Error())
+}
+
+// TestLocateMany locates the errors of many documents, for which the file must not be read once
+// more each: that took half a minute.
+func TestLocateMany(t *testing.T) {
+	const n, most = 5000, 30 * time.Second
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte(strings.Repeat("---\n"+kubernetes+policy, n)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := new(Set)
+	s.Add(manifest.Read([]string{file}, nil))
+	var errs []error
+	for i := range n {
+		err := errors.New(`unknown field "spec"`)
+		errs = append(errs, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 5*i+2), Err: err}, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 2), Err: err})
+	}
+	began := time.Now()
+	located := s.Locate(errors.Join(errs...)).Error()
+	if took := time.Since(began); took > most {
+		t.Errorf("took %s, want at most %s", took, most)
+	}
+	if want := fmt.Sprintf(":%d: ValidatingAdmissionPolicy", 5*n); strings.Count(located, "\n") != 2*n-1 || !strings.Contains(located, want) {
+		t.Errorf("got %d lines, without %q", strings.Count(located, "\n")+1, want)
+	}
 }
