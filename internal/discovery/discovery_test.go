@@ -86,15 +86,20 @@ func TestAddCRD(t *testing.T) {
 		}
 	}
 	f("", "v1", "Pod", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "", want a domain with at least one dot`)
-	f("apps", "v1", "Deployment", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "apps", want a domain with at least one dot`)
+	f("apps", "v1", "Deployment", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "apps", want a domain with at `+
+		`least one dot`)
 	const is = "CustomResourceDefinition: got the "
 	f("networking.k8s.io", "v1", "Ingress", "harmless", "Namespaced",
-		is+"namespaced resource harmless.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+		is+"namespaced resource harmless.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource "+
+			"ingresses.networking.k8s.io already")
 	f("networking.k8s.io", "v1", "Ingress", "ingresses", "Cluster",
-		is+"cluster-scoped resource ingresses.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+		is+"cluster-scoped resource ingresses.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource "+
+			"ingresses.networking.k8s.io already")
 	f("live.example.com", "v1", "Goose", "harmless", "Namespaced",
-		is+"namespaced resource harmless.live.example.com for live.example.com/v1, Kind=Goose, which is the namespaced resource geese.live.example.com already")
-	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it is away`)
+		is+"namespaced resource harmless.live.example.com for live.example.com/v1, Kind=Goose, which is the namespaced resource "+
+			"geese.live.example.com already")
+	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it `+
+		`is away`)
 	f("example.com", "v1", "Mouse", "mice", "Namespaced", "")
 	f("example.com", "v1", "Mouse", "mice", "Namespaced", "") // as two files may have it
 	if got, err := table.Find(schema.FromAPIVersionAndKind("v1", "Pod")); err != nil || got.Resource != "pods" {

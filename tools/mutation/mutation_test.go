@@ -122,7 +122,8 @@ func TestRun(t *testing.T) {
 	put(t, "explained.txt", "count/count.go: Keep: log(): left out\ncount/count.go: Keep: strings.Clone(text): no clone\n\tnobody sees it\n"+
 		"count/count.go: Positive: 0: one more\n\twrong\n")
 	got, survivors, err = printed(t, options{again: "out", seed: 1}, "./count")
-	if survivors != 7 || err != nil || !strings.Contains(got, "total: 0.0 % killed: 9 mutants, 0 killed (0 of them because a test was late), 2 explained, 7 survived") {
+	if survivors != 7 || err != nil || !strings.Contains(got, "total: 0.0 % killed: 9 mutants, 0 killed (0 of them because a test was "+
+		"late), 2 explained, 7 survived") {
 		t.Errorf("again: got %d survivors, %v and\n%s", survivors, err, got)
 	}
 	// One that is killed although it is explained.

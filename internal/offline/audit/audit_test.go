@@ -126,7 +126,8 @@ func TestRun(t *testing.T) {
 	}
 	s.custom["/apis/example.com/v1/things"] = true
 	o := s.options(chainOf(t, watcher(nil)), "*/*")
-	o.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "left", Operator: "DoesNotExist"}}}
+	o.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "left",
+		Operator: "DoesNotExist"}}}
 	want := []string{
 		"Namespace ns0 allowed", "Namespace ns1 skipped", "Pod ns0/a denied", "Pod ns0/b skipped", "Pod ns1/c skipped",
 		"Thing ns0/a allowed", "Thing ns0/b allowed", "Thing ns0/c allowed", "Thing ns0/d allowed",
@@ -238,7 +239,8 @@ func TestForbidden(t *testing.T) {
 		!strings.Contains(results[1].Message, "cannot list namespaces after 0 objects: the stand says Forbidden") || results[2].Decision != report.Allowed {
 		t.Errorf("got %d requests and %+v", s.requests, results)
 	}
-	if err := Run(t.Context(), newStand(t).options(chainOf(t, watcher(nil)), "unheard"), nil); err == nil || !strings.Contains(err.Error(), "there is nothing to review") {
+	if err := Run(t.Context(), newStand(t).options(chainOf(t, watcher(nil)), "unheard"), nil); err == nil || !strings.Contains(err.Error(),
+		"there is nothing to review") {
 		t.Errorf("got %v", err)
 	}
 	s.server.Close()
@@ -301,7 +303,8 @@ func TestReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := <-got
-	if one.operation != codec.Update || one.user != "admin" || one.object != one.old || !strings.Contains(one.object, `"resourceVersion":"9"`) {
+	if one.operation != codec.Update || one.user != "admin" || one.object != one.old || !strings.Contains(one.object,
+		`"resourceVersion":"9"`) {
 		t.Errorf("got %+v", one)
 	}
 }

@@ -43,7 +43,8 @@ func TestReports(t *testing.T) {
 	many := denied("a")
 	many.Warnings = []report.Finding{{Plugin: "A", Message: "w"}}
 	many.Audits = []report.Finding{{Plugin: "B", Message: "x"}}
-	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C", Message: "y"}}
+	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C",
+		Message: "y"}}
 	namespace := &report.Result{
 		Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Namespace: "ns0", Name: "ns0", UID: "uid-ns0", Decision: report.Allowed,
 		Warnings: []report.Finding{{Message: "z"}},
@@ -90,7 +91,8 @@ func TestReports(t *testing.T) {
 		}
 	}
 	removed, err := second.RemoveOld(ctx)
-	if want := []string{"PATCH " + clusterAt, "DELETE " + openReports + "/namespaces/ns1/reports/fastadmit-old"}; !slices.Equal(s.writes, want) || removed != 1 || err != nil {
+	if want := []string{"PATCH " + clusterAt, "DELETE " + openReports + "/namespaces/ns1/reports/fastadmit-old"}; !slices.Equal(s.writes,
+		want) || removed != 1 || err != nil {
 		t.Errorf("got %q, %d and %v, want %q", s.writes, removed, err, want)
 	}
 }
@@ -98,11 +100,13 @@ func TestReports(t *testing.T) {
 // TestReportAPIs chooses where reports are written.
 func TestReportAPIs(t *testing.T) {
 	s := newStand(t)
-	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(), "want [openreports.io/v1alpha1 wgpolicyk8s.io/v1alpha2]; install") {
+	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(),
+		"want [openreports.io/v1alpha1 wgpolicyk8s.io/v1alpha2]; install") {
 		t.Errorf("got %v", err)
 	}
 	s.serveReports(policyGroup, "policyreports", "clusterpolicyreports")
-	if _, err := NewReports(t.Context(), s.config(), ReportAPIs()[0], nil); err == nil || !strings.Contains(err.Error(), "want openreports.io/v1alpha1; install") {
+	if _, err := NewReports(t.Context(), s.config(), ReportAPIs()[0], nil); err == nil || !strings.Contains(err.Error(),
+		"want openreports.io/v1alpha1; install") {
 		t.Errorf("got %v", err)
 	}
 	s.lists[policyGroup+"/namespaces/ns0/policyreports"] = nil

@@ -33,7 +33,8 @@ func parse(documents ...string) []manifest.Item {
 }
 
 func configMap(name, namespace, text string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %q, labels: {a: b}}\ndata: {text: %q}\n", name, namespace, text)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %q, labels: {a: b}}\ndata: {text: %q}\n", name,
+		namespace, text)
 }
 
 func TestKinds(t *testing.T) {
@@ -48,7 +49,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: got %t and %q, want %t and %q", gvk, IsPolicy(gvk), got, isPolicy, unknown)
 		}
 	}
-	for _, apiVersion := range []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1alpha1", "policies.fastadmit.io/v1"} {
+	for _, apiVersion := range []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1alpha1",
+		"policies.fastadmit.io/v1"} {
 		for _, kind := range []string{
 			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 		} {
@@ -58,10 +60,12 @@ func TestKinds(t *testing.T) {
 	f("example.com/v1", "ValidatingAdmissionPolicy", false, "")
 	f("v1", "Pod", false, "")
 	f("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", false, "")
-	f("admissionregistration.k8s.io/v1", "Policy", false, `got the kind "Policy" of admissionregistration.k8s.io/v1, want ValidatingAdmissionPolicy, `+
+	f("admissionregistration.k8s.io/v1", "Policy", false, `got the kind "Policy" of admissionregistration.k8s.io/v1, want `+
+		`ValidatingAdmissionPolicy, `+
 		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding")
 	f("policies.fastadmit.io/v1", "PolicyReplica", false, "")
-	f("policies.fastadmit.io/v1", "ValidatingPolicy", false, `got the kind "ValidatingPolicy" of policies.fastadmit.io/v1, want ValidatingAdmissionPolicy, `+
+	f("policies.fastadmit.io/v1", "ValidatingPolicy", false, `got the kind "ValidatingPolicy" of policies.fastadmit.io/v1, want `+
+		`ValidatingAdmissionPolicy, `+
 		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding")
 }
 
@@ -209,7 +213,8 @@ func TestUseParams(t *testing.T) {
 	f("{apiVersion: v1, kind: ConfigMap}", parse(configMap("a", "", "1"), configMap("b", "other", ""), configMap("a", "ns", "2"), "x: ["),
 		isConfigMap, "other/b map[a:b]", "ns/a map[a:b]")
 	f("{apiVersion: v1, kind: ConfigMap, APIVersion: x}", nil, isConfigMap)
-	f("{apiVersion: v1, kind: ConfigMap}", parse(configMap("a", "x", ""), configMap("a", "y", "")), isConfigMap, "x/a map[a:b]", "y/a map[a:b]")
+	f("{apiVersion: v1, kind: ConfigMap}", parse(configMap("a", "x", ""), configMap("a", "y", "")), isConfigMap, "x/a map[a:b]",
+		"y/a map[a:b]")
 	f("null", parse(configMap("a", "", "")))
 	f("{apiVersion: v2, kind: ConfigMap}", parse(configMap("a", "", "")))
 	f("{apiVersion: example.com/v1, kind: Limit}", parse("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l}\n"))
@@ -246,21 +251,26 @@ func TestReplaced(t *testing.T) {
 	f(configMap("a", "ns", "1"), configMap("a", "other", "2"))
 	f(configMap("a", "ns", "1"), configMap("b", "ns", "2"))
 	f(configMap("a", "ns", "1"), configMap("a", "ns", "1"))
-	f(configMap("a", "ns", "1"), `{"kind":"ConfigMap", "apiVersion":"v1", "data":{"text":"1"}, "metadata":{"namespace":"ns","name":"a","labels":{"a":"b"}}}`)
+	f(configMap("a", "ns", "1"), `{"kind":"ConfigMap", "apiVersion":"v1", "data":{"text":"1"}, `+
+		`"metadata":{"namespace":"ns","name":"a","labels":{"a":"b"}}}`)
 	// The namespace of what is in none does not count, nor does the version.
 	f("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: x}\n",
 		`in:1: Namespace "a" would replace that of f:6`)
-	f("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a}\n", "apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a, namespace: x}\n",
+	f("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a}\n",
+		"apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a, namespace: x}\n",
 		`in:1: Limit "a" would replace that of f:6`)
-	f("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\n", "apiVersion: storage.k8s.io/v1beta1\nkind: StorageClass\nmetadata: {name: a}\n")
+	f("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\n",
+		"apiVersion: storage.k8s.io/v1beta1\nkind: StorageClass\nmetadata: {name: a}\n")
 	f("x: [", "x: [")
-	f("apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\n", "apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\nspec: {}\n")
+	f("apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\n",
+		"apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\nspec: {}\n")
 	f("apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}\n", configMap("''", "", ""))
 }
 
 func TestLocate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.yaml")
-	content := "# policies\n---\n" + kubernetes + "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  validations:\n  - expression: 'true'\n  - expression: x\n"
+	content := "# policies\n---\n" + kubernetes + "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  validations:\n  - " +
+		"expression: 'true'\n  - expression: x\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -291,9 +301,11 @@ func TestLocate(t *testing.T) {
 	f(about(utilerrors.NewAggregate([]error{field.Required(at("expression", 0), ""), field.Required(at("expression", 1), "")})),
 		"FILE:8"+document+"spec.validations[0].expression: Required value\nFILE:9"+document+"spec.validations[1].expression: Required value")
 	// Of errors around several, each is told; of one around a single one, the outer text.
-	f(about(fmt.Errorf("around: %w", utilerrors.NewAggregate([]error{errors.New("a"), errors.New("b")}))), "FILE:3"+document+"a\nFILE:3"+document+"b")
+	f(about(fmt.Errorf("around: %w", utilerrors.NewAggregate([]error{errors.New("a"), errors.New("b")}))),
+		"FILE:3"+document+"a\nFILE:3"+document+"b")
 	f(about(fmt.Errorf("around: %w", errors.New("a"))), "FILE:3"+document+"around: a")
-	f(about(fmt.Errorf("around: %w", field.Required(at("expression", 1), ""))), "FILE:9"+document+"spec.validations[1].expression: Required value")
+	f(about(fmt.Errorf("around: %w", field.Required(at("expression", 1), ""))),
+		"FILE:9"+document+"spec.validations[1].expression: Required value")
 	// What is about something else stays with the plugin, and comes last.
 	f(errors.Join(errors.New("first"), about(errors.New("wrong"))), "FILE:3"+document+"wrong\nfirst")
 	f(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}},
@@ -313,7 +325,8 @@ func TestLocateMany(t *testing.T) {
 	var errs []error
 	for i := range n {
 		err := errors.New(`unknown field "spec"`)
-		errs = append(errs, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 5*i+2), Err: err}, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 2), Err: err})
+		errs = append(errs, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 5*i+2), Err: err},
+			&admission.FileError{File: fmt.Sprintf("%s:%d", file, 2), Err: err})
 	}
 	began := time.Now()
 	located := s.Locate(errors.Join(errs...)).Error()

@@ -101,7 +101,8 @@ func TestWarnings(t *testing.T) {
 	// In any order, also where a wide text comes before a narrow one.
 	f(`[{"contains":"a"},"ab"]`, []string{"ab", "ax"})
 	f(`[{"matches":"."},{"contains":"a"},"ab"]`, []string{"ab", "ax", "x"})
-	f(`[{"contains":"a"},"ab"]`, []string{"ab", "x"}, "warnings:\n- want \"ab\"\n+ got  [\"ab\" \"x\"]", "warnings:\n- want no other\n+ got  \"x\"")
+	f(`[{"contains":"a"},"ab"]`, []string{"ab", "x"}, "warnings:\n- want \"ab\"\n+ got  [\"ab\" \"x\"]",
+		"warnings:\n- want no other\n+ got  \"x\"")
 }
 
 func TestAnnotations(t *testing.T) {
@@ -129,6 +130,7 @@ func TestObject(t *testing.T) {
 	f(`"object":{"a":2}`, "object:\n--- want\n+++ got\n@@ -1,4 +1,4 @@\n-a: 2\n+a: 1\n b:\n   c:\n   - d: 1")
 	f(`"object":{"a":null}`, "object:\n--- want\n+++ got\n@@ -1,3 +1,4 @@\n+a: 1\n b:\n   c:\n   - d: 1")
 	f(`"object":{"b":{"c":[{"d":1}]}}`, "object:\n--- want\n+++ got\n@@ -3,3 +3,4 @@\n   c:\n   - d: 1\n     e: 2\n+  - 3")
-	f(`"object":{"b":{"c":{"f":1}}}`, "object:\n--- want\n+++ got\n@@ -1,4 +1,6 @@\n a: 1\n b:\n   c:\n-    f: 1\n+  - d: 1\n+    e: 2\n+  - 3")
+	f(`"object":{"b":{"c":{"f":1}}}`, "object:\n--- want\n+++ got\n@@ -1,4 +1,6 @@\n a: 1\n b:\n   c:\n-    f: 1\n+  - d: 1\n+    e: "+
+		"2\n+  - 3")
 	differences(t)(`{"decision":"allowed","patch":[]}`, &report.Result{Decision: report.Allowed})
 }

@@ -46,7 +46,8 @@ func TestFind(t *testing.T) {
 	f([]string{"a"}, "", "a/fastadmit-test.yaml", "a/sub/b.test.yaml", "a/sub/b.test.yml")
 	f([]string{"b/pod.yaml", "a/sub", "a/sub/b.test.yml"}, "", "a/sub/b.test.yaml", "a/sub/b.test.yml", "b/pod.yaml")
 	f([]string{"."}, "", "a/fastadmit-test.yaml", "a/sub/b.test.yaml", "a/sub/b.test.yml")
-	f([]string{"a", "b"}, "b: there is no suite: no file has one of the names fastadmit-test.yaml, fastadmit-test.yml, *.test.yaml, *.test.yml")
+	f([]string{"a", "b"}, "b: there is no suite: no file has one of the names fastadmit-test.yaml, fastadmit-test.yml, *.test.yaml, "+
+		"*.test.yml")
 	f([]string{"c"}, "no such file")
 }
 
@@ -74,13 +75,17 @@ func TestReadErrors(t *testing.T) {
 	}
 	const one = "cases:\n- name: a\n  object: {apiVersion: v1, kind: Pod}\n  expect: {decision: allowed}\n"
 	f("", "s.yaml: got an empty file, want a document")
-	f("apiVersion: v1\nkind: Pod\nbindPolicies: Refuse\n", `s.yaml:1: apiVersion: got "v1", want "fastadmit.io/v1alpha1"`, `s.yaml:2: kind: got "Pod", want "TestSuite"`,
+	f("apiVersion: v1\nkind: Pod\nbindPolicies: Refuse\n", `s.yaml:1: apiVersion: got "v1", want "fastadmit.io/v1alpha1"`,
+		`s.yaml:2: kind: got "Pod", want "TestSuite"`,
 		`s.yaml:3: bindPolicies: got "Refuse", want one of Deny, Warn, Audit`, "s.yaml:1: cases: got none, want at least one")
-	f(head+one+"naem: x\n", "s.yaml:7: naem: unknown field, want one of apiVersion, kind, name, policies, bindPolicies, enableAdmissionPlugins, "+
+	f(head+one+"naem: x\n", "s.yaml:7: naem: unknown field, want one of apiVersion, kind, name, policies, bindPolicies, "+
+		"enableAdmissionPlugins, "+
 		"admissionControlConfigFile, config, cluster, user, namespace, workloadPods, cases")
 	f(head+one+strings.ReplaceAll(one, "cases:\n", "")+"- {object: {apiVersion: v1, kind: Pod}, expect: {decision: denied}}\n",
-		`s.yaml:7: cases[1].name: got "a", want a name that no other case has`, `s.yaml:10: cases[2].name: got "", want a name that no other case has`)
-	f(head+"cases:\n- {name: a, operation: PATCH, expect: {decision: broken}}\n", `s.yaml:4: cases[0].operation: got "PATCH", want CREATE, UPDATE or DELETE`,
+		`s.yaml:7: cases[1].name: got "a", want a name that no other case has`, `s.yaml:10: cases[2].name: got "", want a name that no `+
+			`other case has`)
+	f(head+"cases:\n- {name: a, operation: PATCH, expect: {decision: broken}}\n",
+		`s.yaml:4: cases[0].operation: got "PATCH", want CREATE, UPDATE or DELETE`,
 		`s.yaml:4: cases[0].expect.decision: got "broken", want one of allowed, patched, denied, failed`,
 		"s.yaml:4: cases[0].object: got none, want the path of a file, or an object")
 	f(head+"policies: [5]\n"+one, "s.yaml:3: policies[0]: got 5: want the path of a file, or an object")
@@ -92,11 +97,13 @@ func TestReadErrors(t *testing.T) {
 		"s.yaml:7: cases[0].object: there is no object in none.yaml",
 		"s.yaml:8: cases[0].oldObject: broken.yaml:1: cannot be read: did not find expected node content",
 		`s.yaml:9: cases[0].cluster[0]: not a Kubernetes object: got kind "" and apiVersion "", want both`)
-	f(head+"cases:\n- name: a\n  object: other.yaml\n  expect: {decision: denied, message: {contains: a, matches: b}, warnings: [{matches: '('}, {like: a}]}\n",
+	f(head+"cases:\n- name: a\n  object: other.yaml\n  expect: {decision: denied, message: {contains: a, matches: b}, warnings: "+
+		"[{matches: '('}, {like: a}]}\n",
 		`s.yaml:6: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`,
 		"s.yaml:6: cases[0].expect.warnings[0]: got an object: error parsing regexp: missing closing ): `(`",
 		`s.yaml:6: cases[0].expect.warnings[1]: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`)
-	f(head+"cases:\n- name: a\n  object: other.yaml\n  expect: {decision: denied}\n", "s.yaml:5: cases[0].object: there is no object in other.yaml")
+	f(head+"cases:\n- name: a\n  object: other.yaml\n  expect: {decision: denied}\n",
+		"s.yaml:5: cases[0].object: there is no object in other.yaml")
 }
 
 // names returns the kinds and names of items, with their lines.
@@ -173,7 +180,8 @@ func suites(t *testing.T) []string {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	one := func(name, decision string) string {
-		return "- {name: " + name + ", object: {apiVersion: v1, kind: Pod, metadata: {name: " + name + "}}, expect: {decision: " + decision + "}}\n"
+		return "- {name: " + name + ", object: {apiVersion: v1, kind: Pod, metadata: {name: " + name + "}}, expect: {decision: " + decision +
+			"}}\n"
 	}
 	write(t, map[string]string{
 		"1.yaml": head + "name: first\ncases:\n" + one("good", "allowed") + one("bad", "denied") + one("worse", "allowed"),
@@ -189,10 +197,12 @@ func reviews(_ context.Context, s *Setup) (results []*report.Result, notes []str
 	case "away":
 		return nil, nil, errors.New("no plugin")
 	case "worse":
-		return []*report.Result{{Decision: report.Allowed, Created: []*report.Result{{Kind: "Pod", Name: "x", Decision: report.Broken, Message: "no pod"}}}}, nil, nil
+		return []*report.Result{{Decision: report.Allowed, Created: []*report.Result{{Kind: "Pod", Name: "x", Decision: report.Broken,
+			Message: "no pod"}}}}, nil, nil
 	default:
 		return []*report.Result{
-			{File: "f", Line: 3, Kind: "Pod", Name: name, Decision: report.Allowed}, {Kind: "Pod", Name: "second", Decision: report.Denied, Message: "no"},
+			{File: "f", Line: 3, Kind: "Pod", Name: name, Decision: report.Allowed}, {Kind: "Pod", Name: "second", Decision: report.Denied,
+				Message: "no"},
 		}[:1+len(name)%2], []string{"a note"}, nil
 	}
 }
@@ -282,7 +292,8 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	const failed = "FAIL   s/bad (s.yaml:4)\n  decision:\n  - want a\n  + got  b\n  \\::error ::x\n"
-	const broken = "BROKEN t.yaml (t.yaml)\n  first\n  second\nBROKEN u/broken (u.yaml:7)\n  no\n4 cases in 3 suites: 1 passed, 1 failed, 2 broken, 1 skipped\n"
+	const broken = "BROKEN t.yaml (t.yaml)\n  first\n  second\nBROKEN u/broken (u.yaml:7)\n  no\n4 cases in 3 suites: 1 passed, 1 " +
+		"failed, 2 broken, 1 skipped\n"
 	f("text", false, someOutcomes(), failed+broken)
 	f("text", true, someOutcomes(), "PASS   s/good (1.2ms)\n"+failed+`SKIP   s/left\nout\x1b[2J (s.yaml:5)`+"\n"+broken)
 	f("text", false, someOutcomes()[:1], "1 case in 1 suite: 1 passed, 0 failed\n")
@@ -404,7 +415,8 @@ func TestOneResult(t *testing.T) {
 	files := suites(t)
 	runner := Runner{Review: func(context.Context, *Setup) ([]*report.Result, []string, error) {
 		return []*report.Result{{Decision: report.Allowed, Created: []*report.Result{
-			{Kind: "Pod", Name: "1", Decision: report.Broken, Message: "first"}, {Kind: "Pod", Name: "2", Decision: report.Broken, Message: "second"},
+			{Kind: "Pod", Name: "1", Decision: report.Broken, Message: "first"}, {Kind: "Pod", Name: "2", Decision: report.Broken,
+				Message: "second"},
 		}}}, nil, nil
 	}}
 	if got := outcome(&runner.Run(t.Context(), files)[0]); got != "first/good 1.yaml:5 broken: Pod 1 cannot be reviewed: first" {

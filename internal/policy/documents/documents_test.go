@@ -48,13 +48,16 @@ func TestRead(t *testing.T) {
 	}
 	f(nil)
 	f([]string{"", "# nothing\n---\n---\nnull\n"})
-	f([]string{"apiVersion: example.com/v1\nkind: Policy\n---\napiVersion: example.com/v2\nkind: Binding\n", `{"kind":"Policy","apiVersion":"example.com/v1"}`},
+	f([]string{"apiVersion: example.com/v1\nkind: Policy\n---\napiVersion: example.com/v2\nkind: Binding\n",
+		`{"kind":"Policy","apiVersion":"example.com/v1"}`},
 		`0.yaml Policy {"apiVersion":"example.com/v1","kind":"Policy"}`, `0.yaml Binding {"apiVersion":"example.com/v2","kind":"Binding"}`,
 		`1.yaml Policy {"apiVersion":"example.com/v1","kind":"Policy"}`)
 	// Items need not say what they are if the list does, and lists can be of several kinds.
-	f([]string{"apiVersion: example.com/v1\nkind: PolicyList\nmetadata: {resourceVersion: '1'}\nitems: [{a: 1}, {apiVersion: example.com/v2, kind: Binding}]\n"},
+	f([]string{"apiVersion: example.com/v1\nkind: PolicyList\nmetadata: {resourceVersion: '1'}\nitems: [{a: 1}, {apiVersion: " +
+		"example.com/v2, kind: Binding}]\n"},
 		`0.yaml Policy {"a":1}`, `0.yaml Binding {"apiVersion":"example.com/v2","kind":"Binding"}`)
-	f([]string{"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: example.com/v1, kind: Policy}\n- {apiVersion: example.com/v1, kind: BindingList, items: [{a: 1}]}\n"},
+	f([]string{"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: example.com/v1, kind: Policy}\n- {apiVersion: example.com/v1, kind: " +
+		"BindingList, items: [{a: 1}]}\n"},
 		`0.yaml Policy {"apiVersion":"example.com/v1","kind":"Policy"}`, `0.yaml Binding {"a":1}`)
 }
 
@@ -104,7 +107,8 @@ func TestDecodeStored(t *testing.T) {
 	f(`{"metadata":{"name":"a"},"spec":null}`, "  a 0", "", "")
 	f(`{"metadata":{"name":"a"},"Spec":{"n":1},"spec":{"N":2}}`, "  a 0", "", "")
 	f(`{"metadata":{"name":"a"},"spec":{"n":"1"}}`, "  a 0", "json: cannot unmarshal string into Go struct field spec.n of type int", "")
-	f(`{"metadata":{"name":1},"spec":{"n":1}}`, "   0", "", "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string")
+	f(`{"metadata":{"name":1},"spec":{"n":1}}`, "   0", "", "json: cannot unmarshal number into Go struct field "+
+		"ObjectMeta.metadata.name of type string")
 }
 
 func TestDecode(t *testing.T) {
