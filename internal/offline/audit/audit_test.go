@@ -269,8 +269,10 @@ func TestStops(t *testing.T) {
 func TestReviews(t *testing.T) {
 	s := newStand(t)
 	s.lists["/api/v1/pods"] = []string{
-		`{"metadata":{"name":"a","namespace":"ns0","uid":"u","resourceVersion":"9","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{}],` +
-			`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","controller":true}]},"spec":{},"status":{"phase":"Running"}}`,
+		`{"metadata":{"name":"a","namespace":"ns0","uid":"u","resourceVersion":"9","generation":3,` +
+			`"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{}],` +
+			`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r",` +
+			`"controller":true}]},"spec":{},"status":{"phase":"Running"}}`,
 		`{}`,
 	}
 	got := make(chan seen, 2)
@@ -285,7 +287,8 @@ func TestReviews(t *testing.T) {
 		one := <-got
 		byName[one.name] = one
 	}
-	const owners = `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","controller":true}]`
+	const owners = `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet",` +
+		`"name":"r","controller":true}]`
 	want := seen{"a", "system:serviceaccount:kube-system:replicaset-controller",
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns0",` + owners + `},"spec":{}}`, "", codec.Create}
 	if byName["a"] != want {

@@ -68,11 +68,13 @@ func TestReports(t *testing.T) {
 		`{"source":"fastadmit","policy":"B","result":"warn","message":"x",` + found + `"operation":"CREATE"}},` +
 		`{"source":"fastadmit","policy":"C","result":"error","message":"y",` + found + `"object":"Pod ns0/a-*","operation":"CREATE"}}]}`
 	got := s.written[at]
-	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report","metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
+	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report",`+
+		`"metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
 		!strings.Contains(got, `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"uid-a"}]`) {
 		t.Errorf("got %s", got)
 	}
-	if got := s.written[clusterAt]; !strings.Contains(got, `"kind":"ClusterReport","metadata":{"name":"fastadmit-uid-ns0","labels"`) || !strings.Contains(got, `"policy":"fastadmit","result":"warn"`) {
+	if got := s.written[clusterAt]; !strings.Contains(got, `"kind":"ClusterReport","metadata":{"name":"fastadmit-uid-ns0",`+
+		`"labels"`) || !strings.Contains(got, `"policy":"fastadmit","result":"warn"`) {
 		t.Errorf("got %s", got)
 	}
 

@@ -40,7 +40,8 @@ func TestParse(t *testing.T) {
 	f(a+"-----BEGIN: x\n"+b, "f:1 v1 Pod/a", `f:4: cannot be read: got "--BEGIN: x" behind ---, want a line break or a comment`,
 		"f:5 v1 Pod/b")
 	f(`{apiVersion: v1, kind: Pod, metadata: {name: flow}}`, "f:1 v1 Pod/flow")
-	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}",
+	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\","+
+		"\"metadata\":{\"name\":\"b\"}}",
 		"f:1 v1 Pod/a", "f:3 v1 Pod/b")
 	f("a: [", "f:1: cannot be read: did not find expected node content")
 	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
@@ -159,7 +160,8 @@ DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 		t.Errorf("got %s of a hidden file that is no object", got)
 	}
 	write("e/x.yaml", "x: y")
-	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
+	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want `+
+		`both`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -148,7 +148,8 @@ func TestBind(t *testing.T) {
 	want := []string{
 		`f:1 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"p"},` +
 			`"spec":{"policyName":"p","validationActions":["Warn"]}}`,
-		`f:6 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"m"},"spec":{"policyName":"m"}}`,
+		`f:6 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"m"},` +
+			`"spec":{"policyName":"m"}}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

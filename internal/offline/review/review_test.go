@@ -190,7 +190,8 @@ func TestCRD(t *testing.T) {
 	f(nil, items(limit, crd), "f:1 Limit l: allowed", "f:5 CustomResourceDefinition c: allowed")
 	f(items(crd), items(limit), "f:1 Limit l: allowed")
 	f(nil, items(strings.Replace(crd, "example.com", "''", 1), "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"),
-		`f:1 CustomResourceDefinition c: broken: CustomResourceDefinition: spec.group: got "", want a domain with at least one dot`, "f:6 Pod ns/p: allowed")
+		`f:1 CustomResourceDefinition c: broken: CustomResourceDefinition: spec.group: got "", want a domain with at least one `+
+			`dot`, "f:6 Pod ns/p: allowed")
 	// Another kind of this name defines nothing.
 	got, _ := reviewed(t, Options{}, items(limit, strings.Replace(crd, "apiextensions.k8s.io/v1", "example.com/v1", 1)))
 	if len(got) != 2 || !strings.Contains(got[0], "broken: unknown kind") {
@@ -199,8 +200,10 @@ func TestCRD(t *testing.T) {
 }
 
 func TestRecorded(t *testing.T) {
-	const recorded = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","name":"%s","namespace":"x",` +
-		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"userInfo":{"username":"u"},"object":{}}}`
+	const recorded = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",` +
+		`"name":"%s","namespace":"x",` +
+		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+		`"userInfo":{"username":"u"},"object":{}}}`
 	f := func(name string, dryRun bool, want, wantSeen string) {
 		t.Helper()
 		got, seen := reviewed(t, Options{DryRun: dryRun}, items(fmt.Sprintf(recorded, name)))

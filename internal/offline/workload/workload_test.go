@@ -207,7 +207,8 @@ spec:
   template:
     spec: {volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}]}
 `, "# statefulset-controller\napiVersion: v1\nkind: PersistentVolumeClaim", "    a: b\n    app: db\n  name: data-db-3\n", "  storageClassName: fast\n",
-		"kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n", "    statefulset.kubernetes.io/pod-name: db-3\n", "  name: db-3\n",
+		"kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n", "    statefulset.kubernetes.io/pod-name: "+
+			"db-3\n", "  name: db-3\n",
 		"  hostname: db-3\n  subdomain: dbs\n  volumes:\n  - name: data\n    persistentVolumeClaim:\n      claimName: data-db-3\n  - "+
 			"emptyDir: {}\n    name: tmp\n")
 	const daemon = `apiVersion: apps/v1
@@ -254,8 +255,10 @@ func TestSetDefaults(t *testing.T) {
 		}
 	}
 	f("v1", "Pod", `{}`, `{}`)
-	f("v1", "Pod", `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],"initContainers":[{"resources":{"limits":{"cpu":1}}}]}}`,
-		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
+	f("v1", "Pod", `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],`+
+		`"initContainers":[{"resources":{"limits":{"cpu":1}}}]}}`,
+		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],`+
+			`"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
 	f("v1", "Pod", `{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`,
 		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`)
 	f("v1", "Pod", `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`, `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`)
