@@ -236,7 +236,8 @@ func TestForbidden(t *testing.T) {
 	}
 	if s.requests != 2 || len(results) != 3 ||
 		!strings.Contains(results[0].Message, "cannot ask the API server for the resources of example.com/v1beta1") ||
-		!strings.Contains(results[1].Message, "cannot list namespaces after 0 objects: the stand says Forbidden") || results[2].Decision != report.Allowed {
+		!strings.Contains(results[1].Message, "cannot list namespaces after 0 objects: the stand says Forbidden") ||
+		results[2].Decision != report.Allowed {
 		t.Errorf("got %d requests and %+v", s.requests, results)
 	}
 	if err := Run(t.Context(), newStand(t).options(chainOf(t, watcher(nil)), "unheard"), nil); err == nil || !strings.Contains(err.Error(),

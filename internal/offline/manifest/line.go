@@ -30,7 +30,7 @@ func (p *Positions) LineOf(o *Object, path string) int {
 		return o.Line
 	}
 	if d.parsed == nil {
-		d.parsed, _ = strictyaml.Parse(o.File, d.text) // what is wrong with it is said where it is read
+		d.parsed, _ = strictyaml.Parse(o.File, d.text) // Parse of this package reports errors
 	}
 	if d.parsed == nil || d.parsed.Text("kind") != o.Kind {
 		return o.Line

@@ -30,8 +30,9 @@ func hostileResults(t *testing.T) []*Result {
 	of := func(decision Decision) *Result {
 		finding := []Finding{{hostile, hostile}, {"", hostile}}
 		r := &Result{
-			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile, Namespace: hostile,
-			Name: hostile, UID: hostile, User: hostile, Decision: decision, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
+			Namespace: hostile,
+			Name:      hostile, UID: hostile, User: hostile, Decision: decision, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
 		if decision == Allowed || decision == Patched {

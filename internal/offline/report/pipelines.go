@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// A problem is what pipelines are told about: a denial, a failure, an object that
-// cannot be reviewed, or a warning.
+// A problem is a denial, a failure, an object that cannot be reviewed, or a warning.
 type problem struct {
 	isWarning bool
 	rule      string // the plugin, or what else it is
@@ -21,13 +20,13 @@ type problem struct {
 	message   string
 }
 
-// ruleInput is the rule of what cannot be reviewed.
+// ruleInput is the rule of problems with objects that cannot be reviewed.
 const ruleInput = "input"
 
 // ruleWarning is the rule of warnings of which the plugin is not known.
 const ruleWarning = "warning"
 
-// problems returns what is to be told about a result, with what was made of it.
+// problems returns the problems of a result and of its Created.
 func problems(root *Result) (all []problem) {
 	root.Walk(func(r *Result, depth int) {
 		object := r.Object()

@@ -242,7 +242,8 @@ func TestSARIF(t *testing.T) {
 	}
 	for i, r := range run.Results {
 		w, at := want[i], r.Locations[0].Physical
-		if r.RuleID != w.rule || run.Tool.Driver.Rules[r.RuleIndex].ID != w.rule || r.Level != w.level || at.Artifact.URI != w.uri || at.Region.StartLine != w.line {
+		if r.RuleID != w.rule || run.Tool.Driver.Rules[r.RuleIndex].ID != w.rule || r.Level != w.level || at.Artifact.URI != w.uri ||
+			at.Region.StartLine != w.line {
 			t.Errorf("got %+v at %+v, want %+v", r, at, w)
 		}
 	}

@@ -156,7 +156,8 @@ func TestChildren(t *testing.T) {
 	}
 	users := strings.Join(seen, "\n")
 	for _, want := range []string{
-		"deployments ns/web by jane", "by system:serviceaccount:kube-system:deployment-controller", "by system:serviceaccount:kube-system:replicaset-controller",
+		"deployments ns/web by jane", "by system:serviceaccount:kube-system:deployment-controller",
+		"by system:serviceaccount:kube-system:replicaset-controller",
 	} {
 		if !strings.Contains(users, want) {
 			t.Errorf("got no %q in\n%s", want, users)

@@ -38,8 +38,8 @@ type Expect struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-// compare says in what a result, with what was made of it, differs from what is
-// expected.
+// compare returns the differences between a result, with its Created, and the expected
+// result.
 func (e *Expect) compare(root *report.Result) (differences []string) {
 	differ := func(what string, got, want any) {
 		differences = append(differences, fmt.Sprintf("%s:\n- want %v\n+ got  %v", what, want, got))
@@ -173,8 +173,8 @@ func (e *Expect) compareObject(r *report.Result) (differences []string) {
 	return differences
 }
 
-// overlaid returns what got would have to be: the fields of want, and what want does
-// not speak of as it is.
+// overlaid returns got with the fields of want in place of its own. Fields that want does
+// not have stay.
 func overlaid(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:

@@ -53,14 +53,19 @@ func ownedBy(apiVersion, kind, name string) string {
 	return strings.NewReplacer("APIVERSION", apiVersion, "KIND", kind, "NAME", name).Replace(owned)
 }
 
-func TestChildren(t *testing.T) {
-	f := func(name, object string, want ...string) {
+// childrenOf tests what is made of an object.
+func childrenOf(t *testing.T) func(name, object string, want ...string) {
+	return func(name, object string, want ...string) {
 		t.Helper()
 		got := made(t, Paths{"rollouts.argoproj.io": ".spec.pods.template"}, object)
 		if g, w := strings.Join(got, "---\n"), strings.Join(want, "---\n"); g != w {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, g, w)
 		}
 	}
+}
+
+func TestChildren(t *testing.T) {
+	f := childrenOf(t)
 	f("Service", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
 	f("Deployment of another group", "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n")
 	const template = `    metadata:
@@ -129,6 +134,10 @@ metadata:
     image: nginx
     name: a
 `)
+}
+
+func TestOtherChildren(t *testing.T) {
+	f := childrenOf(t)
 	f("ReplicationController", "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {}\n",
 		"# replication-controller\napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: web-\n"+ownedBy("v1", "ReplicationController",
 			"web")+"spec: {}\n")
