@@ -246,9 +246,9 @@ func TestReplaced(t *testing.T) {
 			t.Errorf("%s\nand\n%s\ngot %q, want %q", given, input, got, want)
 		}
 	}
-	const error = `in:1: ConfigMap "a" would replace that of f:6`
-	f(configMap("a", "", "1"), configMap("a", "ns", "2"), error)
-	f(configMap("a", "ns", "1"), configMap("a", "", "2"), error)
+	const replaced = `in:1: ConfigMap "a" would replace that of f:6`
+	f(configMap("a", "", "1"), configMap("a", "ns", "2"), replaced)
+	f(configMap("a", "ns", "1"), configMap("a", "", "2"), replaced)
 	f(configMap("a", "ns", "1"), configMap("a", "other", "2"))
 	f(configMap("a", "ns", "1"), configMap("b", "ns", "2"))
 	f(configMap("a", "ns", "1"), configMap("a", "ns", "1"))

@@ -63,7 +63,7 @@ func TestReadErrors(t *testing.T) {
 	f := func(content string, want ...string) {
 		t.Helper()
 		write(t, map[string]string{"s.yaml": content})
-		got := ""
+		var got string
 		if s, err := Read("s.yaml"); err != nil {
 			got = err.Error()
 		} else {
@@ -379,7 +379,7 @@ func TestOperations(t *testing.T) {
 		t.Helper()
 		write(t, map[string]string{"s.yaml": head + "cases:\n" + cases})
 		s, err := Read("s.yaml")
-		got := ""
+		var got string
 		if err != nil {
 			got = err.Error()
 		} else {

@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,9 +35,9 @@ func reads(files ...string) (added, errs []string) {
 	return added, errs
 }
 
-// in is how the error of a file begins.
-func in(file int, text string) string {
-	return (&admission.FileError{File: fmt.Sprintf("%d.yaml", file), Err: fmt.Errorf("%s", text)}).Error()
+// in is how an error in the first file is told.
+func in(text string) string {
+	return (&admission.FileError{File: "0.yaml", Err: errors.New(text)}).Error()
 }
 
 func TestRead(t *testing.T) {
@@ -69,24 +70,24 @@ func TestReadErrors(t *testing.T) {
 		}
 	}
 	const version = `apiVersion: got "v1", want one of ["example.com/v1" "example.com/v2"]`
-	f([]string{"apiVersion: v1\nkind: Policy\n"}, 0, in(0, version))
-	f([]string{"kind: Policy\n"}, 0, in(0, strings.Replace(version, `"v1"`, `""`, 1)))
-	f([]string{"apiVersion: v1\nkind: PolicyList\nitems: []\n"}, 0, in(0, version))
-	f([]string{"apiVersion: example.com/v1\nkind: Pod\n"}, 0, in(0, `kind: got "Pod", want Policy, Binding or a list of them`))
-	f([]string{"apiVersion: example.com/v1\nkind: List\n"}, 0, in(0, `kind: got "List", want Policy, Binding or a list of them`))
+	f([]string{"apiVersion: v1\nkind: Policy\n"}, 0, in(version))
+	f([]string{"kind: Policy\n"}, 0, in(strings.Replace(version, `"v1"`, `""`, 1)))
+	f([]string{"apiVersion: v1\nkind: PolicyList\nitems: []\n"}, 0, in(version))
+	f([]string{"apiVersion: example.com/v1\nkind: Pod\n"}, 0, in(`kind: got "Pod", want Policy, Binding or a list of them`))
+	f([]string{"apiVersion: example.com/v1\nkind: List\n"}, 0, in(`kind: got "List", want Policy, Binding or a list of them`))
 	// The names of members must be equal, as in kube-apiserver.
-	f([]string{"apiVersion: example.com/v1\nKind: Policy\n"}, 0, in(0, `kind: got "", want Policy, Binding or a list of them`))
-	f([]string{"- 1\n"}, 0, in(0, "json: cannot unmarshal array into Go value of type v1.TypeMeta"))
-	f([]string{"a: 1\na: 2\n"}, 0, in(0, "yaml: unmarshal errors:\n  line 2: key \"a\" already set in map"))
+	f([]string{"apiVersion: example.com/v1\nKind: Policy\n"}, 0, in(`kind: got "", want Policy, Binding or a list of them`))
+	f([]string{"- 1\n"}, 0, in("json: cannot unmarshal array into Go value of type v1.TypeMeta"))
+	f([]string{"a: 1\na: 2\n"}, 0, in("yaml: unmarshal errors:\n  line 2: key \"a\" already set in map"))
 	// Others are read nevertheless, and all errors are told.
 	f([]string{"a: [\n---\napiVersion: example.com/v1\nkind: Policy\nname: bad\n", "apiVersion: example.com/v1\nkind: Policy\n"}, 2,
-		in(0, "yaml: line 1: did not find expected node content"), in(0, "first of Policy"), in(0, "second of Policy"))
+		in("yaml: line 1: did not find expected node content"), in("first of Policy"), in("second of Policy"))
 	f([]string{"apiVersion: v1\nkind: List\nitems: [{a: 1}, {apiVersion: example.com/v1, kind: Policy, name: bad}]\n"}, 1,
-		in(0, "items[0]: "+strings.Replace(version, `"v1"`, `"v1"`, 1)), in(0, "items[1]: first of Policy"), in(0, "items[1]: second of Policy"))
-	f([]string{"apiVersion: v1\nkind: List\nitems: []\nitmes: []\n"}, 0, in(0, `unknown field "itmes"`))
+		in("items[0]: "+version), in("items[1]: first of Policy"), in("items[1]: second of Policy"))
+	f([]string{"apiVersion: v1\nkind: List\nitems: []\nitmes: []\n"}, 0, in(`unknown field "itmes"`))
 	f([]string{"apiVersion: v1\nkind: List\nitems: {}\n"}, 0,
-		in(0, "json: cannot unmarshal object into Go struct field .items of type []json.RawMessage"))
-	f([]string{"--- x\n"}, 0, in(0, "invalid Yaml document separator: x"))
+		in("json: cannot unmarshal object into Go struct field .items of type []json.RawMessage"))
+	f([]string{"--- x\n"}, 0, in("invalid Yaml document separator: x"))
 }
 
 type spec struct {
