@@ -69,6 +69,7 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	go -C tools build -o ../bin/platforms ./platforms
 	bin/platforms linux/arm64 darwin/arm64 windows/amd64
 	go test -run Conventions .
+	go -C tools test -vet=off ./mutation/...
 
 .PHONY: docs
 docs: ## update the generated parts of documents

@@ -86,15 +86,20 @@ func TestAddCRD(t *testing.T) {
 		}
 	}
 	f("", "v1", "Pod", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "", want a domain with at least one dot`)
-	f("apps", "v1", "Deployment", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "apps", want a domain with at least one dot`)
+	f("apps", "v1", "Deployment", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "apps", want a domain with at `+
+		`least one dot`)
 	const is = "CustomResourceDefinition: got the "
 	f("networking.k8s.io", "v1", "Ingress", "harmless", "Namespaced",
-		is+"namespaced resource harmless.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+		is+"namespaced resource harmless.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource "+
+			"ingresses.networking.k8s.io already")
 	f("networking.k8s.io", "v1", "Ingress", "ingresses", "Cluster",
-		is+"cluster-scoped resource ingresses.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+		is+"cluster-scoped resource ingresses.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource "+
+			"ingresses.networking.k8s.io already")
 	f("live.example.com", "v1", "Goose", "harmless", "Namespaced",
-		is+"namespaced resource harmless.live.example.com for live.example.com/v1, Kind=Goose, which is the namespaced resource geese.live.example.com already")
-	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it is away`)
+		is+"namespaced resource harmless.live.example.com for live.example.com/v1, Kind=Goose, which is the namespaced resource "+
+			"geese.live.example.com already")
+	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it `+
+		`is away`)
 	f("example.com", "v1", "Mouse", "mice", "Namespaced", "")
 	f("example.com", "v1", "Mouse", "mice", "Namespaced", "") // as two files may have it
 	if got, err := table.Find(schema.FromAPIVersionAndKind("v1", "Pod")); err != nil || got.Resource != "pods" {
@@ -102,5 +107,66 @@ func TestAddCRD(t *testing.T) {
 	}
 	if err := table.AddCRD([]byte(`{"spec":1}`)); err == nil {
 		t.Error("got no error for a CustomResourceDefinition that is none")
+	}
+}
+
+func TestIsCRD(t *testing.T) {
+	f := func(apiVersion, kind string, want bool) {
+		t.Helper()
+		if got := IsCRD(schema.FromAPIVersionAndKind(apiVersion, kind)); got != want {
+			t.Errorf("%s %s: got %t, want %t", apiVersion, kind, got, want)
+		}
+	}
+	f("apiextensions.k8s.io/v1", "CustomResourceDefinition", true)
+	f("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", true)
+	f("example.com/v1", "CustomResourceDefinition", false)
+	f("apiextensions.k8s.io/v1", "Pod", false)
+}
+
+// TestServed has the versions of a CustomResourceDefinition that are served.
+func TestServed(t *testing.T) {
+	table := NewTable(nil)
+	if err := table.AddCRD([]byte(`{"spec":{"group":"example.com","version":"v1","Group":"","names":{"kind":"Mouse","plural":"mice"},
+		"versions":[{"name":"v2"},{"name":"v3","served":false},{"name":"v10","served":true}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"v1", "v2", "v10"} {
+		if _, err := table.Find(schema.FromAPIVersionAndKind("example.com/"+version, "Mouse")); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := table.Find(schema.FromAPIVersionAndKind("example.com/v3", "Mouse"))
+	const want = `unknown kind "Mouse" of apiVersion "example.com/v3"; it is known in example.com/v1, example.com/v10, example.com/v2`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	// Kinds of the same name in other groups are told for groups of Kubernetes only.
+	for apiVersion, want := range map[string]string{
+		"networking.k8s.io/v9": "it is known in example.com/v1", "extensions/v1beta1": "it is known in example.com/v1",
+		"example.org/v1": "give its CustomResourceDefinition too",
+	} {
+		if _, err := table.Find(schema.FromAPIVersionAndKind(apiVersion, "Mouse")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", apiVersion, err, want)
+		}
+	}
+}
+
+// TestAdd adds a resource unless there is one.
+func TestAdd(t *testing.T) {
+	asked := 0
+	table := NewTable(func(schema.GroupVersion) (*metav1.APIResourceList, error) { asked++; return nil, nil })
+	mice := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "mice"}
+	table.Add("Mouse", Resource{mice, true})
+	table.Add("Mouse", Resource{mice.GroupVersion().WithResource("others"), false})
+	if got, err := table.Find(mice.GroupVersion().WithKind("Mouse")); err != nil || got != (Resource{mice, true}) || asked != 0 {
+		t.Errorf("got %v, %v after %d questions", got, err, asked)
+	}
+	for range 3 {
+		if _, err := table.Find(mice.GroupVersion().WithKind("Rat")); err == nil {
+			t.Error("got no error for an unknown kind")
+		}
+	}
+	if asked != 1 {
+		t.Errorf("got %d questions, want one for a group version that is not served", asked)
 	}
 }

@@ -259,7 +259,7 @@ func collect(t reflect.Type, f func(name string, t reflect.Type)) {
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
-		case name == "-":
+		case name == "-", !field.IsExported() && !field.Anonymous:
 		case name == "" && field.Anonymous:
 			collect(field.Type, f)
 		default:

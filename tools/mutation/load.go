@@ -27,7 +27,7 @@ type pkg struct {
 	info      *types.Info
 }
 
-// loaded are packages, and what others are checked with that are made of them.
+// loaded are packages, and the importer with which their mutated copies are checked.
 type loaded struct {
 	packages []*pkg
 	set      *token.FileSet
@@ -103,15 +103,15 @@ func needs(src []byte) (paths []string, err error) {
 	return paths, nil
 }
 
-// broken is where a file that was made does not compile, in the original file: both
-// have the same lines.
+// broken is a place where a mutated file does not compile. The original file has the same
+// lines.
 type broken struct {
 	token.Position
 	reason string
 }
 
-// errors checks a package that was made of another, and returns what is wrong with
-// its files, which are by the names of the originals.
+// errors type-checks the mutated copy of a package, and returns the errors in its files.
+// The keys of files are the names of the original files.
 func (l *loaded) errors(path string, mutants *types.Package, files map[string][]byte) (found []broken) {
 	set := token.NewFileSet()
 	seen := make(map[string]bool) // one error a line is enough

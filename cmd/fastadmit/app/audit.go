@@ -237,7 +237,7 @@ func auditProgress(terminal io.Writer) func(audit.Progress) {
 		if p.Remaining > 0 {
 			of = fmt.Sprintf(", some %d to go", p.Remaining)
 		}
-		fmt.Fprintf(terminal, clearLine+"%s: %d reviewed%s", p.Resource, p.Reviewed, of)
+		fmt.Fprintf(terminal, clearLine+"%s: %d reviewed%s", report.Word(p.Resource), p.Reviewed, of)
 	}
 }
 

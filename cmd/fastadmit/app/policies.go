@@ -9,6 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
 // readPolicies finds the policies in the files of --policies and among the input. It
@@ -75,6 +76,6 @@ func isNoObject(fault *manifest.Error) bool {
 // notePolicies says which policies are not evaluated, if any could be.
 func (r *reviewOptions) notePolicies(w io.Writer) {
 	for _, note := range r.policies.Notes() {
-		fmt.Fprintf(w, "fastadmit: %s\n", note)
+		fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(note))
 	}
 }

@@ -157,7 +157,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
 		summary.Add(result)
 		if r.output == "response" && result.Decision == report.Broken {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s: %s\n", result.Location(), result.Message)
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(result.Location()+": "+result.Message))
 		}
 		return writer.Write(result)
 	})

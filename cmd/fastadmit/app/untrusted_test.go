@@ -56,7 +56,8 @@ func newTrap(t *testing.T) *trap {
 		}
 		servertest.WriteFile(t, kind+"/webhooks.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: "+kind+"WebhookConfiguration\nmetadata: {name: "+
 			strings.ToLower(kind)+".static.k8s.io}\nwebhooks:\n- name: x.static.k8s.io\n"+
-			"  clientConfig: {url: '"+server.URL+"', caBundle: "+base64.StdEncoding.EncodeToString(ca)+"}\n  sideEffects: None\n  admissionReviewVersions: [v1]\n"+
+			"  clientConfig: {url: '"+server.URL+"', caBundle: "+base64.StdEncoding.EncodeToString(ca)+"}\n  sideEffects: None\n  "+
+			"admissionReviewVersions: [v1]\n"+
 			"  rules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, persistentvolumes]}]\n")
 	}
 	servertest.WriteFile(t, "pod.yaml", latestPod+"---\napiVersion: v1\nkind: PersistentVolume\n"+
@@ -82,7 +83,8 @@ func (x *trap) suites(t *testing.T, url, dir string) {
 		{"resources", "InitialResources",
 			"{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: '" + url + "', caFile: '" + dir + "/ca.crt'}}"},
 		{"volumes", "PersistentVolumeLabel",
-			"{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, endpoint: {url: '" + url + "', caFile: '" + dir + "/ca.crt'}}"},
+			"{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, endpoint: {url: '" + url + "', caFile: '" + dir +
+				"/ca.crt'}}"},
 	} {
 		servertest.WriteFile(t, s.name+".yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
 			"plugins:\n- name: "+s.plugin+"\n  configuration: "+s.configuration+"\n")

@@ -139,9 +139,9 @@ type job struct {
 	done chan *report.Result // has room for the result
 }
 
-// queueLength is how many objects for each processor are in memory: enough that no
-// one waits for a slow neighbour, and at most 12 MiB of the largest objects that
-// etcd stores.
+// queueLength is the number of objects in memory for each processor: enough that a
+// slow review does not stop the others, and at most 12 MiB of the largest objects
+// that etcd stores.
 const queueLength = 8
 
 // errStopped ends a list that nobody reads any more.

@@ -126,7 +126,8 @@ func TestRun(t *testing.T) {
 	}
 	s.custom["/apis/example.com/v1/things"] = true
 	o := s.options(chainOf(t, watcher(nil)), "*/*")
-	o.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "left", Operator: "DoesNotExist"}}}
+	o.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "left",
+		Operator: "DoesNotExist"}}}
 	want := []string{
 		"Namespace ns0 allowed", "Namespace ns1 skipped", "Pod ns0/a denied", "Pod ns0/b skipped", "Pod ns1/c skipped",
 		"Thing ns0/a allowed", "Thing ns0/b allowed", "Thing ns0/c allowed", "Thing ns0/d allowed",
@@ -235,10 +236,12 @@ func TestForbidden(t *testing.T) {
 	}
 	if s.requests != 2 || len(results) != 3 ||
 		!strings.Contains(results[0].Message, "cannot ask the API server for the resources of example.com/v1beta1") ||
-		!strings.Contains(results[1].Message, "cannot list namespaces after 0 objects: the stand says Forbidden") || results[2].Decision != report.Allowed {
+		!strings.Contains(results[1].Message, "cannot list namespaces after 0 objects: the stand says Forbidden") ||
+		results[2].Decision != report.Allowed {
 		t.Errorf("got %d requests and %+v", s.requests, results)
 	}
-	if err := Run(t.Context(), newStand(t).options(chainOf(t, watcher(nil)), "unheard"), nil); err == nil || !strings.Contains(err.Error(), "there is nothing to review") {
+	if err := Run(t.Context(), newStand(t).options(chainOf(t, watcher(nil)), "unheard"), nil); err == nil || !strings.Contains(err.Error(),
+		"there is nothing to review") {
 		t.Errorf("got %v", err)
 	}
 	s.server.Close()
@@ -267,8 +270,10 @@ func TestStops(t *testing.T) {
 func TestReviews(t *testing.T) {
 	s := newStand(t)
 	s.lists["/api/v1/pods"] = []string{
-		`{"metadata":{"name":"a","namespace":"ns0","uid":"u","resourceVersion":"9","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{}],` +
-			`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","controller":true}]},"spec":{},"status":{"phase":"Running"}}`,
+		`{"metadata":{"name":"a","namespace":"ns0","uid":"u","resourceVersion":"9","generation":3,` +
+			`"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{}],` +
+			`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r",` +
+			`"controller":true}]},"spec":{},"status":{"phase":"Running"}}`,
 		`{}`,
 	}
 	got := make(chan seen, 2)
@@ -283,7 +288,8 @@ func TestReviews(t *testing.T) {
 		one := <-got
 		byName[one.name] = one
 	}
-	const owners = `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","controller":true}]`
+	const owners = `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n"},{"apiVersion":"apps/v1","kind":"ReplicaSet",` +
+		`"name":"r","controller":true}]`
 	want := seen{"a", "system:serviceaccount:kube-system:replicaset-controller",
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns0",` + owners + `},"spec":{}}`, "", codec.Create}
 	if byName["a"] != want {
@@ -301,7 +307,8 @@ func TestReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := <-got
-	if one.operation != codec.Update || one.user != "admin" || one.object != one.old || !strings.Contains(one.object, `"resourceVersion":"9"`) {
+	if one.operation != codec.Update || one.user != "admin" || one.object != one.old || !strings.Contains(one.object,
+		`"resourceVersion":"9"`) {
 		t.Errorf("got %+v", one)
 	}
 }
@@ -319,4 +326,41 @@ func TestKeyOf(t *testing.T) {
 	f(`{"metadata":{"name":"a"}}`, "a")
 	f(`{"metadata":{"name":"a","Name":"x"},"Metadata":{"name":"y","namespace":"z"}}`, "a")
 	f(`{}`, "")
+}
+
+// TestAttemptsAfterProgress counts attempts anew when there was one more object, in a page that
+// broke off or in a page that came: in all, more fail than there may be attempts.
+func TestAttemptsAfterProgress(t *testing.T) {
+	const n = attemptsMax + 3
+	f := func(name string, pageSize int64, fault func(s *stand, n int, w http.ResponseWriter) bool) {
+		t.Helper()
+		s := newStand(t)
+		s.lists["/api/v1/pods"] = pods(n)
+		failed := 0
+		s.fault = func(i int, w http.ResponseWriter, _ *http.Request) bool {
+			isFault := fault(s, i, w)
+			if isFault {
+				failed++
+			}
+			return isFault
+		}
+		o := s.options(chainOf(t, watcher(nil)), "pods")
+		o.PageSize = pageSize
+		if got := run(t, o); !slices.Equal(got, wantPods(n)) || failed <= attemptsMax {
+			t.Errorf("%s: got %d failures and %q", name, failed, got)
+		}
+	}
+	f("pages that break off", n, func(s *stand, i int, w http.ResponseWriter) bool {
+		if i < n {
+			w.Header().Set("Content-Length", "100000") // of which there is less
+			fmt.Fprintf(w, `{"kind":"PodList","metadata":{},"items":[%s`, strings.Join(s.lists["/api/v1/pods"][:i], ","))
+		}
+		return i < n
+	})
+	f("failures between pages", 1, func(_ *stand, i int, w http.ResponseWriter) bool {
+		if i%2 == 1 {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "")
+		}
+		return i%2 == 1
+	})
 }

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// attemptsMax bounds how often a page is asked for without getting one more
-	// object of it: with the waits between, some 30 seconds, in which a
-	// kube-apiserver restarts.
+	// attemptsMax bounds the requests for a page that bring no new object. With the
+	// waits between them, that is some 30 seconds, in which a kube-apiserver
+	// restarts.
 	attemptsMax = 6
 
 	// pageMax bounds how long a page may take. kube-apiserver ends a request after
@@ -80,7 +80,7 @@ func (c *client) get(ctx context.Context, path string, into any) (found bool, er
 	return true, err
 }
 
-// listMeta is metav1.ListMeta as far as it is read.
+// listMeta has the fields of metav1.ListMeta that an audit reads.
 type listMeta struct {
 	Continue           string `json:"continue"`
 	RemainingItemCount int64  `json:"remainingItemCount"`
@@ -103,10 +103,9 @@ type listing struct {
 	again bool   // something is read once more: objects up to last are skipped
 }
 
-// list visits all objects. What kube-apiserver ends before its time is gone on
-// with from the last object: a page that broke off, an answer that says to come
-// back later, and a list that expired because etcd was compacted. Of the
-// objects after that, the state is then a later one.
+// list visits all objects. It continues after the last visited object when a page
+// breaks off, when kube-apiserver asks to come back later, and when the list expires
+// because etcd was compacted. The objects that follow may then be newer.
 func (c *client) list(ctx context.Context, l *listing) error {
 	waits, attempts, token := c.retries, 0, ""
 	for {
@@ -149,13 +148,13 @@ func (c *client) list(ctx context.Context, l *listing) error {
 	}
 }
 
-// A visitError is one of who visits objects.
+// A visitError is an error of the function visit.
 type visitError struct{ error }
 
 func (e *visitError) Unwrap() error { return e.error }
 
-// classify says what an error is: an answer of the API server (status), one of who
-// visits objects, or one that another attempt does not change.
+// classify returns the API server's answer if the error has one, and reports whether
+// the function visit returned the error, and whether another attempt is useless.
 func classify(err error) (status *apierrors.StatusError, isVisited, isFinal bool) {
 	if _, ok := errors.AsType[*visitError](err); ok {
 		return nil, true, true
@@ -170,7 +169,7 @@ func classify(err error) (status *apierrors.StatusError, isVisited, isFinal bool
 	return status, false, isFinal
 }
 
-// page visits the objects of a page, and returns what is said of the list.
+// page visits the objects of a page, and returns the metadata of the list.
 func (c *client) page(ctx context.Context, l *listing, token string) (meta listMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageMax)
 	defer cancel()
@@ -194,8 +193,8 @@ func (c *client) page(ctx context.Context, l *listing, token string) (meta listM
 	return meta, l.read(body, &meta)
 }
 
-// read reads a list as it comes: typed lists have their metadata first, those of
-// custom resources last.
+// read decodes a list while it arrives. Typed lists have their metadata first, lists of
+// custom resources have it last.
 func (l *listing) read(body io.Reader, meta *listMeta) error {
 	d := json.NewDecoder(body)
 	if err := want(d, json.Delim('{')); err != nil {
@@ -256,7 +255,7 @@ func want(d *json.Decoder, delimiter json.Delim) error {
 	return err
 }
 
-// keyOf is what objects are sorted by in etcd, and so in lists.
+// keyOf returns the key by which etcd, and so a list, sorts an object.
 func keyOf(text []byte) string {
 	var head struct {
 		Metadata struct {
@@ -264,7 +263,7 @@ func keyOf(text []byte) string {
 			Name      string `json:"name"`
 		} `json:"metadata"`
 	}
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &head) // what is wrong with it is said where it is reviewed
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &head) // its review reports errors
 	if head.Metadata.Namespace == "" {
 		return head.Metadata.Name
 	}

@@ -47,13 +47,13 @@ func ReportAPIs() (all []string) {
 }
 
 const (
-	// reportManager owns the fields of reports, and is the value of the label
-	// app.kubernetes.io/managed-by, by which reports of others are told.
+	// reportManager is the field manager of reports, and the value of their label
+	// app.kubernetes.io/managed-by. Reports of other programs have another value.
 	reportManager = "fastadmit-audit"
 	managedBy     = "app.kubernetes.io/managed-by"
 
-	// hashAnnotation has the digest of what a report says, so that one which says
-	// the same is not written again.
+	// hashAnnotation has the digest of a report, so that an unchanged report is not
+	// written again.
 	hashAnnotation = "fastadmit.io/report-hash"
 
 	// reportSource is what readers group and filter results by.

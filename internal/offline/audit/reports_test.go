@@ -43,7 +43,8 @@ func TestReports(t *testing.T) {
 	many := denied("a")
 	many.Warnings = []report.Finding{{Plugin: "A", Message: "w"}}
 	many.Audits = []report.Finding{{Plugin: "B", Message: "x"}}
-	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C", Message: "y"}}
+	many.Created = []*report.Result{{Operation: "CREATE", Kind: "Pod", Namespace: "ns0", Name: "a-*", Decision: report.Failed, Plugin: "C",
+		Message: "y"}}
 	namespace := &report.Result{
 		Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Namespace: "ns0", Name: "ns0", UID: "uid-ns0", Decision: report.Allowed,
 		Warnings: []report.Finding{{Message: "z"}},
@@ -67,11 +68,13 @@ func TestReports(t *testing.T) {
 		`{"source":"fastadmit","policy":"B","result":"warn","message":"x",` + found + `"operation":"CREATE"}},` +
 		`{"source":"fastadmit","policy":"C","result":"error","message":"y",` + found + `"object":"Pod ns0/a-*","operation":"CREATE"}}]}`
 	got := s.written[at]
-	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report","metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
+	if !strings.HasSuffix(got, want) || !strings.HasPrefix(got, `{"apiVersion":"openreports.io/v1alpha1","kind":"Report",`+
+		`"metadata":{"name":"fastadmit-uid-a","namespace":"ns0",`) ||
 		!strings.Contains(got, `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"uid-a"}]`) {
 		t.Errorf("got %s", got)
 	}
-	if got := s.written[clusterAt]; !strings.Contains(got, `"kind":"ClusterReport","metadata":{"name":"fastadmit-uid-ns0","labels"`) || !strings.Contains(got, `"policy":"fastadmit","result":"warn"`) {
+	if got := s.written[clusterAt]; !strings.Contains(got, `"kind":"ClusterReport","metadata":{"name":"fastadmit-uid-ns0",`+
+		`"labels"`) || !strings.Contains(got, `"policy":"fastadmit","result":"warn"`) {
 		t.Errorf("got %s", got)
 	}
 
@@ -90,7 +93,8 @@ func TestReports(t *testing.T) {
 		}
 	}
 	removed, err := second.RemoveOld(ctx)
-	if want := []string{"PATCH " + clusterAt, "DELETE " + openReports + "/namespaces/ns1/reports/fastadmit-old"}; !slices.Equal(s.writes, want) || removed != 1 || err != nil {
+	if want := []string{"PATCH " + clusterAt, "DELETE " + openReports + "/namespaces/ns1/reports/fastadmit-old"}; !slices.Equal(s.writes,
+		want) || removed != 1 || err != nil {
 		t.Errorf("got %q, %d and %v, want %q", s.writes, removed, err, want)
 	}
 }
@@ -98,11 +102,13 @@ func TestReports(t *testing.T) {
 // TestReportAPIs chooses where reports are written.
 func TestReportAPIs(t *testing.T) {
 	s := newStand(t)
-	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(), "want [openreports.io/v1alpha1 wgpolicyk8s.io/v1alpha2]; install") {
+	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(),
+		"want [openreports.io/v1alpha1 wgpolicyk8s.io/v1alpha2]; install") {
 		t.Errorf("got %v", err)
 	}
 	s.serveReports(policyGroup, "policyreports", "clusterpolicyreports")
-	if _, err := NewReports(t.Context(), s.config(), ReportAPIs()[0], nil); err == nil || !strings.Contains(err.Error(), "want openreports.io/v1alpha1; install") {
+	if _, err := NewReports(t.Context(), s.config(), ReportAPIs()[0], nil); err == nil || !strings.Contains(err.Error(),
+		"want openreports.io/v1alpha1; install") {
 		t.Errorf("got %v", err)
 	}
 	s.lists[policyGroup+"/namespaces/ns0/policyreports"] = nil

@@ -36,9 +36,9 @@ func (r *resource) path(namespace string) string {
 
 func (r *resource) gvk() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.kind) }
 
-// resources returns the resources that can be listed and of which webhooks are
-// called for some objects, each in the version that the webhooks name and the API
-// server prefers. The results are about what could not be asked for.
+// resources returns the resources that can be listed and that a webhook selects. Each has
+// the version that the API server prefers among those that the webhooks name. The results
+// are the group versions whose resources could not be read.
 func (a *audit) resources(ctx context.Context) (all []*resource, faults []*report.Result, err error) {
 	versions, err := a.versions(ctx)
 	if err != nil {

@@ -43,8 +43,10 @@ func newStand(t *testing.T) *stand {
 			{"name":"pods","kind":"Pod","namespaced":true,"verbs":["list"]},
 			{"name":"pods/status","kind":"Pod","namespaced":true,"verbs":["get"]},
 			{"name":"bindings","kind":"Binding","namespaced":true,"verbs":["create"]}]}`,
-		"/apis/example.com/v1":      `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["list"]}]}`,
-		"/apis/example.com/v1beta1": `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["list"]}]}`,
+		"/apis/example.com/v1": `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,` +
+			`"verbs":["list"]}]}`,
+		"/apis/example.com/v1beta1": `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,` +
+			`"verbs":["list"]}]}`,
 	}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
@@ -120,7 +122,8 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, token s
 // pods returns pods in two namespaces, in the order of their keys.
 func pods(n int) (all []string) {
 	for i := range n {
-		all = append(all, fmt.Sprintf(`{"metadata":{"name":"p%04d","namespace":"ns%d","uid":"u%d","resourceVersion":"9","managedFields":[{}],"creationTimestamp":"2026-01-01T00:00:00Z"},`+
+		all = append(all, fmt.Sprintf(`{"metadata":{"name":"p%04d","namespace":"ns%d","uid":"u%d","resourceVersion":"9",`+
+			`"managedFields":[{}],"creationTimestamp":"2026-01-01T00:00:00Z"},`+
 			`"spec":{"containers":[{"name":"a","image":"b"}]},"status":{"phase":"Running"}}`, i, i*2/max(n, 1), i))
 	}
 	slices.SortFunc(all, func(a, b string) int { return strings.Compare(keyOf([]byte(a)), keyOf([]byte(b))) })

@@ -8,25 +8,52 @@ import (
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// LineOf returns the line of a field of the object, such as
+// Positions finds the lines of fields of objects. It reads each file again, once. The zero
+// Positions is ready.
+type Positions struct {
+	files map[string]map[int]*position // by the line where an object begins
+}
+
+// position is a document of a file.
+type position struct {
+	document
+	parsed *strictyaml.Document // nil before it is needed, or if it cannot be parsed
+}
+
+// LineOf returns the line of a field of an object, such as
 // "spec.validations[0].expression". If the field does not exist, it returns the line of the
-// innermost existing field around it. LineOf reads the file again. If that is not possible,
-// or if the object is an item of a list, it returns the line where the object begins.
-func (o *Object) LineOf(path string) int {
-	content, err := os.ReadFile(o.File)
-	if err != nil || path == "" {
+// innermost existing field around it. If the file cannot be read again, or if the object is
+// an item of a list, it returns the line where the object begins.
+func (p *Positions) LineOf(o *Object, path string) int {
+	d := p.read(o.File)[o.Line]
+	if d == nil || path == "" {
 		return o.Line
 	}
-	for _, d := range split(bytes.TrimPrefix(content, []byte("\ufeff"))) {
-		if d.line > o.Line || d.textLine() != o.Line {
-			continue
-		}
-		document, err := strictyaml.Parse(o.File, d.text)
-		if err == nil && document.Text("kind") == o.Kind {
-			return document.Line(path) + d.line - 1
+	if d.parsed == nil {
+		d.parsed, _ = strictyaml.Parse(o.File, d.text) // Parse of this package reports errors
+	}
+	if d.parsed == nil || d.parsed.Text("kind") != o.Kind {
+		return o.Line
+	}
+	return d.parsed.Line(path) + d.line - 1
+}
+
+// read returns the documents of a file.
+func (p *Positions) read(file string) map[int]*position {
+	if documents, ok := p.files[file]; ok {
+		return documents
+	}
+	documents := make(map[int]*position)
+	if content, err := os.ReadFile(file); err == nil {
+		for _, d := range split(bytes.TrimPrefix(content, []byte("\ufeff"))) {
+			documents[d.textLine()] = &position{document: d}
 		}
 	}
-	return o.Line
+	if p.files == nil {
+		p.files = make(map[string]map[int]*position)
+	}
+	p.files[file] = documents
+	return documents
 }
 
 // lines knows in which lines the offsets of a text are.

@@ -37,9 +37,11 @@ func TestParse(t *testing.T) {
 	f("# a\n\n---\n# b\n"+a+"--- # another\n"+b+"...\n---\n\n", "f:5 v1 Pod/a", "f:9 v1 Pod/b")
 	f("%YAML 1.2\n---\n"+a, "f:3 v1 Pod/a")
 	f(a+"data: |\n  a\n  ---\n  b\n", "f:1 v1 Pod/a")
-	f(a+"-----BEGIN: x\n"+b, "f:1 v1 Pod/a", `f:4: cannot be read: got "--BEGIN: x" behind ---, want a line break or a comment`, "f:5 v1 Pod/b")
+	f(a+"-----BEGIN: x\n"+b, "f:1 v1 Pod/a", `f:4: cannot be read: got "--BEGIN: x" behind ---, want a line break or a comment`,
+		"f:5 v1 Pod/b")
 	f(`{apiVersion: v1, kind: Pod, metadata: {name: flow}}`, "f:1 v1 Pod/flow")
-	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}",
+	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\","+
+		"\"metadata\":{\"name\":\"b\"}}",
 		"f:1 v1 Pod/a", "f:3 v1 Pod/b")
 	f("a: [", "f:1: cannot be read: did not find expected node content")
 	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
@@ -47,7 +49,8 @@ func TestParse(t *testing.T) {
 	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
 	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
 	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
-	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.metadata of type manifest.Metadata")
+	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.metadata of type "+
+		"manifest.Metadata")
 }
 
 func TestLists(t *testing.T) {
@@ -77,9 +80,11 @@ metadata:
 `, "f:3 v1 Pod/a", "f:10 v1 Pod/b")
 	f("kind: PodList\napiVersion: v1\nitems:\n  -\n    metadata:\n      name: a\n  - metadata: {name: b}\n", "f:4 v1 Pod/a", "f:7 v1 Pod/b")
 	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:4 v1 Pod/a", "f:5 v1 Pod/a")
-	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n", "f:1 v1 Pod/a")
+	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n",
+		"f:1 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n", "f:6: cannot be read: did not find expected node content")
-	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/", `f:6: not a Kubernetes object: got kind "" and apiVersion "", want both`)
+	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/",
+		`f:6: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("kind: List\napiVersion: v1\nitems: []\n")
 	f("{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"items\":[\n{\"metadata\":{\"name\":\"a\"}},\n\n{\"metadata\":{\"name\":\"b\"}}]}",
 		"f:2 v1 Pod/a", "f:4 v1 Pod/b")
@@ -133,7 +138,8 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink(plain, filepath.Join(dir, "d/link.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain}, strings.NewReader(pod("in"))))
+	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain},
+		strings.NewReader(pod("in"))))
 	want := strings.ReplaceAll(`DIR/d/.dir/broken.yaml:1: cannot be read: did not find expected node content
 DIR/d/.hidden.yaml:3 v1 Pod/hidden
 DIR/d/a.yaml:1 v1 Pod/a
@@ -154,7 +160,8 @@ DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 		t.Errorf("got %s of a hidden file that is no object", got)
 	}
 	write("e/x.yaml", "x: y")
-	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
+	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want `+
+		`both`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

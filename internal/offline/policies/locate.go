@@ -4,16 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // Locate adds the file and line to those errors of admission.NewChain that are in documents
 // of the set. It returns them first, joined with the other errors.
 func (s *Set) Locate(err error) error {
+	if err == nil {
+		return nil
+	}
+	byName := make(map[string]*document, len(s.documents))
+	for i := range slices.Backward(s.documents) { // the first one of a name counts
+		byName[s.documents[i].item.String()] = &s.documents[i]
+	}
+	var positions manifest.Positions
 	var located []error
 	var others func(err error) []error
 	others = func(err error) (rest []error) {
@@ -30,29 +40,17 @@ func (s *Set) Locate(err error) error {
 			return rest
 		}
 		if about, ok := errors.AsType[*admission.FileError](err); ok {
-			if d := s.named(about.File); d != nil {
+			if d := byName[about.File]; d != nil {
 				for _, leaf := range leaves(about.Err) {
-					located = append(located, d.locate(leaf))
+					located = append(located, d.locate(&positions, leaf))
 				}
 				return nil
 			}
 		}
 		return []error{err}
 	}
-	if err == nil {
-		return nil
-	}
 	rest := others(err)
 	return errors.Join(append(located, rest...)...)
-}
-
-func (s *Set) named(file string) *document {
-	for i := range s.documents {
-		if d := &s.documents[i]; d.item.String() == file {
-			return d
-		}
-	}
-	return nil
 }
 
 // parts returns the errors that an error joins, nil for one that joins none.
@@ -89,13 +87,13 @@ func leaves(err error) (all []error) {
 // inField is how sigs.k8s.io/json names the field that a fault is in.
 var inField = regexp.MustCompile(`field "([^"]+)"`)
 
-func (d *document) locate(err error) error {
+func (d *document) locate(positions *manifest.Positions, err error) error {
 	path, source := "", d.item.Source
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path = invalid.Field
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]
 	}
-	source.Line = d.item.LineOf(path)
+	source.Line = positions.LineOf(&d.item.Object, path)
 	return fmt.Errorf("%s: %s %q: %w", source, d.item.Kind, d.item.Metadata.Name, err)
 }

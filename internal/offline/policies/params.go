@@ -59,7 +59,7 @@ func tableOf(items []manifest.Item) *discovery.Table {
 	table := discovery.NewTable(nil)
 	for i := range items {
 		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
-			_ = table.AddCRD(item.JSON) // what is wrong with it is said where it is reviewed
+			_ = table.AddCRD(item.JSON) // its review reports errors
 		}
 	}
 	return table
@@ -79,7 +79,7 @@ func (s *Set) UseParams(items []manifest.Item, namespace string) {
 		gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
 		resource, err := table.Find(gvk)
 		if err != nil {
-			continue // the policy says that it does not know the kind
+			continue // the plugin reports that the kind is unknown
 		}
 		kind.Namespaced = resource.Namespaced
 		for j := range items {

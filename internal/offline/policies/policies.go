@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
-// kubernetesVersion is the version that documents of CustomGroup are read as.
+// kubernetesVersion is the version as which documents of customGroup are read.
 const kubernetesVersion = "admissionregistration.k8s.io/v1"
 
 // The groups of the API that have policies. Their kinds and fields are the same.
@@ -152,8 +152,8 @@ func asKubernetes(item *manifest.Item) []byte {
 // capital letters.
 func decode(text []byte, into any) error { return kjson.UnmarshalCaseSensitivePreserveInts(text, into) }
 
-// policyOf returns the name of the policy that a binding is of. What is wrong with a
-// binding is said where it is read.
+// policyOf returns the name of a binding's policy. The plugin that reads the binding
+// reports its errors.
 func policyOf(item *manifest.Item) string {
 	var binding struct {
 		Spec struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -32,7 +33,8 @@ func parse(documents ...string) []manifest.Item {
 }
 
 func configMap(name, namespace, text string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %q, labels: {a: b}}\ndata: {text: %q}\n", name, namespace, text)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %q, labels: {a: b}}\ndata: {text: %q}\n", name,
+		namespace, text)
 }
 
 func TestKinds(t *testing.T) {
@@ -47,7 +49,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: got %t and %q, want %t and %q", gvk, IsPolicy(gvk), got, isPolicy, unknown)
 		}
 	}
-	for _, apiVersion := range []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1alpha1", "policies.fastadmit.io/v1"} {
+	for _, apiVersion := range []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1alpha1",
+		"policies.fastadmit.io/v1"} {
 		for _, kind := range []string{
 			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 		} {
@@ -57,8 +60,12 @@ func TestKinds(t *testing.T) {
 	f("example.com/v1", "ValidatingAdmissionPolicy", false, "")
 	f("v1", "Pod", false, "")
 	f("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", false, "")
+	f("admissionregistration.k8s.io/v1", "Policy", false, `got the kind "Policy" of admissionregistration.k8s.io/v1, want `+
+		`ValidatingAdmissionPolicy, `+
+		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding")
 	f("policies.fastadmit.io/v1", "PolicyReplica", false, "")
-	f("policies.fastadmit.io/v1", "ValidatingPolicy", false, `got the kind "ValidatingPolicy" of policies.fastadmit.io/v1, want ValidatingAdmissionPolicy, `+
+	f("policies.fastadmit.io/v1", "ValidatingPolicy", false, `got the kind "ValidatingPolicy" of policies.fastadmit.io/v1, want `+
+		`ValidatingAdmissionPolicy, `+
 		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding")
 }
 
@@ -72,6 +79,7 @@ func TestAddResources(t *testing.T) {
 			t.Errorf("%s %s: got %v, %v, want %s", apiVersion, kind, got, err, want)
 		}
 	}
+	f("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
 	f("policies.fastadmit.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
 	f("policies.fastadmit.io/v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
 	f("admissionregistration.k8s.io/v1alpha1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies")
@@ -112,6 +120,18 @@ func TestApply(t *testing.T) {
 	f(false, map[string]admission.Enabled{"ValidatingAdmissionPolicy": {}}, nil, []string{given}, nil)
 	f(true, map[string]admission.Enabled{}, nil, []string{given}, []string{"MutatingAdmissionPolicy"})
 	f(true, map[string]admission.Enabled{}, []string{"ValidatingAdmissionPolicy"}, nil, []string{"MutatingAdmissionPolicy"})
+	s := new(Set)
+	s.Add(append(items, parse(kubernetes+strings.ReplaceAll(mutates, "name: m", "name: n"))...))
+	s.Enable()
+	s.UseParams(parse(configMap("c", "", "")), "ns")
+	enabled := make(map[string]admission.Enabled)
+	if _, unknown := applied(s, enabled, nil); !slices.Equal(unknown, []string{"MutatingAdmissionPolicy"}) {
+		t.Errorf("got the unknown plugins %q, want one once", unknown)
+	}
+	e := enabled["ValidatingAdmissionPolicy"]
+	if len(e.Params) != 1 || len(e.Params[0].Objects) != 1 || !e.Manifests[0].FromAPI {
+		t.Errorf("got %+v, want a parameter, and a file of the API", e)
+	}
 	f(false, map[string]admission.Enabled{"ValidatingAdmissionPolicy": {Manifests: []admission.File{{Name: "a"}}}}, nil,
 		[]string{"ValidatingAdmissionPolicy a ", given}, nil)
 }
@@ -128,7 +148,8 @@ func TestBind(t *testing.T) {
 	want := []string{
 		`f:1 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"p"},` +
 			`"spec":{"policyName":"p","validationActions":["Warn"]}}`,
-		`f:6 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"m"},"spec":{"policyName":"m"}}`,
+		`f:6 {"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"m"},` +
+			`"spec":{"policyName":"m"}}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -152,6 +173,14 @@ func TestNotes(t *testing.T) {
 	if got := s.Notes(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	// A policy and a binding of other kinds do not count.
+	s.Add(parse(kubernetes+strings.NewReplacer("Validating", "Mutating", "name: p", "name: q").Replace(policy),
+		kubernetes+strings.ReplaceAll(binding, "Validating", "Mutating")))
+	if got := s.Notes(); len(got) != 4 {
+		t.Errorf("got %q, want 4 notes", got)
+	}
+	s = &Set{applied: true}
+	s.Add(parse(kubernetes+policy, kubernetes+strings.ReplaceAll(binding, "policyName: p", "policyName: q")))
 	s.Add(parse(kubernetes + strings.ReplaceAll(policy, "name: p", "name: q")))
 	s.Add(parse(kubernetes + binding))
 	if got := s.Notes(); got != nil {
@@ -185,10 +214,25 @@ func TestUseParams(t *testing.T) {
 	f("{apiVersion: v1, kind: ConfigMap}", parse(configMap("a", "", "1"), configMap("b", "other", ""), configMap("a", "ns", "2"), "x: ["),
 		isConfigMap, "other/b map[a:b]", "ns/a map[a:b]")
 	f("{apiVersion: v1, kind: ConfigMap, APIVersion: x}", nil, isConfigMap)
+	f("{apiVersion: v1, kind: ConfigMap}", parse(configMap("a", "x", ""), configMap("a", "y", "")), isConfigMap, "x/a map[a:b]",
+		"y/a map[a:b]")
+	f("null", parse(configMap("a", "", "")))
 	f("{apiVersion: v2, kind: ConfigMap}", parse(configMap("a", "", "")))
 	f("{apiVersion: example.com/v1, kind: Limit}", parse("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l}\n"))
 	f("{apiVersion: example.com/v1, kind: Limit}", parse(crd, "apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l, namespace: x}\n"),
 		"example.com/v1 Limit false", "/l map[]")
+}
+
+// TestUseKinds has policies with parameters of several kinds.
+func TestUseKinds(t *testing.T) {
+	s := new(Set)
+	for _, kind := range []string{"ConfigMap", "Secret", "ConfigMap"} {
+		s.Add(parse(kubernetes + strings.ReplaceAll(policy, "kind: ConfigMap}", "kind: "+kind+"}")))
+	}
+	s.UseParams(parse(configMap("a", "", ""), strings.ReplaceAll(configMap("b", "", ""), "ConfigMap", "Secret")), "ns")
+	if len(s.params) != 2 || len(s.params[0].Objects) != 1 || len(s.params[1].Objects) != 1 || s.params[1].Objects[0].Name != "b" {
+		t.Errorf("got %+v, want one of each kind", s.params)
+	}
 }
 
 func TestReplaced(t *testing.T) {
@@ -202,26 +246,32 @@ func TestReplaced(t *testing.T) {
 			t.Errorf("%s\nand\n%s\ngot %q, want %q", given, input, got, want)
 		}
 	}
-	const error = `in:1: ConfigMap "a" would replace that of f:6`
-	f(configMap("a", "", "1"), configMap("a", "ns", "2"), error)
-	f(configMap("a", "ns", "1"), configMap("a", "", "2"), error)
+	const replaced = `in:1: ConfigMap "a" would replace that of f:6`
+	f(configMap("a", "", "1"), configMap("a", "ns", "2"), replaced)
+	f(configMap("a", "ns", "1"), configMap("a", "", "2"), replaced)
 	f(configMap("a", "ns", "1"), configMap("a", "other", "2"))
 	f(configMap("a", "ns", "1"), configMap("b", "ns", "2"))
 	f(configMap("a", "ns", "1"), configMap("a", "ns", "1"))
-	f(configMap("a", "ns", "1"), `{"kind":"ConfigMap", "apiVersion":"v1", "data":{"text":"1"}, "metadata":{"namespace":"ns","name":"a","labels":{"a":"b"}}}`)
+	f(configMap("a", "ns", "1"), `{"kind":"ConfigMap", "apiVersion":"v1", "data":{"text":"1"}, `+
+		`"metadata":{"namespace":"ns","name":"a","labels":{"a":"b"}}}`)
 	// The namespace of what is in none does not count, nor does the version.
 	f("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: x}\n",
 		`in:1: Namespace "a" would replace that of f:6`)
-	f("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a}\n", "apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a, namespace: x}\n",
+	f("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a}\n",
+		"apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a, namespace: x}\n",
 		`in:1: Limit "a" would replace that of f:6`)
-	f("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\n", "apiVersion: storage.k8s.io/v1beta1\nkind: StorageClass\nmetadata: {name: a}\n")
+	f("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\n",
+		"apiVersion: storage.k8s.io/v1beta1\nkind: StorageClass\nmetadata: {name: a}\n")
 	f("x: [", "x: [")
+	f("apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\n",
+		"apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: a}\nspec: {}\n")
 	f("apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}\n", configMap("''", "", ""))
 }
 
 func TestLocate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.yaml")
-	content := "# policies\n---\n" + kubernetes + "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  validations:\n  - expression: 'true'\n  - expression: x\n"
+	content := "# policies\n---\n" + kubernetes + "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  validations:\n  - " +
+		"expression: 'true'\n  - expression: x\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +301,40 @@ func TestLocate(t *testing.T) {
 	f(about(errors.New(`unknown field "spec.validations[0].mesage"`)), "FILE:8"+document+`unknown field "spec.validations[0].mesage"`)
 	f(about(utilerrors.NewAggregate([]error{field.Required(at("expression", 0), ""), field.Required(at("expression", 1), "")})),
 		"FILE:8"+document+"spec.validations[0].expression: Required value\nFILE:9"+document+"spec.validations[1].expression: Required value")
+	// Of errors around several, each is told; of one around a single one, the outer text.
+	f(about(fmt.Errorf("around: %w", utilerrors.NewAggregate([]error{errors.New("a"), errors.New("b")}))),
+		"FILE:3"+document+"a\nFILE:3"+document+"b")
+	f(about(fmt.Errorf("around: %w", errors.New("a"))), "FILE:3"+document+"around: a")
+	f(about(fmt.Errorf("around: %w", field.Required(at("expression", 1), ""))),
+		"FILE:9"+document+"spec.validations[1].expression: Required value")
 	// What is about something else stays with the plugin, and comes last.
 	f(errors.Join(errors.New("first"), about(errors.New("wrong"))), "FILE:3"+document+"wrong\nfirst")
 	f(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}},
 		(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}}).Error())
+}
+
+// TestLocateMany locates the errors of many documents, for which the file must not be read once
+// more each: that took half a minute.
+func TestLocateMany(t *testing.T) {
+	const n, most = 5000, 30 * time.Second
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte(strings.Repeat("---\n"+kubernetes+policy, n)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := new(Set)
+	s.Add(manifest.Read([]string{file}, nil))
+	var errs []error
+	for i := range n {
+		err := errors.New(`unknown field "spec"`)
+		errs = append(errs, &admission.FileError{File: fmt.Sprintf("%s:%d", file, 5*i+2), Err: err},
+			&admission.FileError{File: fmt.Sprintf("%s:%d", file, 2), Err: err})
+	}
+	began := time.Now()
+	located := s.Locate(errors.Join(errs...)).Error()
+	if took := time.Since(began); took > most {
+		t.Errorf("took %s, want at most %s", took, most)
+	}
+	if want := fmt.Sprintf(":%d: ValidatingAdmissionPolicy", 5*n); strings.Count(located, "\n") != 2*n-1 || !strings.Contains(located, want) {
+		t.Errorf("got %d lines, without %q", strings.Count(located, "\n")+1, want)
+	}
 }

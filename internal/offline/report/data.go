@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -39,7 +40,7 @@ func (j *jsonWriter) Write(r *Result) error {
 	j.began = true
 	text, err := json.MarshalIndent(r, "    ", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(j.w, "%s\n    %s", separator, text)
+		_, err = fmt.Fprintf(j.w, "%s\n    %s", separator, escapeJSON(text))
 	}
 	return err
 }
@@ -74,7 +75,17 @@ func (y *yamlWriter) Write(r *Result) error {
 		}
 	}
 	y.began = true
-	return y.marshal([]*Result{r})
+	asJSON, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	text, err := document(asJSON)
+	if err != nil {
+		return err
+	}
+	element := "- " + strings.TrimSuffix(strings.ReplaceAll(string(text), "\n", "\n  "), "  ")
+	_, err = io.WriteString(y.w, element)
+	return err
 }
 
 func (y *yamlWriter) marshal(value any) error {

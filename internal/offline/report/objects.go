@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
-	"sigs.k8s.io/yaml"
 )
 
 // objectWriter writes objects as they would be stored, or comments that say why
@@ -22,7 +21,7 @@ func (o *objectWriter) Write(r *Result) error {
 		return nil
 	}
 	if r.After != nil {
-		text, err := yaml.JSONToYAML(r.After)
+		text, err := document(r.After)
 		if err == nil {
 			_, err = fmt.Fprintf(o.w, "---\n%s", text)
 		}
@@ -40,7 +39,7 @@ func comment(r *Result) string {
 			text = part + ": " + text
 		}
 	}
-	return "# " + strings.ReplaceAll(text, "\n", "\n# ") + "\n"
+	return defuse("# " + strings.ReplaceAll(text, "\n", "\n# ") + "\n")
 }
 
 // Close implements Writer.
@@ -71,11 +70,11 @@ func (d *diffWriter) write(root, r *Result, depth int) error {
 		_, err := io.WriteString(d.w, comment(r))
 		return err
 	}
-	before, err := yaml.JSONToYAML(r.Before)
+	before, err := document(r.Before)
 	if err != nil {
 		return err
 	}
-	after, err := yaml.JSONToYAML(r.After)
+	after, err := document(r.After)
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (w *responseWriter) Write(r *Result) error {
 	if r.Response == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(w.w, "%s\n", r.Response)
+	_, err := fmt.Fprintf(w.w, "%s\n", escapeJSON(r.Response))
 	return err
 }
 

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// A problem is what pipelines are told about: a denial, a failure, an object that
-// cannot be reviewed, or a warning.
+// A problem is a denial, a failure, an object that cannot be reviewed, or a warning.
 type problem struct {
 	isWarning bool
 	rule      string // the plugin, or what else it is
@@ -21,13 +20,13 @@ type problem struct {
 	message   string
 }
 
-// ruleInput is the rule of what cannot be reviewed.
+// ruleInput is the rule of problems with objects that cannot be reviewed.
 const ruleInput = "input"
 
 // ruleWarning is the rule of warnings of which the plugin is not known.
 const ruleWarning = "warning"
 
-// problems returns what is to be told about a result, with what was made of it.
+// problems returns the problems of a result and of its Created.
 func problems(root *Result) (all []problem) {
 	root.Walk(func(r *Result, depth int) {
 		object := r.Object()
@@ -61,8 +60,8 @@ type gitHub struct{ w io.Writer }
 func newGitHub(w io.Writer, _ *Options) Writer { return &gitHub{w} }
 
 var (
-	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", oldCommand, `##\[`)
+	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", oldCommand, `##\[`)
 )
 
 // Write implements Writer.
@@ -197,7 +196,7 @@ func (j *junit) flush() error {
 	}
 	text, err := xml.MarshalIndent(j.suite, "  ", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(j.w, "%s\n", text)
+		_, err = fmt.Fprintf(j.w, "%s\n", bytes.ReplaceAll(text, []byte(oldCommand), []byte("#&#35;[")))
 	}
 	j.suite = nil
 	return err
@@ -308,7 +307,7 @@ func indentedJSON(value any, prefix string) ([]byte, error) {
 	encoder.SetIndent(prefix, "  ")
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return bytes.TrimSpace(b.Bytes()), err
+	return escapeJSON(bytes.TrimSpace(b.Bytes())), err
 }
 
 // rule returns the index of a rule.

@@ -228,24 +228,30 @@ func Formats() []string {
 var formats = []struct {
 	name string
 	make func(w io.Writer, o *Options) Writer
+	// exact formats have the results' texts themselves, and escapes of their own.
+	exact bool
 }{
-	{"text", newText},
-	{"json", newJSON},
-	{"yaml", newYAML},
-	{"junit", newJUnit},
-	{"sarif", newSARIF},
-	{"github", newGitHub},
-	{"object", newObject},
-	{"diff", newDiff},
-	{"response", newResponse},
+	{"text", newText, false},
+	{"json", newJSON, true},
+	{"yaml", newYAML, true},
+	{"junit", newJUnit, false},
+	{"sarif", newSARIF, true},
+	{"github", newGitHub, false},
+	{"object", newObject, false},
+	{"diff", newDiff, false},
+	{"response", newResponse, true},
 }
 
 // New returns a Writer that writes a format to w. It returns an error if the format is
 // unknown.
 func New(format string, w io.Writer, o Options) (Writer, error) {
 	for i := range formats {
-		if formats[i].name == format {
-			return formats[i].make(w, &o), nil
+		if f := &formats[i]; f.name == format {
+			writer := f.make(w, &o)
+			if !f.exact {
+				writer = cleaning{writer}
+			}
+			return writer, nil
 		}
 	}
 	return nil, fmt.Errorf("got %q, want one of %s", format, strings.Join(Formats(), ", "))

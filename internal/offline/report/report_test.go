@@ -15,16 +15,21 @@ import (
 // results has one of everything.
 func results() []*Result {
 	return []*Result{
-		{File: "a b.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Resource: "namespaces", Namespace: "shop", Name: "shop", Decision: Allowed},
-		{File: "a b.yaml", Line: 5, Operation: "UPDATE", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop", Name: "web", Decision: Allowed,
+		{File: "a b.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Resource: "namespaces", Namespace: "shop",
+			Name: "shop", Decision: Allowed},
+		{File: "a b.yaml", Line: 5, Operation: "UPDATE", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop",
+			Name: "web", Decision: Allowed,
 			Warnings: []Finding{{"PodSecurity", "would violate: x"}, {"", "old"}},
-			Created: []*Result{{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web-*", Decision: Denied,
-				Plugin: "PodSecurity", Code: 403, Reason: "Forbidden", Message: "violates: 100%,\nand more"}}},
-		{File: "c.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web", Decision: Patched,
+			Created: []*Result{{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web-*",
+				Decision: Denied,
+				Plugin:   "PodSecurity", Code: 403, Reason: "Forbidden", Message: "violates: 100%,\nand more"}}},
+		{File: "c.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web",
+			Decision:  Patched,
 			PatchedBy: []string{"A", "B"}, Patch: []byte(`[{"op":"add","path":"/a","value":1},{"op":"remove","path":"/b"}]`),
 			Audits: []Finding{{"C", "no"}}, Ignored: []Finding{{"D", "away"}},
 			Before: []byte(`{"b":1,"c":2}`), After: []byte(`{"a":1,"c":2}`), Response: []byte(`{"r":1}`)},
-		{File: "c.yaml", Line: 9, Operation: "CONNECT", APIVersion: "v1", Kind: "PodExecOptions", Resource: "pods", SubResource: "exec", Namespace: "shop", Name: "web",
+		{File: "c.yaml", Line: 9, Operation: "CONNECT", APIVersion: "v1", Kind: "PodExecOptions", Resource: "pods", SubResource: "exec",
+			Namespace: "shop", Name: "web",
 			Decision: Failed, Plugin: "E", Message: "down <&>"},
 		{File: "stdin", Line: 3, Decision: Broken, Message: "cannot be read"},
 		{File: "d.yaml", Decision: Skipped, Message: "no object"},
@@ -60,7 +65,8 @@ func TestText(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", format, got, want)
 		}
 	}
-	const summary = "6 objects and 1 that controllers make of them: 3 allowed (1 patched), 1 denied, 1 failed, 1 broken, 1 skipped, 2 warnings\n"
+	const summary = "6 objects and 1 that controllers make of them: 3 allowed (1 patched), 1 denied, 1 failed, 1 broken, 1 skipped, 2 " +
+		"warnings\n"
 	const deployment = `a b.yaml:5: UPDATE Deployment shop/web: allowed
   warning: PodSecurity: would violate: x
   warning: old
@@ -113,7 +119,8 @@ c: 2
 	}
 	colored := tool
 	colored.Color = true
-	if got := write(t, "text", colored, results()[1:2]); !strings.Contains(got, "\x1b[31mdenied\x1b[0m by") || !strings.Contains(got, "\x1b[32mallowed\x1b[0m\n") {
+	if got := write(t, "text", colored, results()[1:2]); !strings.Contains(got, "\x1b[31mdenied\x1b[0m by") || !strings.Contains(got,
+		"\x1b[32mallowed\x1b[0m\n") {
 		t.Errorf("got %q", got)
 	}
 	if _, err := New("table", io.Discard, tool); err == nil || !strings.Contains(err.Error(), `got "table", want one of text, json`) {
@@ -184,8 +191,10 @@ func TestJUnit(t *testing.T) {
 	if output := got.Suites[0].Cases[1].Output; output == nil || output.Text != "warning: PodSecurity: would violate: x\nwarning: old\n" {
 		t.Errorf("got %+v", output)
 	}
-	pods := []*Result{{Resource: "pods", Name: "a", Decision: Denied}, {Resource: "pods", Name: "b", Decision: Denied}, {Resource: "services", Name: "c", Decision: Denied}}
-	if got := write(t, "junit", tool, pods); !strings.Contains(got, `<testsuite name="pods" tests="2"`) || !strings.Contains(got, `<testsuite name="services" tests="1"`) {
+	pods := []*Result{{Resource: "pods", Name: "a", Decision: Denied}, {Resource: "pods", Name: "b", Decision: Denied},
+		{Resource: "services", Name: "c", Decision: Denied}}
+	if got := write(t, "junit", tool, pods); !strings.Contains(got, `<testsuite name="pods" tests="2"`) || !strings.Contains(got,
+		`<testsuite name="services" tests="1"`) {
 		t.Errorf("got %s, want a suite for each resource of a cluster", got)
 	}
 	for n, suites := range map[int]int{junitCasesMax - 1: 1, junitCasesMax: 1, junitCasesMax + 1: 2} {
@@ -233,7 +242,8 @@ func TestSARIF(t *testing.T) {
 	}
 	for i, r := range run.Results {
 		w, at := want[i], r.Locations[0].Physical
-		if r.RuleID != w.rule || run.Tool.Driver.Rules[r.RuleIndex].ID != w.rule || r.Level != w.level || at.Artifact.URI != w.uri || at.Region.StartLine != w.line {
+		if r.RuleID != w.rule || run.Tool.Driver.Rules[r.RuleIndex].ID != w.rule || r.Level != w.level || at.Artifact.URI != w.uri ||
+			at.Region.StartLine != w.line {
 			t.Errorf("got %+v at %+v, want %+v", r, at, w)
 		}
 	}

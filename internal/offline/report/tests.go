@@ -28,9 +28,10 @@ func WriteJUnit(w io.Writer, tool string, suites []TestSuite) error {
 	j := &junit{w: w, o: &Options{Tool: tool}}
 	for i := range suites {
 		given := &suites[i]
-		j.suite = &junitSuite{Name: given.Name}
+		j.suite = &junitSuite{Name: Word(given.Name)}
 		for _, test := range given.Cases {
-			j.suite.addTest(given.File, &test)
+			test.Name, test.Failure, test.Error = Word(test.Name), escape(test.Failure, true), escape(test.Error, true)
+			j.suite.addTest(Word(given.File), &test)
 		}
 		if err := j.flush(); err != nil {
 			return err

@@ -37,7 +37,7 @@ func (t *text) Write(r *Result) error {
 	}
 	var b strings.Builder
 	r.Walk(func(r *Result, depth int) { t.add(&b, r, depth) })
-	_, err := io.WriteString(t.w, b.String())
+	_, err := io.WriteString(t.w, defuse(b.String()))
 	return err
 }
 

@@ -75,19 +75,19 @@ type session struct {
 	results []*report.Result
 }
 
-// identity tells objects from each other, whatever their version.
+// identity identifies an object in all its versions.
 type identity struct {
 	schema.GroupKind
 	namespace, name string
 }
 
-// target is an object of the input with where the API has it.
+// target is an object of the input with its resource.
 type target struct {
 	*manifest.Object
 	resource  discovery.Resource
 	namespace string // of the request
 	rank      int
-	isState   bool // plugins know such objects of the cluster
+	isState   bool // plugins read such objects from the cluster
 	result    **report.Result
 }
 
@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 	return nil
 }
 
-// readState makes known what is in the cluster. It returns what cannot be read.
+// readState adds State to the cluster. It returns the objects that cannot be read.
 func (s *session) readState() (faults []*report.Result) {
 	for i := range s.State {
 		item := &s.State[i]
@@ -128,7 +128,7 @@ func (s *session) readState() (faults []*report.Result) {
 			if item.Fault != nil {
 				faults = append(faults, result)
 			}
-			continue // of a kind that nobody knows
+			continue // the kind is unknown, so no plugin reads it
 		}
 		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
 			faults = append(faults, broken(item.Source, err))
@@ -137,7 +137,7 @@ func (s *session) readState() (faults []*report.Result) {
 	return faults
 }
 
-// readOld makes known what is there before. It returns what cannot be read.
+// readOld adds Old to the cluster. It returns the objects that cannot be read.
 func (s *session) readOld() (faults []*report.Result) {
 	s.old = make(map[identity]*manifest.Object)
 	for i := range s.Old {
@@ -163,8 +163,8 @@ func broken(source manifest.Source, err error) *report.Result {
 	return &report.Result{File: source.File, Line: source.Line, Decision: report.Broken, Message: err.Error()}
 }
 
-// target says where the API has an object. Without an object, it returns what is
-// to be said instead.
+// target returns the target for an item, or the result to report if the item has no
+// object or an unknown kind.
 func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 	var err error
 	t := &target{Object: &item.Object}
@@ -191,7 +191,7 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 	return t, nil
 }
 
-// targets returns what can be reviewed, in order of when.
+// targets returns the objects that can be reviewed, in the order of their reviews.
 func (s *session) targets(items []manifest.Item) []*target {
 	var targets []*target
 	for i := range items {
@@ -208,7 +208,7 @@ func (s *session) targets(items []manifest.Item) []*target {
 	return targets
 }
 
-// The ranks of objects: what is needed by others comes first.
+// The ranks of objects. Objects that others need come first.
 const (
 	rankNamespace = iota
 	rankClusterScoped
@@ -216,8 +216,9 @@ const (
 	rankOthers
 )
 
-// rank says when objects are reviewed: Namespaces, then what else plugins know of
-// a cluster. Pods are for what comes after them, such as a recorded exec.
+// rank sets the ranks of the targets: Namespaces are first, then the other kinds that
+// plugins read from the cluster. Pods are not among them: only recorded requests, such as
+// exec, read Pods.
 func (s *session) rank(targets []*target) {
 	state := make(map[schema.GroupVersionResource]bool)
 	if s.putter != nil {
@@ -286,14 +287,14 @@ func (s *session) review(ctx context.Context, targets []*target) {
 	workers.Wait()
 }
 
-// remembers says whether the answer to one review may depend on those before.
+// remembers reports whether the answer to a review may depend on earlier reviews.
 func (s *session) remembers() bool {
 	return !s.DryRun && slices.ContainsFunc(s.Chain.Plugins(), func(p *admission.Plugin) bool {
 		return p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
 	})
 }
 
-// operation is what is done with an object.
+// operation returns the operation of the request for an object.
 func (s *session) operation(t *target) codec.Operation {
 	if s.Operation != "" {
 		return s.Operation
@@ -304,8 +305,8 @@ func (s *session) operation(t *target) codec.Operation {
 	return codec.Create
 }
 
-// prepared returns an object as kube-apiserver has it when plugins see it: in its
-// namespace, with the defaults that they look at.
+// prepared returns an object as kube-apiserver passes it to plugins: with its namespace
+// and the defaults that plugins read.
 func (s *session) prepared(t *target, text []byte) []byte {
 	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text)
 }

@@ -26,7 +26,7 @@ type reviewer struct {
 	chain *admission.Chain
 	names []string // of the plugins, by their place in the chain
 
-	// What is known of the review under way.
+	// The review that runs.
 	current *codec.Review
 	told    int // how many warnings are noted
 	result  *report.Result
@@ -74,7 +74,7 @@ func (r *reviewer) noteWarnings(plugin string) {
 	}
 }
 
-// target reviews an object of the input, and what is made of it.
+// target reviews an object of the input, and the objects that controllers create for it.
 func (r *reviewer) target(ctx context.Context, t *target) {
 	result := &report.Result{File: t.File, Line: t.Line}
 	*t.result = result
@@ -134,7 +134,7 @@ func shownName(name, generateName string) string {
 	return name
 }
 
-// children reviews what controllers make of a stored object.
+// children reviews the objects that controllers create for a stored object.
 func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk schema.GroupVersionKind, resource string, stored []byte, user *User) {
 	if !r.WorkloadPods {
 		return
@@ -171,8 +171,8 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 	}
 }
 
-// controllerUser is who a controller of kube-controller-manager is, with
-// --use-service-account-credentials as kubeadm and cloud providers run it.
+// controllerUser returns the user as whom a controller of kube-controller-manager sends
+// requests, with --use-service-account-credentials, which kubeadm and cloud providers set.
 func controllerUser(name string) *User {
 	return &User{
 		Username: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name,
@@ -180,7 +180,7 @@ func controllerUser(name string) *User {
 	}
 }
 
-// request is an AdmissionRequest less its objects.
+// request is an AdmissionRequest without its objects.
 type request struct {
 	UID             string                      `json:"uid"`
 	Kind            metav1.GroupVersionKind     `json:"kind"`
@@ -261,8 +261,8 @@ func dryRun(document []byte) ([]byte, error) {
 	return json.Marshal(review)
 }
 
-// answer runs the plugins, mutating ones first, and notes what comes of it. It
-// returns the object as it would be stored, nil if it would not be.
+// answer runs the plugins, mutating ones first, and fills in the result. It returns the
+// object as it would be stored, nil if it would not be.
 func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Result) []byte {
 	review := codec.Acquire()
 	defer review.Release()
@@ -309,12 +309,12 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 	return nil
 }
 
-// needsStored says whether anybody looks at the object as it would be stored.
+// needsStored reports whether the object as it would be stored is read.
 func (r *reviewer) needsStored(result *report.Result) bool {
 	return r.WorkloadPods && result.Kind != "Pod" || r.putter != nil
 }
 
-// describe says what a review is about.
+// describe fills in the kind, resource and name of a result.
 func describe(review *codec.Review, result *report.Result) {
 	kind, resource := review.Kind(), review.Resource()
 	result.APIVersion = strings.Clone(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String())
@@ -325,18 +325,18 @@ func describe(review *codec.Review, result *report.Result) {
 	result.Name = cmp.Or(result.Name, strings.Clone(shownName(review.Name(), review.Object.Get("metadata", "generateName").String())))
 }
 
-// fail notes why nothing was decided.
+// fail fills in why there is no decision.
 func fail(result *report.Result, err error) {
 	result.Decision, result.Message = report.Broken, err.Error()
 	if failure, ok := errors.AsType[*admission.FailureError](err); ok {
 		result.Decision, result.Plugin = report.Failed, failure.Plugin
 		if n := len(result.Ignored); n > 0 && result.Ignored[n-1].Plugin == failure.Plugin {
-			result.Ignored = result.Ignored[:n-1] // it was not
+			result.Ignored = result.Ignored[:n-1] // its failure policy is Fail
 		}
 	}
 }
 
-// conclude notes the answer.
+// conclude fills in the decision.
 func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	response := &review.Response
 	switch status := &response.Status; {
@@ -357,7 +357,7 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	}
 }
 
-// noteAudits fills in what was denied as an audit annotation only.
+// noteAudits fills in the messages of denials that are audit annotations only.
 func noteAudits(answer []byte, result *report.Result) {
 	var review struct {
 		Response struct{ AuditAnnotations map[string]string }
@@ -371,7 +371,7 @@ func noteAudits(answer []byte, result *report.Result) {
 	}
 }
 
-// isUnknown says whether an error is about something that may be left out.
+// isUnknown reports whether SkipUnknown skips documents with this error.
 func isUnknown(err error) bool {
 	_, unknown := errors.AsType[*discovery.UnknownError](err)
 	_, none := errors.AsType[*manifest.NoObjectError](err)

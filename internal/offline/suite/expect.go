@@ -38,8 +38,8 @@ type Expect struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-// compare says in what a result, with what was made of it, differs from what is
-// expected.
+// compare returns the differences between a result, with its Created, and the expected
+// result.
 func (e *Expect) compare(root *report.Result) (differences []string) {
 	differ := func(what string, got, want any) {
 		differences = append(differences, fmt.Sprintf("%s:\n- want %v\n+ got  %v", what, want, got))
@@ -98,18 +98,35 @@ func policyOf(message string) string {
 	return ""
 }
 
+// compareWarnings gives each expected text a warning of its own, in whatever order they are.
 func compareWarnings(got []string, want []Text) (differences []string) {
-	left := slices.Clone(got)
-	for i := range want {
-		at := slices.IndexFunc(left, want[i].is)
-		if at < 0 {
-			differences = append(differences, fmt.Sprintf("warnings:\n- want %s\n+ got  %q", &want[i], got))
-			continue
+	const nobody = -1
+	takers := slices.Repeat([]int{nobody}, len(got)) // indexes of want
+	// take finds a warning for an expected text. The one who has it takes another one, if that
+	// is possible.
+	var take func(i int, tried []bool) bool
+	take = func(i int, tried []bool) bool {
+		for at, warning := range got {
+			if tried[at] || !want[i].is(warning) {
+				continue
+			}
+			tried[at] = true
+			if takers[at] == nobody || take(takers[at], tried) {
+				takers[at] = i
+				return true
+			}
 		}
-		left = slices.Delete(left, at, at+1)
+		return false
 	}
-	for _, warning := range left {
-		differences = append(differences, fmt.Sprintf("warnings:\n- want no other\n+ got  %q", warning))
+	for i := range want {
+		if !take(i, make([]bool, len(got))) {
+			differences = append(differences, fmt.Sprintf("warnings:\n- want %s\n+ got  %q", &want[i], got))
+		}
+	}
+	for at, warning := range got {
+		if takers[at] == nobody {
+			differences = append(differences, fmt.Sprintf("warnings:\n- want no other\n+ got  %q", warning))
+		}
 	}
 	return differences
 }
@@ -156,8 +173,8 @@ func (e *Expect) compareObject(r *report.Result) (differences []string) {
 	return differences
 }
 
-// overlaid returns what got would have to be: the fields of want, and what want does
-// not speak of as it is.
+// overlaid returns got with the fields of want in place of its own. Fields that want does
+// not have stay.
 func overlaid(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:

@@ -69,10 +69,10 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 	var b strings.Builder
 	for i := range outcomes {
 		o := &outcomes[i]
-		name := strings.TrimSuffix(o.Suite+"/"+o.Case, "/")
-		at := o.File
+		name := report.Word(strings.TrimSuffix(o.Suite+"/"+o.Case, "/"))
+		at := report.Word(o.File)
 		if o.Line > 0 {
-			at = fmt.Sprintf("%s:%d", o.File, o.Line)
+			at = fmt.Sprintf("%s:%d", at, o.Line)
 		}
 		switch {
 		case o.Broken != nil:
@@ -91,7 +91,7 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 	}
 	summary := Count(outcomes)
 	fmt.Fprintf(&b, "%s\n", &summary)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, report.Plain(b.String()))
 	return err
 }
 

@@ -264,7 +264,11 @@ func (s *Suite) read(g *Given, path string) (items []manifest.Item, errs []error
 		if fault == nil {
 			continue
 		}
-		if _, other := errors.AsType[*manifest.NoObjectError](fault); !other || g.object != nil {
+		_, isOther := errors.AsType[*manifest.NoObjectError](fault)
+		switch {
+		case g.object != nil:
+			errs = append(errs, s.document.Errorf(path, "%v", fault.Err)) // the line is that of the path
+		case !isOther:
 			errs = append(errs, s.document.Errorf(path, "%v", fault))
 		}
 	}

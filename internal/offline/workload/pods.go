@@ -171,7 +171,7 @@ func job(o *object) ([]Child, error) {
 	return one(o.pod("job-controller", t))
 }
 
-// indexed makes a template that of the first index
+// indexed changes a template to that of the first index
 // (pkg/controller/job/indexed_job_utils.go).
 func indexed(o *object, t *template) error {
 	const env = "JOB_COMPLETION_INDEX"

@@ -47,7 +47,7 @@ type Child struct {
 // "rollouts.argoproj.io".
 type Paths map[string]string
 
-// object is what is read of a workload.
+// object has the fields of a workload that are read.
 type object struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -101,7 +101,7 @@ type claim struct {
 	Spec     json.RawMessage `json:"spec,omitempty"`
 }
 
-// newObject is what is made.
+// newObject is an object that a controller creates.
 type newObject struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -209,8 +209,8 @@ func (o *object) pod(controller string, t template) (Child, error) {
 	return o.child(controller, "v1", "Pod", "pods", t.Metadata, t.Spec)
 }
 
-// podTemplate returns the template of the pods, less the metadata that pods do
-// not get.
+// podTemplate returns the template of the pods without the metadata that pods do not
+// get.
 func (o *object) podTemplate() template {
 	t := o.Spec.Template
 	t.Metadata = metadata{
@@ -233,8 +233,8 @@ func (m *metadata) annotate(key, value string) {
 	m.Annotations[key] = value
 }
 
-// hash is in the place of the hash of a template that controllers make: it has
-// the same form and another value.
+// hash returns a hash of the template. It has the form of the hash that controllers
+// compute, and another value.
 func (t *template) hash() string {
 	h := fnv.New32a()
 	_ = json.NewEncoder(h).Encode(t) // neither fails
@@ -285,7 +285,7 @@ func deployment(o *object) ([]Child, error) {
 	return one(o.child("deployment-controller", "apps/v1", "ReplicaSet", "replicasets", m, spec))
 }
 
-// cronJobMinute is the minute, since 1970, of which a CronJob's Job is.
+// cronJobMinute is the minute since 1970 for which a CronJob creates its Job.
 const cronJobMinute = 29_000_000
 
 // cronJob makes the Job (pkg/controller/cronjob/utils.go getJobFromTemplate2).

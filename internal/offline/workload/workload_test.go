@@ -53,14 +53,19 @@ func ownedBy(apiVersion, kind, name string) string {
 	return strings.NewReplacer("APIVERSION", apiVersion, "KIND", kind, "NAME", name).Replace(owned)
 }
 
-func TestChildren(t *testing.T) {
-	f := func(name, object string, want ...string) {
+// childrenOf tests what is made of an object.
+func childrenOf(t *testing.T) func(name, object string, want ...string) {
+	return func(name, object string, want ...string) {
 		t.Helper()
 		got := made(t, Paths{"rollouts.argoproj.io": ".spec.pods.template"}, object)
 		if g, w := strings.Join(got, "---\n"), strings.Join(want, "---\n"); g != w {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, g, w)
 		}
 	}
+}
+
+func TestChildren(t *testing.T) {
+	f := childrenOf(t)
 	f("Service", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
 	f("Deployment of another group", "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n")
 	const template = `    metadata:
@@ -129,8 +134,13 @@ metadata:
     image: nginx
     name: a
 `)
+}
+
+func TestOtherChildren(t *testing.T) {
+	f := childrenOf(t)
 	f("ReplicationController", "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {}\n",
-		"# replication-controller\napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: web-\n"+ownedBy("v1", "ReplicationController", "web")+"spec: {}\n")
+		"# replication-controller\napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: web-\n"+ownedBy("v1", "ReplicationController",
+			"web")+"spec: {}\n")
 	f("CronJob", `apiVersion: batch/v1
 kind: CronJob
 metadata: {name: tick, namespace: shop}
@@ -167,8 +177,10 @@ metadata:
     controller-uid: 00000000-0000-0000-0000-000000000000
     job-name: tick-29000000
 `+ownedBy("batch/v1", "Job", "tick-29000000")+"spec:\n  restartPolicy: Never\n")
-	f("custom", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {generateName: r-, namespace: shop}\nspec: {pods: {template: {spec: {hostPID: true}}}}\n",
-		"# \napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: r-xxxxx-\n"+ownedBy("argoproj.io/v1alpha1", "Rollout", "r-xxxxx")+"spec:\n  hostPID: true\n")
+	f("custom", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {generateName: r-, namespace: shop}\nspec: {pods: "+
+		"{template: {spec: {hostPID: true}}}}\n",
+		"# \napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: r-xxxxx-\n"+ownedBy("argoproj.io/v1alpha1", "Rollout",
+			"r-xxxxx")+"spec:\n  hostPID: true\n")
 
 	fails := func(paths Paths, gvk schema.GroupVersionKind, text, want string) {
 		t.Helper()
@@ -177,7 +189,8 @@ metadata:
 		}
 	}
 	fails(nil, schema.FromAPIVersionAndKind("apps/v1", "Deployment"), `{"spec":1}`, "cannot make the pods of the Deployment")
-	fails(nil, schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), `{"spec":{"template":{"spec":{"affinity":1}}}}`, "cannot make the pods of the DaemonSet")
+	fails(nil, schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), `{"spec":{"template":{"spec":{"affinity":1}}}}`,
+		"cannot make the pods of the DaemonSet")
 	fails(Paths{"rollouts.argoproj.io": ".spec.template"}, schema.FromAPIVersionAndKind("argoproj.io/v1", "Rollout"), `{"spec":{}}`,
 		".spec.template: got nothing, want a pod template")
 }
@@ -203,8 +216,10 @@ spec:
   template:
     spec: {volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}]}
 `, "# statefulset-controller\napiVersion: v1\nkind: PersistentVolumeClaim", "    a: b\n    app: db\n  name: data-db-3\n", "  storageClassName: fast\n",
-		"kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n", "    statefulset.kubernetes.io/pod-name: db-3\n", "  name: db-3\n",
-		"  hostname: db-3\n  subdomain: dbs\n  volumes:\n  - name: data\n    persistentVolumeClaim:\n      claimName: data-db-3\n  - emptyDir: {}\n    name: tmp\n")
+		"kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n", "    statefulset.kubernetes.io/pod-name: "+
+			"db-3\n", "  name: db-3\n",
+		"  hostname: db-3\n  subdomain: dbs\n  volumes:\n  - name: data\n    persistentVolumeClaim:\n      claimName: data-db-3\n  - "+
+			"emptyDir: {}\n    name: tmp\n")
 	const daemon = `apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent, namespace: shop}
@@ -215,9 +230,11 @@ spec:
       tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 3}, {key: mine}]
       affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a}]}]}}}
 `
-	const begin = "  tolerations:\n  - effect: NoExecute\n    key: node.kubernetes.io/not-ready\n    operator: Exists\n  - key: mine\n  - effect: NoExecute\n    key: node.kubernetes.io/unreachable\n"
+	const begin = "  tolerations:\n  - effect: NoExecute\n    key: node.kubernetes.io/not-ready\n    operator: Exists\n  - key: mine\n  " +
+		"- effect: NoExecute\n    key: node.kubernetes.io/unreachable\n"
 	const end = "    key: node.kubernetes.io/unschedulable\n    operator: Exists\n"
-	const affinity = "        nodeSelectorTerms:\n        - matchFields:\n          - key: metadata.name\n            operator: In\n            values:\n            - node\n"
+	const affinity = "        nodeSelectorTerms:\n        - matchFields:\n          - key: metadata.name\n            operator: In\n    " +
+		"        values:\n            - node\n"
 	f(strings.Replace(daemon, "HOST", "false", 1)+"  #", "# daemon-set-controller\n", "  generateName: agent-\n", affinity, begin, end)
 	f(strings.Replace(daemon, "HOST", "true", 1), begin, end+"  - effect: NoSchedule\n    key: node.kubernetes.io/network-unavailable\n")
 	if got := strings.Join(made(t, nil, strings.Replace(daemon, "HOST", "false", 1)), ""); strings.Contains(got, "network-unavailable") {
@@ -231,7 +248,8 @@ spec:
   template:
     spec: {containers: [{name: a}, {name: b, env: [{name: JOB_COMPLETION_INDEX, value: x}]}]}
 `, "  generateName: j-0-\n", "    batch.kubernetes.io/job-completion-index: \"0\"\n  finalizers:", "  hostname: j-0\n",
-		"  - env:\n    - name: JOB_COMPLETION_INDEX\n      valueFrom:\n        fieldRef:\n          fieldPath: metadata.labels['batch.kubernetes.io/job-completion-index']\n    name: a\n",
+		"  - env:\n    - name: JOB_COMPLETION_INDEX\n      valueFrom:\n        fieldRef:\n          fieldPath: "+
+			"metadata.labels['batch.kubernetes.io/job-completion-index']\n    name: a\n",
 		"  - env:\n    - name: JOB_COMPLETION_INDEX\n      value: x\n    name: b\n")
 }
 
@@ -246,15 +264,18 @@ func TestSetDefaults(t *testing.T) {
 		}
 	}
 	f("v1", "Pod", `{}`, `{}`)
-	f("v1", "Pod", `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],"initContainers":[{"resources":{"limits":{"cpu":1}}}]}}`,
-		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
+	f("v1", "Pod", `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],`+
+		`"initContainers":[{"resources":{"limits":{"cpu":1}}}]}}`,
+		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],`+
+			`"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
 	f("v1", "Pod", `{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`,
 		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`)
 	f("v1", "Pod", `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`, `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`)
 	f("v1", "Pod", `{"spec":{"serviceAccount":"a"}}`, `{"spec":{"serviceAccount":"a","serviceAccountName":"a"}}`)
 	f("v1", "Pod", `{"spec":{"serviceAccount":"a","serviceAccountName":"b"}}`, `{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}`)
 	f("v1", "Namespace", `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"a"}}}`)
-	f("batch/v1", "Job", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`, `{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}},"metadata":{"labels":{"a":"b"}}}`)
+	f("batch/v1", "Job", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
+		`{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}},"metadata":{"labels":{"a":"b"}}}`)
 	f("batch/v1", "Job", `{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
 		`{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`)
 }

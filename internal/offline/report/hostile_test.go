@@ -1,0 +1,191 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"sigs.k8s.io/yaml"
+)
+
+// hostile is a text that is something else to terminals, to GitHub, in YAML and in a diff.
+const hostile = "x\n::error ::a\n  ::warning ::b\r::error ::c\r\n##[add-mask]d\x1b]0;e\x07\x1b[2J\u009b31m\u202ef\u2028---\ngoogle: h\n" +
+	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041"
+
+// hostileResults have the text wherever a stranger can have written it.
+func hostileResults(t *testing.T) []*Result {
+	t.Helper()
+	object := func(value any) []byte {
+		text, err := json.Marshal(map[string]any{"kind": hostile, "metadata": map[string]any{"name": hostile, hostile: value}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	of := func(decision Decision) *Result {
+		finding := []Finding{{hostile, hostile}, {"", hostile}}
+		r := &Result{
+			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
+			Namespace: hostile,
+			Name:      hostile, UID: hostile, User: hostile, Decision: decision, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
+		}
+		if decision == Allowed || decision == Patched {
+			r.After, r.Plugin, r.Message = object(2), "", ""
+		}
+		if decision == Patched {
+			r.Patch = []byte(`[` + string(object(4)) + `]`)
+		}
+		return r
+	}
+	all := []*Result{of(Allowed), of(Patched), of(Denied), of(Failed), of(Broken), of(Skipped)}
+	all[0].Created = []*Result{of(Denied), of(Patched)}
+	all = append(all, &Result{Decision: Broken, Message: hostile}, &Result{Kind: "::error ::x", Decision: Allowed})
+	return all
+}
+
+// checkHarmless fails unless a text can be printed.
+func checkHarmless(t *testing.T, format, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }) {
+			t.Errorf("%s: got characters that are not printable in %q", format, line)
+		}
+		ours := format == "github" && (strings.HasPrefix(line, "::error file=") || strings.HasPrefix(line, "::warning file=") ||
+			strings.HasPrefix(line, "::error title=cannot review::"))
+		if strings.HasPrefix(strings.TrimSpace(line), "::") && !ours || strings.Contains(line, "##[") {
+			t.Errorf("%s: got a workflow command in %q", format, line)
+		}
+	}
+}
+
+func TestHostile(t *testing.T) {
+	results := hostileResults(t)
+	for _, format := range Formats() {
+		for _, options := range []Options{{}, {Tool: "fastadmit review", Rules: map[string]string{hostile: "about"}}} {
+			text := write(t, format, options, results)
+			checkHarmless(t, format, text)
+			checkMeaning(t, format, text, results)
+		}
+	}
+}
+
+// checkMeaning reads what was written in a format as others do.
+func checkMeaning(t *testing.T, format, text string, results []*Result) {
+	t.Helper()
+	want, err := json.Marshal(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Results json.RawMessage }
+	switch format {
+	case "yaml":
+		asJSON, err := yaml.YAMLToJSONStrict([]byte(text))
+		if err != nil {
+			t.Fatalf("yaml: %v in\n%s", err, text)
+		}
+		checkMeaning(t, "json", string(asJSON), results)
+	case "json":
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !sameJSON(t, got.Results, want) {
+			t.Errorf("%s: got %v, and other results than %s:\n%s", format, err, want, text)
+		}
+	case "sarif":
+		if !json.Valid([]byte(text)) {
+			t.Errorf("sarif: got no JSON: %s", text)
+		}
+	case "response":
+		if lines := strings.Count(text, "\n"); lines != 6 || !sameJSON(t, []byte(strings.SplitN(text, "\n", 2)[0]), results[0].Response) {
+			t.Errorf("response: got %d lines, want 6:\n%s", lines, text)
+		}
+	case "junit":
+		decoder := xml.NewDecoder(strings.NewReader(text))
+		for {
+			if _, err := decoder.Token(); err == io.EOF { //nolint:errorlint // as Token returns it
+				break
+			} else if err != nil {
+				t.Fatalf("junit: %v in\n%s", err, text)
+			}
+		}
+	case "object":
+		checkObjects(t, text, results)
+	case "diff":
+		if from, to := lines(text, "--- "), lines(text, "+++ "); from != 2 || to != 2 || lines(text, "@@ ") != 2 {
+			t.Errorf("diff: got %d and %d names of files, want 2 of 2 patches:\n%s", from, to, text)
+		}
+	}
+}
+
+// lines returns how many lines begin with a prefix.
+func lines(text, prefix string) (n int) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkObjects reads what -o object wrote: the objects that would be stored, and nothing else.
+func checkObjects(t *testing.T, text string, results []*Result) {
+	t.Helper()
+	var objects [][]byte
+	for _, document := range strings.Split(text, "---\n") {
+		asJSON, err := yaml.YAMLToJSONStrict([]byte(document))
+		if err != nil {
+			t.Errorf("object: %v in\n%s", err, document)
+		} else if string(asJSON) != "null" {
+			objects = append(objects, asJSON)
+		}
+	}
+	if len(objects) != 2 || !sameJSON(t, objects[0], results[0].After) || !sameJSON(t, objects[1], results[1].After) {
+		t.Errorf("object: got %d objects, want 2:\n%s", len(objects), text)
+	}
+}
+
+func sameJSON(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal(a, &x); err != nil {
+		t.Error(err)
+	}
+	if err := json.Unmarshal(b, &y); err != nil {
+		t.Error(err)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+func TestHostileTests(t *testing.T) {
+	var b strings.Builder
+	err := WriteJUnit(&b, "fastadmit test", []TestSuite{{Name: hostile, File: hostile, Cases: []TestCase{
+		{Name: hostile, Took: time.Second, Failure: hostile}, {Name: hostile, Error: hostile},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHarmless(t, "junit", b.String())
+	checkMeaning(t, "junit", b.String(), nil)
+}
+
+func TestPlain(t *testing.T) {
+	f := func(text, want, wantWord string) {
+		t.Helper()
+		if got := Plain(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+		if got := Word(text); got != wantWord {
+			t.Errorf("%q: got the word %q, want %q", text, got, wantWord)
+		}
+	}
+	f("", "", "")
+	f("größer 日本 ::x", "größer 日本 ::x", "größer 日本 ::x")
+	f("a\n\tb\n", "a\n\tb\n", `a\n\tb\n`)
+	f("a\r\x1b[0m\x7f\u009b\u202e\u2028", `a\r\x1b[0m\x7f\u009b\u202e\u2028`, `a\r\x1b[0m\x7f\u009b\u202e\u2028`)
+	f("\xff\xfea\ufffd", `\xff\xfea�`, `\xff\xfea�`)
+	f("::a\n \t::b\n##[c]", "\\::a\n \t\\::b\n##\\[c]", `::a\n \t::b\n##\[c]`)
+}
