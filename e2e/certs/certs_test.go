@@ -333,10 +333,12 @@ func TestManaged(t *testing.T) {
 	}
 	healed("deleted", secret().UID, func() error { return secrets.Delete(ctx, secretName, metav1.DeleteOptions{}) })
 	healed("spoiled", "", func() error {
-		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`), metav1.PatchOptions{})
+		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`),
+			metav1.PatchOptions{})
 		// The API server insists on tls.key for that type.
 		if apierrors.IsInvalid(err) {
-			_, err = secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":"Z2FyYmFnZQ=="}}`), metav1.PatchOptions{})
+			_, err = secrets.Patch(ctx, secretName, types.MergePatchType,
+				[]byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":"Z2FyYmFnZQ=="}}`), metav1.PatchOptions{})
 		}
 		return err
 	})
@@ -363,8 +365,10 @@ func TestManaged(t *testing.T) {
 // checkOwners looks at what has to go with the ClusterRole.
 func checkOwners(t *testing.T, s *cluster.APIServer) {
 	t.Helper()
-	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io", "validatingwebhookconfiguration/fastadmit.io",
-		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].name}{"\n"}{end}`)
+	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io",
+		"validatingwebhookconfiguration/fastadmit.io",
+		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} `+
+			`{.metadata.ownerReferences[*].name}{"\n"}{end}`)
 	if want := strings.Repeat("ClusterRole fastadmit\n", 3); got != want {
 		t.Errorf("got owners\n%swant\n%s", got, want)
 	}
@@ -376,7 +380,8 @@ func uninstall(t *testing.T, s *cluster.APIServer) {
 	s.StartControllerManager(t, "garbage-collector-controller")
 	s.MustKubectl(t, "", "delete", "clusterrole", "fastadmit")
 	gone := func() error {
-		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets", "-o", "name")
+		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets",
+			"-o", "name")
 		if got != "" {
 			return fmt.Errorf("there are %s", got)
 		}
@@ -455,7 +460,8 @@ func TestOthersConfiguration(t *testing.T) {
 	own := chart("fastadmit.io", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		c.Webhooks[0].ClientConfig.CABundle = []byte("x")
 	})
-	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil || !strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
+	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil ||
+		!strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
 		t.Errorf("got %v: %s, want a conflict", err, stderr)
 	}
 	s.MustKubectl(t, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Webhook is a webhook to register, less what is the same for all.
+// Webhook is a webhook to register. Fields that are the same for all webhooks are left out.
 type Webhook struct {
 	URL           string
 	CA            []byte
@@ -44,9 +44,8 @@ func Rules(operation, group, version string, resources ...string) []admissionreg
 	}}
 }
 
-// Mutating registers webhooks in that order until the test ends, and waits
-// until the API server uses them. The marker is a fastadmit with AlwaysDeny
-// that tells whether it does.
+// Mutating registers webhooks in that order until the test ends, and waits until the API server
+// uses them. The marker is a fastadmit with AlwaysDeny, which shows whether it does.
 func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) {
 	t.Helper()
 	name := configurationName(t)
@@ -72,7 +71,7 @@ func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) 
 		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		// The marker is asked first. A validating webhook may deny still.
+		// The marker is called first. A validating webhook may still deny.
 		s.awaitMarker(t, name, Prefix(-1))
 	})
 }
@@ -94,7 +93,7 @@ func (s *APIServer) Validating(t testing.TB, marker Webhook, webhooks ...Webhook
 		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		// Validating webhooks are asked all at once, so any of them may deny.
+		// Validating webhooks are called concurrently, so any of them may deny.
 		s.awaitMarker(t, name, "denied the request")
 	})
 }
@@ -146,7 +145,7 @@ func (w *Webhook) validating(i int) admissionregistrationv1.ValidatingWebhook {
 	return hook
 }
 
-// markerLabel is on the config maps that no API server gets to store.
+// markerLabel is on config maps that the marker denies.
 const markerLabel = "e2e.fastadmit.example.com/marker"
 
 func (w Webhook) asMarker(phase, value string) Webhook {
@@ -157,8 +156,8 @@ func (w Webhook) asMarker(phase, value string) Webhook {
 	}
 }
 
-// awaitMarker waits until the API server uses the configuration, or, if gone is
-// not empty, until it no longer says that.
+// awaitMarker waits until the API server uses the configuration. If gone is not empty, it waits
+// until the API server's answers no longer contain that text.
 func (s *APIServer) awaitMarker(t testing.TB, name, gone string) {
 	t.Helper()
 	marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

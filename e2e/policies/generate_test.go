@@ -104,7 +104,8 @@ func (g *generator) expression(kind expressions.Kind, hasAuthorizer bool, return
 			return text
 		}
 	}
-	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object", expressions.List: "[1]"}[kind]
+	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object",
+		expressions.List: "[1]"}[kind]
 }
 
 func (g *generator) condition() string {
@@ -125,8 +126,10 @@ func (g *generator) message() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, false, celgo.StringType)
 	}
-	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`, `[string(object.metadata.name), 'is wrong'].join(' ')`,
-		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`, `'ä€😀'`,
+	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`,
+		`[string(object.metadata.name), 'is wrong'].join(' ')`,
+		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`,
+		`'ä€😀'`,
 		`string(object.nope)`, `string(object.metadata.name)`,
 		`string(namespaceObject.metadata.creationTimestamp)`, `string(namespaceObject.metadata.creationTimestamp.getFullYear())`,
 		`string(type(namespaceObject.metadata.creationTimestamp) == string)`)
@@ -134,7 +137,8 @@ func (g *generator) message() string {
 
 func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	var err error
-	if g.compiler, err = plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())); err != nil {
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	if g.compiler, err = plugincel.NewCompositedCompiler(base); err != nil {
 		return nil, err
 	}
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -150,7 +154,8 @@ func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmi
 		if g.often("variables", 4) {
 			kind := pick(g, expressions.Bool, expressions.String, expressions.Any, expressions.List)
 			text := g.expression(kind, true, celgo.AnyType, celgo.DynType)
-			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, allVariables, environment.StoredExpressions)
+			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, allVariables,
+				environment.StoredExpressions)
 			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: text})
 			g.Add(kind, "variables."+name)
 		}
@@ -188,7 +193,8 @@ func (g *generator) annotation() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, true, celgo.StringType, celgo.NullType)
 	}
-	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')", "lists.range(10240).map(i, 'b').join('') + 'c'",
+	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')",
+		"lists.range(10240).map(i, 'b').join('') + 'c'",
 		"object == null ? 'gone' : 'there'", "authorizer.requestResource.check('get').reason()", "lists.range(5000).map(i, '€').join('')",
 		"string(namespaceObject.metadata.creationTimestamp)")
 }
@@ -197,8 +203,10 @@ func (g *generator) binding(name, policy string) *admissionregistrationv1.Valida
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	b.Spec.PolicyName = policy
 	b.Spec.ValidationActions = pick(g,
-		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
 		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit, admissionregistrationv1.Deny},
 		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit})
 	if g.often("actions", 4) || g.often("matching", 4) {

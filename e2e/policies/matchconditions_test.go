@@ -51,7 +51,8 @@ func TestMatchConditions(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				policy = admissionregistrationv1.Ignore
 			}
-			evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+			evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true},
+				environment.StoredExpressions)
 			theirs := matchconditions.NewMatcher(evaluator, &policy, "webhook", "validating", "name")
 			compiled, errs := fastadmit.Compile(conditions, policy, access, field.NewPath("matchConditions"))
 			if errs != nil {
@@ -103,7 +104,8 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	wantText := ""
 	if want.Error != nil {
 		r := sent.Request.Resource
-		wantText = apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, sent.Request.Name, want.Error).Error()
+		wantText = apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, sent.Request.Name,
+			want.Error).Error()
 	}
 	review := codec.Acquire()
 	defer review.Release()

@@ -51,7 +51,8 @@ type UpstreamMutating struct {
 // NewUpstreamMutating compiles documents, which have the defaults of the API, for a
 // cluster with these namespaces. Kinds are merged by client-go's schemas; those that
 // Kubernetes' tests have are of an older release.
-func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
+func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer,
+	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, namespace := range namespaces {
 		if err := indexer.Add(namespace); err != nil {
@@ -105,11 +106,13 @@ func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err e
 	all.HasPatchTypes = true
 	for _, m := range spec.Mutations {
 		if m.JSONPatch != nil {
-			compiled := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, all, environment.StoredExpressions)
+			compiled := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, all,
+				environment.StoredExpressions)
 			e.Mutators = append(e.Mutators, patch.NewJSONPatcher(compiled))
 			err = errors.Join(append(compiled.CompilationErrors(), err)...)
 		} else {
-			compiled := compiler.CompileMutatingEvaluator(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, all, environment.StoredExpressions)
+			compiled := compiler.CompileMutatingEvaluator(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression},
+				all, environment.StoredExpressions)
 			e.Mutators = append(e.Mutators, patch.NewApplyConfigurationPatcher(compiled))
 			err = errors.Join(append(compiled.CompilationErrors(), err)...)
 		}

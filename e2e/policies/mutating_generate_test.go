@@ -80,7 +80,8 @@ func (g *generator) mutatingDocuments() (*MutatingDocuments, error) {
 			withoutDelete(binding.Spec.MatchResources)
 			documents.Bindings = append(documents.Bindings, admissionregistrationv1.MutatingAdmissionPolicyBinding{
 				ObjectMeta: binding.ObjectMeta,
-				Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name, MatchResources: binding.Spec.MatchResources},
+				Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name,
+					MatchResources: binding.Spec.MatchResources},
 			})
 		}
 	}
@@ -102,13 +103,15 @@ func (g *generator) mutation(anywhere bool) admissionregistrationv1.Mutation {
 		}
 	}
 	if g.feature == "configurations" || g.feature != "patches" && g.IntN(2) == 0 {
-		text := g.mutationText(func() string { return g.applyConfiguration(anywhere) }, accessor{returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes()}, "Object{}")
+		text := g.mutationText(func() string { return g.applyConfiguration(anywhere) },
+			accessor{returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes()}, "Object{}")
 		return admissionregistrationv1.Mutation{
 			PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
 			ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: text},
 		}
 	}
-	text := g.mutationText(func() string { return g.jsonPatch(anywhere) }, accessor{returns: (&patch.JSONPatchCondition{}).ReturnTypes()}, "[]")
+	text := g.mutationText(func() string { return g.jsonPatch(anywhere) }, accessor{returns: (&patch.JSONPatchCondition{}).ReturnTypes()},
+		"[]")
 	return admissionregistrationv1.Mutation{
 		PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: text},
 	}
@@ -212,21 +215,24 @@ func (g *generator) applyConfiguration(anywhere bool) string {
 	return pick(g,
 		"Object{metadata: Object.metadata{labels: {'a': "+text+"}}}",
 		"Object{metadata: Object.metadata{annotations: Object.metadata.annotations{a: 'x'}, finalizers: ['example.com/a']}}",
-		"Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: 'Always'})}}",
+		"Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "+
+			"'Always'})}}",
 		"Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'proxy', image: 'proxy', restartPolicy: 'Always'}]}}",
 		"Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {'a': 'b'}}}}}",
 		"Object{spec: Object.spec{replicas: 3}}",
 		"Object{spec: Object.spec{replicas: object.spec.replicas + 1}}",
 		"Object{spec: Object.spec{tolerations: [Object.spec.tolerations{key: 'a'}]}}",
 		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', args: ['a']}]}}",
-		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', ports: [Object.spec.containers.ports{containerPort: 80, protocol: 'TCP'}],"+
+		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', ports: [Object.spec.containers.ports{containerPort: "+
+			"80, protocol: 'TCP'}],"+
 			" env: [Object.spec.containers.env{name: 'A', value: 'b'}]}]}}",
 		"Object{spec: Object.spec{nope: 1}}",
 		"Object{spec: Object.metadata{name: 'x'}}",
 		"Object{data: Object.data{a: 'YQ=='}}", // which a Secret takes, too
 		"Object{data: {'a': 'Yg=='}}",
 		"Object{}",
-		"Object{metadata: Object.metadata{ownerReferences: [Object.metadata.ownerReferences{uid: '1', name: 'a', kind: 'b', apiVersion: 'v1'}]}}",
+		"Object{metadata: Object.metadata{ownerReferences: [Object.metadata.ownerReferences{uid: '1', name: 'a', kind: 'b', "+
+			"apiVersion: 'v1'}]}}",
 		"Object{kind: 'Other', apiVersion: 'v7'}",
 	)
 }

@@ -115,7 +115,8 @@ func TestGeneratedMutating(t *testing.T) {
 				row.Different = append(row.Different, feature)
 			}
 			t.Logf("%+v", all)
-			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.changed*50 < all.done || (all.unstable+all.panicked)*20 > all.done) {
+			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.changed*50 < all.done ||
+				(all.unstable+all.panicked)*20 > all.done) {
 				t.Errorf("got %+v, want some of each, and few that upstream panics on or answers differently each time", all)
 			}
 		})

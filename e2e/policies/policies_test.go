@@ -42,7 +42,8 @@ type readOnly struct{}
 func (readOnly) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	fields, _ := a.GetFieldSelector()
 	labels, _ := a.GetLabelSelector()
-	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName(),
+	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(),
+		a.GetName(),
 		a.GetPath(), fields, labels)
 	if verb := a.GetVerb(); verb == "get" || verb == "list" && len(fields)+len(labels) > 0 {
 		return authorizer.DecisionAllow, reason, nil
@@ -53,7 +54,8 @@ func (readOnly) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 // authorize answers a SubjectAccessReview as kube-apiserver does.
 func authorize(ctx context.Context, review *authorizationv1.SubjectAccessReview) {
 	var spec authorizationapi.SubjectAccessReviewSpec
-	if err := authorizationconversion.Convert_v1_SubjectAccessReviewSpec_To_authorization_SubjectAccessReviewSpec(&review.Spec, &spec, nil); err != nil {
+	if err := authorizationconversion.Convert_v1_SubjectAccessReviewSpec_To_authorization_SubjectAccessReviewSpec(&review.Spec, &spec,
+		nil); err != nil {
 		review.Status.EvaluationError = err.Error()
 		return
 	}
@@ -126,7 +128,8 @@ func chainOf(t testing.TB, plugin admission.Plugin, manifests []admission.File) 
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}},
+		state, nil)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -25,14 +25,16 @@ func (g *generator) resources(ofBinding bool) *admissionregistrationv1.MatchReso
 	}
 	if g.often("matching", 8) {
 		m.NamespaceSelector = pick(g, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}},
-			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "NotIn", Values: []string{"dev"}}}},
+			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "NotIn",
+				Values: []string{"dev"}}}},
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "nope", Operator: "DoesNotExist"}}},
 			&metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shop"}})
 	}
 	if g.often("matching", 8) {
 		m.ObjectSelector = pick(g, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Exists"}}},
-			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn", Values: []string{"db"}}}})
+			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn",
+				Values: []string{"db"}}}})
 	}
 	return m
 }
@@ -69,7 +71,8 @@ func (g *generator) rule(all bool) admissionregistrationv1.NamedRuleWithOperatio
 		r.Resources = []string{"*"}
 	}
 	if g.IntN(3) == 0 {
-		r.Operations = pick(g, []admissionregistrationv1.OperationType{"CREATE"}, []admissionregistrationv1.OperationType{"UPDATE", "DELETE"},
+		r.Operations = pick(g, []admissionregistrationv1.OperationType{"CREATE"},
+			[]admissionregistrationv1.OperationType{"UPDATE", "DELETE"},
 			[]admissionregistrationv1.OperationType{"CONNECT", "CREATE", "UPDATE"}, []admissionregistrationv1.OperationType{"DELETE"})
 	}
 	if g.IntN(4) == 0 {
@@ -113,7 +116,8 @@ func (g *generator) review() ([]byte, error) {
 		set("oldObject", "null")
 	}
 	if g.IntN(6) == 0 {
-		set("userInfo", pick(g, `{}`, `{"username":"alice"}`, `{"username":"ä€😀"}`, `{"username":"bob","uid":"7","groups":["a","a"],"extra":{"k":["v","w"],"e":[]}}`))
+		set("userInfo", pick(g, `{}`, `{"username":"alice"}`, `{"username":"ä€😀"}`, `{"username":"bob","uid":"7","groups":["a","a"],`+
+			`"extra":{"k":["v","w"],"e":[]}}`))
 	}
 	if g.IntN(10) == 0 && isSet("namespace") {
 		set("namespace", pick(g, `"default"`, `"kube-system"`, `"staging"`))

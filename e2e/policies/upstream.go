@@ -98,7 +98,8 @@ func compile(policy *validating.Policy) (validating.Validator, error) {
 	for _, v := range spec.Variables {
 		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, all, environment.StoredExpressions)
 	}
-	condition := func(d plugincel.OptionalVariableDeclarations, n int, accessor func(i int) plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
+	condition := func(d plugincel.OptionalVariableDeclarations, n int,
+		accessor func(i int) plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
 		accessors := make([]plugincel.ExpressionAccessor, n)
 		for i := range accessors {
 			accessors[i] = accessor(i)
@@ -121,12 +122,13 @@ func compile(policy *validating.Policy) (validating.Validator, error) {
 			a := &spec.AuditAnnotations[i]
 			return &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 		}),
-		condition(plugincel.OptionalVariableDeclarations{HasParams: all.HasParams}, len(spec.Validations), func(i int) plugincel.ExpressionAccessor {
-			if e := spec.Validations[i].MessageExpression; e != "" {
-				return &validating.MessageExpressionCondition{MessageExpression: e}
-			}
-			return nil
-		}),
+		condition(plugincel.OptionalVariableDeclarations{HasParams: all.HasParams}, len(spec.Validations),
+			func(i int) plugincel.ExpressionAccessor {
+				if e := spec.Validations[i].MessageExpression; e != "" {
+					return &validating.MessageExpressionCondition{MessageExpression: e}
+				}
+				return nil
+			}),
 		spec.FailurePolicy, nil), nil
 }
 
@@ -201,7 +203,8 @@ func attributesOf(r *admissionv1.AdmissionRequest) (admission.Attributes, error)
 	}
 	who := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra}
 	return admission.NewAttributesRecord(object, oldObject, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, who), nil
+		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), options, r.DryRun != nil &&
+			*r.DryRun, who), nil
 }
 
 // decode returns an object of Go's type, or unstructured if there is none.

@@ -99,14 +99,20 @@ func document(kind, name string, spec map[string]any) unstructured.Unstructured 
 // bases are objects that generated policies are about. Objects of example.com may have
 // anything in them.
 var bases = []string{
-	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"web"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"c","image":"nginx:1",
-		"ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"100m"}}},{"name":"d","image":"registry.example.com/d"}],
+	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"web"},"annotations":{"note":"x"}},` +
+		`"spec":{"containers":[{"name":"c","image":"nginx:1",
+		"ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"100m"}}},{"name":"d",` +
+		`"image":"registry.example.com/d"}],
 		"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"volumes":[{"name":"v","emptyDir":{}}]}}`,
-	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},
+	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":3,` +
+		`"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}}}}`,
-	`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["example.com/a"]},"data":{"a":"1","b":"10.0.0.1","c":"ä€😀"},"binaryData":{"d":"YQ=="}}`,
-	`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":2,"list":[1,2,3],"words":["b","a"],
-		"nested":{"a":{"b":{"c":null}}},"float":1.5,"flag":true,"items":[{"name":"a"},{"name":"b"}]},"anything":{"time":"2024-01-02T03:04:05Z"}}`,
+	`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["example.com/a"]},"data":{"a":"1","b":"10.0.0.1",` +
+		`"c":"ä€😀"},"binaryData":{"d":"YQ=="}}`,
+	`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":2,"list":[1,2,3],` +
+		`"words":["b","a"],
+		"nested":{"a":{"b":{"c":null}}},"float":1.5,"flag":true,"items":[{"name":"a"},{"name":"b"}]},` +
+		`"anything":{"time":"2024-01-02T03:04:05Z"}}`,
 }
 
 // policyGenerator makes scenarios.
@@ -152,7 +158,8 @@ func (g *policyGenerator) begin(r *rand.Rand) {
 // paramKinds are those of parameters: ConfigMaps and Limits are in the namespace, and
 // ClusterLimits in none.
 var paramKinds = []map[string]any{
-	{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "example.com/v1", "kind": "Limit"}, {"apiVersion": "example.com/v1", "kind": "ClusterLimit"},
+	{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "example.com/v1", "kind": "Limit"},
+	{"apiVersion": "example.com/v1", "kind": "ClusterLimit"},
 }
 
 // given has some parameters in the scenario.
@@ -197,11 +204,13 @@ func (g *policyGenerator) common(operations ...any) (spec, params map[string]any
 	}}}
 	if g.IntN(5) == 0 {
 		match["excludeResourceRules"] = []any{map[string]any{
-			"apiGroups": []any{pick(g, "", "*")}, "apiVersions": []any{"v1"}, "operations": []any{pick(g, "CREATE", "UPDATE")}, "resources": []any{pick(g, "pods", "configmaps", "*/status")},
+			"apiGroups": []any{pick(g, "", "*")}, "apiVersions": []any{"v1"}, "operations": []any{pick(g, "CREATE", "UPDATE")},
+			"resources": []any{pick(g, "pods", "configmaps", "*/status")},
 		}}
 	}
 	if g.IntN(5) == 0 {
-		match["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": pick(g, "Exists", "DoesNotExist")}}}
+		match["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "app",
+			"operator": pick(g, "Exists", "DoesNotExist")}}}
 	}
 	spec = map[string]any{"matchConstraints": match, "failurePolicy": pick(g, "Fail", "Fail", "Ignore")}
 	for n := range g.IntN(3) {
@@ -212,7 +221,8 @@ func (g *policyGenerator) common(operations ...any) (spec, params map[string]any
 		g.Add(kind, "variables."+name)
 	}
 	if g.IntN(3) == 0 {
-		spec["matchConditions"] = []any{map[string]any{"name": "c", "expression": pick(g, g.Expression("", expressions.Bool), "request.operation != 'DELETE'",
+		spec["matchConditions"] = []any{map[string]any{"name": "c", "expression": pick(g, g.Expression("", expressions.Bool),
+			"request.operation != 'DELETE'",
 			"("+g.Expression("", expressions.Bool)+") || true")}}
 	}
 	if g.IntN(2) == 0 {
@@ -244,7 +254,8 @@ func (g *policyGenerator) validating(name string) {
 		validations = append(validations, v)
 	}
 	for n := range g.IntN(3) {
-		annotations = append(annotations, map[string]any{"key": fmt.Sprintf("k%d", n), "valueExpression": g.Expression("", expressions.String)})
+		annotations = append(annotations, map[string]any{"key": fmt.Sprintf("k%d", n),
+			"valueExpression": g.Expression("", expressions.String)})
 	}
 	spec["validations"], spec["auditAnnotations"] = validations, annotations
 	g.own.Documents = append(g.own.Documents, document("ValidatingAdmissionPolicy", name, spec))
@@ -259,7 +270,8 @@ func (g *policyGenerator) binding(policy string, params map[string]any) map[stri
 		spec["paramRef"] = g.ref(params)
 	}
 	if g.IntN(4) == 0 {
-		spec["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"env": pick(g, "prod", "dev")}}}
+		spec["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"env": pick(g,
+			"prod", "dev")}}}
 	}
 	return spec
 }
@@ -280,7 +292,8 @@ func (g *policyGenerator) mutation() map[string]any {
 		"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c'), value: "+text+"}]",
 		"[JSONPatch{op: 'test', path: '/metadata/name', value: "+text+"}, JSONPatch{op: 'remove', path: '/metadata/labels'}]",
 		"[JSONPatch{op: 'remove', path: '/metadata/finalizers/0'}]",
-		"[JSONPatch{op: 'copy', from: '/metadata/labels', path: '/metadata/annotations'}, JSONPatch{op: 'move', from: '/metadata/annotations/app', path: '/metadata/annotations/moved'}]",
+		"[JSONPatch{op: 'copy', from: '/metadata/labels', path: '/metadata/annotations'}, JSONPatch{op: 'move', from: "+
+			"'/metadata/annotations/app', path: '/metadata/annotations/moved'}]",
 	)}}
 }
 
@@ -322,7 +335,8 @@ func (g *policyGenerator) requests() error {
 		g.own.Requests = append(g.own.Requests,
 			policyRequest{Send: "POST " + path, Body: body, As: user},
 			policyRequest{Send: "PATCH " + path + "/" + name + pick(g, "", "?dryRun=All"), Type: "application/merge-patch+json", As: user,
-				Body: json.RawMessage(pick(g, `{"metadata":{"labels":{"new":"x"}}}`, `{"metadata":{"labels":null}}`, `{"metadata":{"annotations":{"note":"y"}}}`))},
+				Body: json.RawMessage(pick(g, `{"metadata":{"labels":{"new":"x"}}}`, `{"metadata":{"labels":null}}`,
+					`{"metadata":{"annotations":{"note":"y"}}}`))},
 			policyRequest{Send: "DELETE " + path + "/" + name + pick(g, "?", "?dryRun=All&") + "gracePeriodSeconds=0"})
 	}
 	return nil

@@ -15,7 +15,8 @@ import (
 func (tw *policyTwins) paramKindGone(t *testing.T, scenarios []*scenario) {
 	t.Helper()
 	own := scenarios[slices.IndexFunc(scenarios, func(s *scenario) bool { return s.name == "parameters" })]
-	requests := slices.DeleteFunc(slices.Clone(own.Requests), func(r policyRequest) bool { return !strings.Contains(r.Send, "/configmaps?dryRun=All") })
+	requests := slices.DeleteFunc(slices.Clone(own.Requests),
+		func(r policyRequest) bool { return !strings.Contains(r.Send, "/configmaps?dryRun=All") })
 	answers := func(side int) (all []string, err error) {
 		for i := range requests {
 			answer, sendErr := tw.send(side, &requests[i], "")

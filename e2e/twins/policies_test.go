@@ -72,7 +72,8 @@ const staticSuffix = ".static.k8s.io"
 // templateFuncs are what templates may call, besides what they have anyway.
 var templateFuncs = template.FuncMap{
 	"list": func(all ...string) []string { return all }, "join": func(a, b []string) []string { return slices.Concat(a, b) },
-	"dir": path.Dir, "base": path.Base, "lower": strings.ToLower, "quote": strconv.Quote, "repeat": strings.Repeat, "numbers": func(n int) []int { return make([]int, n) }, "rem": func(a, b int) int { return a % b },
+	"dir": path.Dir, "base": path.Base, "lower": strings.ToLower, "quote": strconv.Quote, "repeat": strings.Repeat,
+	"numbers": func(n int) []int { return make([]int, n) }, "rem": func(a, b int) int { return a % b },
 }
 
 // readScenarios returns those of the files, each twice if its policies can be static:
@@ -178,7 +179,8 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 		}
 	}
 	inTree := cluster.WriteFile(t, "in-tree.yaml", fmt.Appendf(nil, policyConfiguration, "apiserver.config.k8s.io/v1", dir, ""))
-	ours := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, policyConfiguration, "fastadmit.io/v1alpha1", dir, ", customResources: true"))
+	ours := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, policyConfiguration, "fastadmit.io/v1alpha1", dir,
+		", customResources: true"))
 	etcd, authority, tw := cluster.StartEtcd(t), cluster.NewAuthority(t), &policyTwins{groups: policyGroups, annotations: shownAnnotations}
 	rbac := map[string]string{"authorization-mode": "RBAC"}
 	withStatic := maps.Clone(rbac)
@@ -191,11 +193,14 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
 		tw.connect(t, i)
 	}
-	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t), "--admission-control-config-file", ours,
+	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),
+		"--admission-control-config-file", ours,
 		"--enable-admission-plugins", strings.Join(append(policyPlugins, "AlwaysDeny"), ","), "--allow-unauthenticated-writes")
-	marker, hook := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM}, cluster.Webhook{CA: authority.PEM, Equivalent: true, Timeout: 30}
+	marker, hook := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM},
+		cluster.Webhook{CA: authority.PEM, Equivalent: true, Timeout: 30}
 	hook.Rules = slices.Concat(cluster.Everything(), cluster.Rules("*", "autoscaling", "v2", "*/*"))
-	hook.Rules[0].APIGroups = []string{"", "apps", "batch", "example.com", "networking.k8s.io", "policies.fastadmit.io", "scheduling.k8s.io"}
+	hook.Rules[0].APIGroups = []string{"", "apps", "batch", "example.com", "networking.k8s.io", "policies.fastadmit.io",
+		"scheduling.k8s.io"}
 	hook.URL = fastadmit.URL + "/mutate/MutatingAdmissionPolicy"
 	tw.on[1].Mutating(t, marker, hook)
 	hook.URL = fastadmit.URL + "/validate/ValidatingAdmissionPolicy"
@@ -268,7 +273,8 @@ func (tw *policyTwins) prepare(t *testing.T, scenarios []*scenario) {
 // allow lets a user do everything with what is in namespaces but Secrets.
 func allow(s *cluster.APIServer, user string) error {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "example.com"}, Verbs: []string{"create", "get", "update", "patch"}, Resources: []string{"configmaps", "pods", "deployments", "widgets"}},
+		{APIGroups: []string{"", "apps", "example.com"}, Verbs: []string{"create", "get", "update", "patch"},
+			Resources: []string{"configmaps", "pods", "deployments", "widgets"}},
 		{NonResourceURLs: []string{"/allowed"}, Verbs: []string{"get"}},
 	}}
 	if _, err := s.Client.RbacV1().ClusterRoles().Create(context.Background(), role, metav1.CreateOptions{}); err != nil {
@@ -389,7 +395,8 @@ func (tw *policyTwins) send(side int, r *policyRequest, id string) (string, erro
 func sortManagers(object *unstructured.Unstructured) {
 	managers := object.GetManagedFields()
 	slices.SortStableFunc(managers, func(a, b metav1.ManagedFieldsEntry) int {
-		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)), strings.Compare(a.Subresource, b.Subresource))
+		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)),
+			strings.Compare(a.Subresource, b.Subresource))
 	})
 	if managers != nil {
 		object.SetManagedFields(managers)

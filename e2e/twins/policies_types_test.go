@@ -36,7 +36,8 @@ func (tw *policyTwins) compareTypes(t *testing.T) {
 	}
 	var list admissionregistrationv1.ValidatingAdmissionPolicyList
 	cluster.Await(t, "type checks of all policies", func() error {
-		text, err := tw.on[1].Client.CoreV1().RESTClient().Get().AbsPath("/apis/policies.fastadmit.io/v1/validatingadmissionpolicies").Do(t.Context()).Raw()
+		client := tw.on[1].Client.CoreV1().RESTClient()
+		text, err := client.Get().AbsPath("/apis/policies.fastadmit.io/v1/validatingadmissionpolicies").Do(t.Context()).Raw()
 		if err != nil {
 			return err
 		}

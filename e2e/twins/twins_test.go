@@ -69,7 +69,8 @@ var configurations = map[string]string{
 		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
 	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
-		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
+		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists",` +
+		`"effect":"NoExecute"}]}`,
 	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
 		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
 	"ResourceQuota": `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` +
@@ -111,7 +112,8 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
-		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission, "--allow-unauthenticated-writes")
+		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission,
+		"--allow-unauthenticated-writes")
 	return tw
 }
 
@@ -238,7 +240,8 @@ func shared(c *tables.Case) []*unstructured.Unstructured {
 
 // isNamespaced says whether an object that is given is in a namespace.
 func isNamespaced(object *unstructured.Unstructured) bool {
-	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "ResourceQuota", "ServiceAccount", "Workload"}, object.GetKind())
+	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "ResourceQuota", "ServiceAccount",
+		"Workload"}, object.GetKind())
 }
 
 // give makes the objects until the test ends, and waits until fastadmit knows

@@ -60,10 +60,12 @@ var hookAnswers = map[string]func(name string, r *hookReview) string{
 		return `"allowed":false,"status":{"message":"no ` + name + `"}`
 	},
 	"deny-code": func(string, *hookReview) string {
-		return `"allowed":false,"status":{"reason":"Gone","code":410,"message":"a\nb"},"warnings":["denied"],"auditAnnotations":{"k":"denied"}`
+		return `"allowed":false,"status":{"reason":"Gone","code":410,"message":"a\nb"},"warnings":["denied"],` +
+			`"auditAnnotations":{"k":"denied"}`
 	},
 	"deny-details": func(string, *hookReview) string {
-		return `"allowed":false,"status":{"code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],"retryAfterSeconds":3}}`
+		return `"allowed":false,"status":{"code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],` +
+			`"retryAfterSeconds":3}}`
 	},
 	"deny-prod": func(_ string, r *hookReview) string {
 		if label, _ := r.field("object", "metadata", "labels", "env").(string); label == "prod" {
@@ -145,7 +147,8 @@ var digests = regexp.MustCompile("#[0-9a-f]{8}")
 // shown returns what the request says, less what no two clusters have in common.
 func (r *hookReview) shown() string {
 	text := r.APIVersion
-	for _, name := range []string{"operation", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace", "dryRun"} {
+	for _, name := range []string{"operation", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource",
+		"name", "namespace", "dryRun"} {
 		encoded, _ := json.Marshal(r.Request[name])
 		text += fmt.Sprintf(" %s=%s", name, encoded)
 	}
@@ -203,5 +206,6 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 			response = hookAnswers[does](name, &review)
 		}
 	}
-	_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,%s}}`, review.APIVersion, review.Request["uid"], response)
+	_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,%s}}`, review.APIVersion, review.Request["uid"],
+		response)
 }

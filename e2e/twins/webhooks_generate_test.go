@@ -32,15 +32,18 @@ func (g *hookGenerator) in(n int) bool { return g.IntN(n) == 0 }
 
 // harmless are what a webhook does that neither denies nor fails, of a phase.
 var harmless = map[string][]string{
-	"Mutating":   {"append", "append", "append", "once", "once", "prod", "unlabeled", "empty", "echo", "echo", "warn", "annotate", "allow"},
+	"Mutating": {"append", "append", "append", "once", "once", "prod", "unlabeled", "empty", "echo", "echo", "warn",
+		"annotate", "allow"},
 	"Validating": {"echo", "echo", "warn", "annotate", "allow"},
 }
 
 // harmful are the others.
 var harmful = map[string][]string{
-	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text", "status", "nothing",
+	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text",
+		"status", "nothing",
 		"closed", "dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
-	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status", "nothing", "closed",
+	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status",
+		"nothing", "closed",
 		"dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
 }
 
@@ -75,7 +78,8 @@ func (g *hookGenerator) scenario(name string) *scenario {
 
 func configuration(phase, name string, hooks ...any) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": webhookGroups[0], "kind": phase + "WebhookConfiguration", "metadata": map[string]any{"name": name}, "webhooks": hooks,
+		"apiVersion": webhookGroups[0], "kind": phase + "WebhookConfiguration", "metadata": map[string]any{"name": name},
+		"webhooks": hooks,
 	}}
 }
 
@@ -112,9 +116,12 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	var conditions []any
 	for i := range max(0, g.IntN(4)-1) {
 		conditions = append(conditions, map[string]any{"name": fmt.Sprintf("c%d", i), "expression": one(g,
-			`true`, `request.operation != "DELETE"`, `object != null && object.metadata.name != "b"`, `!has(request.dryRun) || !request.dryRun`,
-			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`, `request.userInfo.username != "alice"`,
-			`oldObject == null || object == null || oldObject.metadata.name == object.metadata.name`, `request.resource.resource == "configmaps"`)})
+			`true`, `request.operation != "DELETE"`, `object != null && object.metadata.name != "b"`,
+			`!has(request.dryRun) || !request.dryRun`,
+			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`,
+			`request.userInfo.username != "alice"`,
+			`oldObject == null || object == null || oldObject.metadata.name == object.metadata.name`,
+			`request.resource.resource == "configmaps"`)})
 	}
 	if conditions != nil {
 		h["matchConditions"] = conditions
@@ -147,7 +154,8 @@ func (g *hookGenerator) rule() map[string]any {
 		"resources": one(g, []any{"*/*"}, []any{"*"}, []any{"configmaps", "deployments"}, []any{"deployments/scale"}, []any{"*/scale"}),
 	}
 	if g.scaled {
-		rule["apiGroups"], rule["apiVersions"], rule["resources"] = []any{"autoscaling"}, []any{"v2"}, one(g, []any{"*"}, []any{"horizontalpodautoscalers"})
+		rule["apiGroups"], rule["apiVersions"], rule["resources"] = []any{"autoscaling"}, []any{"v2"},
+			one(g, []any{"*"}, []any{"horizontalpodautoscalers"})
 	}
 	if scope := one[any](g, nil, nil, "*", "Namespaced", "Cluster"); scope != nil {
 		rule["scope"] = scope
@@ -170,26 +178,34 @@ func (g *hookGenerator) requests() {
 		}
 		g.own.Requests = append(g.own.Requests, r)
 	}
-	labels := one(g, `"labels":{"env":"prod"}`, `"labels":{"a":"b"}`, `"annotations":{"order":"-"}`, `"labels":{"env":"prod"},"annotations":{"order":"-"}`, `"name":"a"`)
+	labels := one(g, `"labels":{"env":"prod"}`, `"labels":{"a":"b"}`, `"annotations":{"order":"-"}`,
+		`"labels":{"env":"prod"},"annotations":{"order":"-"}`, `"name":"a"`)
 	in := "/namespaces/" + g.own.name
 	if g.scaled {
 		for i, version := range []string{"v1", "v2", "v1"} {
-			add("POST /apis/autoscaling/"+version+in+"/horizontalpodautoscalers", fmt.Sprintf(`{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler",
-				"metadata":{%s,"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, version, labels, i))
+			add("POST /apis/autoscaling/"+version+in+"/horizontalpodautoscalers",
+				fmt.Sprintf(`{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler",
+				"metadata":{%s,"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment",`+
+					`"name":"d"}}}`, version, labels, i))
 			add("PATCH /apis/autoscaling/"+version+in+"/horizontalpodautoscalers/a0", fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, 4+i))
 		}
 		add("DELETE /apis/autoscaling/v1"+in+"/horizontalpodautoscalers/a0", "")
 		return
 	}
 	for _, name := range []string{"a", "b"} {
-		add("POST /api/v1"+in+"/configmaps", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"1"}}`, labels, name))
-		add("PUT /api/v1"+in+"/configmaps/"+name, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"2"}}`, labels, name))
+		add("POST /api/v1"+in+"/configmaps",
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"1"}}`, labels, name))
+		add("PUT /api/v1"+in+"/configmaps/"+name,
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"2"}}`, labels, name))
 		add("PATCH /api/v1"+in+"/configmaps/"+name, `{"data":{"b":"3"}}`)
 	}
-	add("POST /apis/apps/v1"+in+"/deployments", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s,"name":"d"},"spec":{"replicas":1,
-		"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, labels))
+	add("POST /apis/apps/v1"+in+"/deployments",
+		fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s,"name":"d"},"spec":{"replicas":1,
+		"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c",`+
+			`"image":"i"}]}}}}`, labels))
 	add("PATCH /apis/apps/v1"+in+"/deployments/d/scale", `{"spec":{"replicas":3}}`)
-	for _, object := range []string{"/api/v1" + in + "/configmaps/a", "/api/v1" + in + "/configmaps/b", "/apis/apps/v1" + in + "/deployments/d"} {
+	for _, object := range []string{"/api/v1" + in + "/configmaps/a", "/api/v1" + in + "/configmaps/b",
+		"/apis/apps/v1" + in + "/deployments/d"} {
 		add("DELETE "+object, "")
 	}
 	add("PATCH /api/v1"+in, `{"metadata":{"labels":{"env":"other"}}}`)
@@ -200,7 +216,8 @@ func hookScenarios(b *hookBackend) (all []*scenario) {
 	post := func(name string) string { return "POST /api/v1/namespaces/" + name + "/configmaps" }
 	body := json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"order":"-"}}}`)
 	f := func(name string, change func(h map[string]any), mutating, validating []string) {
-		own := &scenario{name: name, Requests: []policyRequest{{Send: post(name), Body: body}, {Send: post(name) + "?dryRun=All", Body: body}}}
+		own := &scenario{name: name, Requests: []policyRequest{{Send: post(name), Body: body},
+			{Send: post(name) + "?dryRun=All", Body: body}}}
 		for phase, does := range map[string][]string{"Mutating": mutating, "Validating": validating} {
 			var hooks []any
 			for i, d := range does {

@@ -54,7 +54,8 @@ func TestWebhooks(t *testing.T) {
 	tw.on[1].MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
 	tw.refused(t)
 	tw.storeInvalid(t)
-	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t), "--allow-unauthenticated-writes",
+	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),
+		"--allow-unauthenticated-writes",
 		"--admission-control-config-file", cluster.WriteFile(t, "fastadmit.yaml", []byte(webhookConfiguration)),
 		"--enable-admission-plugins", strings.Join(append(cluster.WebhookPlugins, "AlwaysDeny"), ","))
 	marker, hook := cluster.Webhook{URL: tw.fastadmit.URL, CA: authority.PEM}, hookRules()
@@ -124,7 +125,8 @@ func (tw *hookTwins) compared(t *testing.T) {
 func (tw *hookTwins) wantSome(t *testing.T) {
 	t.Helper()
 	for part, want := range map[string]int{
-		"denied the request": 5, "failed calling webhook": 4, "\n{": 100, "careful": 8, `\"mutated\":true`: 20, "round_1": 4, "failed-open": 5,
+		"denied the request": 5, "failed calling webhook": 4, "\n{": 100, "careful": 8, `\"mutated\":true`: 20, "round_1": 4,
+		"failed-open":               5,
 		"context deadline exceeded": 2, "autoscaling/v1": 5,
 	} {
 		got := 0
@@ -189,16 +191,19 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 // invalidHooks are changes of a valid webhook that make it one which kube-apiserver
 // refuses, and the schema too.
 var invalidHooks = []string{
-	`{"name":"a"}`, `{"name":"A.example.com"}`, `{"name":null}`, `{"sideEffects":null}`, `{"sideEffects":"Some"}`, `{"sideEffects":"Unknown"}`,
+	`{"name":"a"}`, `{"name":"A.example.com"}`, `{"name":null}`, `{"sideEffects":null}`, `{"sideEffects":"Some"}`,
+	`{"sideEffects":"Unknown"}`,
 	`{"admissionReviewVersions":null}`, `{"admissionReviewVersions":[]}`, `{"failurePolicy":"Never"}`, `{"matchPolicy":"Some"}`,
 	`{"timeoutSeconds":0}`, `{"timeoutSeconds":31}`, `{"timeoutSeconds":"1"}`, `{"clientConfig":null}`, `{"clientConfig":{}}`,
 	`{"clientConfig":{"url":"https://a","service":{"namespace":"a","name":"b"}}}`, `{"clientConfig":{"url":"http://a"}}`,
 	`{"clientConfig":{"url":"https://a","caBundle":"not base64"}}`,
 	`{"clientConfig":{"service":{"namespace":"","name":"b"}}}`, `{"clientConfig":{"service":{"namespace":"a","name":"b","port":0}}}`,
-	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"]}]}`, `{"rules":[{"operations":[],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
+	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"]}]}`,
+	`{"rules":[{"operations":[],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
 	`{"rules":[{"operations":["READ"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
 	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"scope":"All"}]}`,
-	`{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`, `{"matchConditions":[{"name":"a","expression":"true"},{"name":"a","expression":"true"}]}`,
+	`{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`, `{"matchConditions":[{"name":"a","expression":"true"},` +
+		`{"name":"a","expression":"true"}]}`,
 	`{"reinvocationPolicy":"Always"}`,
 }
 
@@ -239,7 +244,8 @@ func (tw *hookTwins) refused(t *testing.T) {
 	}
 	for _, change := range []string{
 		`{}`, `{"rules":null}`, `{"timeoutSeconds":30}`, `{"admissionReviewVersions":["v9","v1beta1"]}`, `{"matchConditions":[]}`,
-		`{"clientConfig":{"service":{"namespace":"a","name":"b","path":"/c"}}}`, `{"clientConfig":{"url":"HTTPS://a"}}`, `{"reinvocationPolicy":"IfNeeded"}`,
+		`{"clientConfig":{"service":{"namespace":"a","name":"b","path":"/c"}}}`, `{"clientConfig":{"url":"HTTPS://a"}}`,
+		`{"reinvocationPolicy":"IfNeeded"}`,
 	} {
 		f(change, true)
 	}
@@ -251,11 +257,13 @@ func (tw *hookTwins) storeInvalid(t *testing.T) {
 	t.Helper()
 	good := fixedHook(tw.backend, "stored", "warn", "good")
 	bad := fixedHook(tw.backend, "stored", "warn", "bad")
-	bad["rules"] = []any{map[string]any{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"configmaps"}}}
+	bad["rules"] = []any{map[string]any{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"},
+		"resources": []any{"configmaps"}}}
 	bad["clientConfig"].(map[string]any)["url"] = "https://example.com/?a=b"
 	ignored := fixedHook(tw.backend, "stored-ignored", "warn", "ignored")
 	ignored["clientConfig"], ignored["failurePolicy"] = bad["clientConfig"], "Ignore"
-	for _, c := range []unstructured.Unstructured{configuration("Validating", "stored", bad, good), configuration("Validating", "stored-ignored", ignored)} {
+	for _, c := range []unstructured.Unstructured{configuration("Validating", "stored", bad, good),
+		configuration("Validating", "stored-ignored", ignored)} {
 		c.SetAPIVersion(tw.groups[1])
 		if err := create(tw.on[1], &c); err != nil {
 			t.Fatal(err)
@@ -274,7 +282,8 @@ func (tw *hookTwins) storeInvalid(t *testing.T) {
 func (tw *hookTwins) tried(t *testing.T, namespace, kind string) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":%q,"metadata":{"name":"a"}}`, kind)
-	answer, err := tw.send(1, &policyRequest{Send: "POST /api/v1/namespaces/" + namespace + "/" + strings.ToLower(kind) + "s?dryRun=All", Body: body}, "")
+	answer, err := tw.send(1, &policyRequest{Send: "POST /api/v1/namespaces/" + namespace + "/" + strings.ToLower(kind) + "s?dryRun=All",
+		Body: body}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +362,8 @@ func (tw *hookTwins) changed(t *testing.T) {
 	}
 	tw.awaitTried(t, "changed", "careful two", true)
 	tw.awaitReady(t, "changed", "True", "its webhooks are called")
-	err = tw.patch(&c, []byte(`{"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a"},`+
+	err = tw.patch(&c, []byte(`{"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],`+
+		`"clientConfig":{"url":"https://a"},`+
 		`"matchConditions":[{"name":"a","expression":"object."}]}]}`))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "Syntax error") {
 		t.Errorf("got %v, want an expression that does not compile to be refused", err)
