@@ -60,8 +60,10 @@ func TestAudit(t *testing.T) {
 func TestAuditRBAC(t *testing.T) {
 	t.Parallel()
 	reports := []rbacv1.PolicyRule{
-		{APIGroups: []string{"openreports.io"}, Resources: []string{"reports", "clusterreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
-		{APIGroups: []string{"wgpolicyk8s.io"}, Resources: []string{"policyreports", "clusterpolicyreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
+		{APIGroups: []string{"openreports.io"}, Resources: []string{"reports", "clusterreports"},
+			Verbs: []string{"list", "create", "patch", "delete"}},
+		{APIGroups: []string{"wgpolicyk8s.io"}, Resources: []string{"policyreports", "clusterpolicyreports"},
+			Verbs: []string{"list", "create", "patch", "delete"}},
 	}
 	for name, h := range table(t) {
 		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate()+writesAllowed, "")

@@ -16,7 +16,8 @@ const writesAllowed = "callers: {allowUnauthenticatedWrites: true}\n"
 // cluster, and renders the ways out.
 func TestWriters(t *testing.T) {
 	t.Parallel()
-	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}\n"
+	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], " +
+		"apiVersions: [v1], resources: [pods]}]}}\n"
 	flags := func(values, preset string) []string {
 		t.Helper()
 		return one[appsv1.Deployment](t, render(t, plugins+values, preset), "Deployment").Spec.Template.Spec.Containers[0].Args
@@ -46,7 +47,8 @@ func TestWriters(t *testing.T) {
 	taken("--client-ca-file=/etc/fastadmit/callers/ca", "callers: {secretName: a, clientCAKey: ca}", "cert-manager.yaml")
 	taken("--token-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, tokensKey: b}", "cert-manager.yaml")
 	taken("--basic-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, passwordsKey: b}", "cert-manager.yaml")
-	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}\nwebhooks: {create: false}", "cert-manager.yaml")
+	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}\nwebhooks: {create: false}",
+		"cert-manager.yaml")
 	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}", "")
 	taken("--allow-unauthenticated-writes", "callers: {allowUnauthenticatedWrites: true}", "cert-manager.yaml")
 	taken("--managed-path-token=false", "callers: {pathToken: false, allowUnauthenticatedWrites: true}", "")
@@ -62,13 +64,15 @@ func TestPathToken(t *testing.T) {
 	if len(all) == 0 {
 		t.Fatal("got no webhooks")
 	}
-	want := webhooks(t, parse(t, run(t, binary, append([]string{"manifests", "--path-token-file=" + writeFile(t, "tokens", token)}, files(t, r)...)...)))
+	want := webhooks(t,
+		parse(t, run(t, binary, append([]string{"manifests", "--path-token-file=" + writeFile(t, "tokens", token)}, files(t, r)...)...)))
 	for name, w := range all {
 		if got := *w.ClientConfig.Service.Path; got != *want[name].ClientConfig.Service.Path || !strings.HasPrefix(got, "/"+token+"/") {
 			t.Errorf("%s: got path %s, want %s", name, got, *want[name].ClientConfig.Service.Path)
 		}
 	}
-	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+ownCertificate(), "")...)
+	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+
+		ownCertificate(), "")...)
 	if err == nil || !strings.Contains(stderr, "webhooks.pathToken: got none, want the first path token") {
 		t.Errorf("got %v %s, want the token to be asked for", err, stderr)
 	}
@@ -107,7 +111,8 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"webhook 10.0.0.1/32", "webhook 10.0.0.2/32", "webhook fastadmit", "webhook fastadmit-registration-check", "metrics 10.0.0.3/32"}; !slices.Equal(got, want) {
+	if want := []string{"webhook 10.0.0.1/32", "webhook 10.0.0.2/32", "webhook fastadmit", "webhook fastadmit-registration-check",
+		"metrics 10.0.0.3/32"}; !slices.Equal(got, want) {
 		t.Errorf("got ingress %q, want %q", got, want)
 	}
 }

@@ -89,7 +89,8 @@ func checkSecurity(t *testing.T, d *appsv1.Deployment, clusterChoosesUser bool) 
 	pod := &d.Spec.Template.Spec
 	for _, got := range pod.Containers {
 		want := &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
 		if !reflect.DeepEqual(got.SecurityContext, want) {
 			t.Errorf("got securityContext %v, want %v", got.SecurityContext, want)
@@ -481,7 +482,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	f := func(release, want string) {
 		t.Helper()
-		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set",
+			"plugins.AlwaysPullImages.failurePolicy=Fail")
 		for _, object := range parse(t, text) {
 			if name := object.GetName(); !strings.HasPrefix(name, want) || object.GetKind() == "Service" && len(name) > 63 {
 				t.Errorf("%s: got %s %q, want %q or more, and 63 characters at most of a Service", release, object.GetKind(), name, want)

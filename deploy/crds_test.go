@@ -18,7 +18,7 @@ import (
 // A customResource is what a CustomResourceDefinition is made of.
 type customResource struct {
 	kind    *cluster.Kind
-	object  reflect.Type // with the fields beside apiVersion, kind and metadata; nil for a kind of fastadmit's own, which has a status alone
+	object  reflect.Type // its Go type; nil for fastadmit's own kinds, which have only a status
 	does    string       // what fastadmit does with it
 	status  bool
 	columns []any
@@ -30,22 +30,30 @@ func TestCRDs(t *testing.T) {
 	t.Parallel()
 	bindings := bindingColumns("Actions", ".spec.validationActions")
 	testCRDs(t, cluster.PolicyGroup, "chart/files/policies.crds.yaml",
-		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](), "evaluated", true, policyColumns()},
-		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
-		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](), "evaluated", true, policyColumns()},
-		customResource{cluster.MutatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
+		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](),
+			"evaluated", true, policyColumns()},
+		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind,
+			reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
+		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](),
+			"evaluated", true, policyColumns()},
+		customResource{cluster.MutatingAdmissionPolicyBindings.Kind,
+			reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
 		customResource{cluster.PolicyReplicas.Kind, nil, "", true, []any{
-			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date", "jsonPath": ".status.renewTime"}, age(),
+			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date",
+				"jsonPath": ".status.renewTime"}, age(),
 		}})
 	columns := []any{column("Ready", `.status.conditions[?(@.type=="Ready")].status`), age()}
 	testCRDs(t, cluster.WebhookGroup, "chart/files/webhooks.crds.yaml",
-		customResource{cluster.ValidatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
-		customResource{cluster.MutatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.MutatingWebhookConfiguration](), "called", true, columns})
+		customResource{cluster.ValidatingWebhookConfigurations.Kind,
+			reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
+		customResource{cluster.MutatingWebhookConfigurations.Kind,
+			reflect.TypeFor[admissionregistrationv1.MutatingWebhookConfiguration](), "called", true, columns})
 }
 
 func testCRDs(t *testing.T, group, file string, resources ...customResource) {
 	t.Helper()
-	want := "# The kinds of " + group + ", made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run TestCRDs -update\n"
+	want := "# The kinds of " + group + ", made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run " +
+		"TestCRDs -update\n"
 	for i := range resources {
 		text, err := yaml.Marshal(crd(&resources[i]))
 		if err != nil {
@@ -92,7 +100,8 @@ func bindingColumns(more ...string) []any {
 func crd(d *customResource) map[string]any {
 	gvk, plural := d.kind.GroupVersionKind(), d.kind.Resource().Resource
 	properties := map[string]any{
-		"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"}, "metadata": map[string]any{"type": "object"},
+		"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"},
+		"metadata": map[string]any{"type": "object"},
 	}
 	schema := map[string]any{
 		"type": "object", "properties": properties,
@@ -143,7 +152,8 @@ func statusSchema(kind string) map[string]any {
 		"conditions":         listMap(schemaOf(reflect.TypeFor[[]metav1.Condition](), ""), "type"),
 	}
 	if kind == "ValidatingAdmissionPolicy" {
-		properties["typeChecking"] = schemaOf(reflect.TypeFor[admissionregistrationv1.TypeChecking](), "What the schemas of the kinds say of the expressions.")
+		properties["typeChecking"] = schemaOf(reflect.TypeFor[admissionregistrationv1.TypeChecking](),
+			"What the schemas of the kinds say of the expressions.")
 	}
 	return map[string]any{
 		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.", "properties": properties,
@@ -156,15 +166,18 @@ func replicaSchema() map[string]any {
 		return map[string]any{"type": "string", "description": description}
 	}
 	policy := map[string]any{"type": "object", "required": []string{"name", "revision"}, "properties": map[string]any{
-		"name":               text("The name of a policy."),
-		"observedGeneration": map[string]any{"type": "integer", "format": "int64", "description": "The generation of the policy that the replica evaluates."},
-		"revision":           text("A hash of the policy and its bindings, with their generations."),
+		"name": text("The name of a policy."),
+		"observedGeneration": map[string]any{"type": "integer", "format": "int64", "description": "The generation of the policy that " +
+			"the replica evaluates."},
+		"revision": text("A hash of the policy and its bindings, with their generations."),
 	}}
 	return map[string]any{"type": "object", "properties": map[string]any{
-		"plugin":    text("The plugin that evaluates the policies."),
-		"host":      text("The host name of the replica: in a cluster, the name of its pod."),
-		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica last wrote this object. It writes at least once a minute; after three minutes without a write, the replica counts as gone."},
-		"policies":  listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that the replica evaluates: those that have bindings, compile, and whose parameters it can read."}, "name"),
+		"plugin": text("The plugin that evaluates the policies."),
+		"host":   text("The host name of the replica: in a cluster, the name of its pod."),
+		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica last wrote this object. " +
+			"It writes at least once a minute; after three minutes without a write, the replica counts as gone."},
+		"policies": listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that the replica evaluates: " +
+			"those that have bindings, compile, and whose parameters it can read."}, "name"),
 	}}
 }
 
@@ -202,7 +215,8 @@ var (
 		"WebhookClientConfig.url": {"pattern": "^[hH][tT][tT][pP][sS]://"},
 		"ServiceReference.name":   {"minLength": 1}, "ServiceReference.namespace": {"minLength": 1},
 		"ServiceReference.port": {"default": 443, "minimum": 1, "maximum": 65535},
-		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty, "RuleWithOperations.operations": notEmpty,
+		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty,
+		"RuleWithOperations.operations": notEmpty,
 	}
 	webhookName = map[string]any{
 		"maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$`,

@@ -33,7 +33,8 @@ func TestDocumentedValues(t *testing.T) {
 				continue // a list, or several documents
 			}
 			isValue := func(name string) bool { _, ok := known[name]; return ok }
-			if len(values) == 0 || values["kind"] != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(values)), isValue) || rendered[text] {
+			if len(values) == 0 || values["kind"] != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(values)), isValue) ||
+				rendered[text] {
 				continue
 			}
 			rendered[text] = true

@@ -26,7 +26,8 @@ func example(t *testing.T) (path, values string) {
 func TestExtraPlugins(t *testing.T) {
 	t.Parallel()
 	path, values := example(t)
-	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: {a: b}}}}\n"
+	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: " +
+		"{a: b}}}}\n"
 	r := render(t, values+ownCertificate(), "")
 	own := func(arguments ...string) release {
 		return parse(t, run(t, path, append(append([]string{"manifests"}, files(t, r)...), arguments...)...))
@@ -39,7 +40,8 @@ func TestExtraPlugins(t *testing.T) {
 		compareWebhooks(t, got[name], want[name], false)
 	}
 	gotRules, wantRules := clusterRules(t, r), clusterRules(t, own("--kind=ClusterRole"))
-	if !reflect.DeepEqual(gotRules, wantRules) || wantRules["teams.example.com"] != "get,list,watch" || wantRules["configmaps"] == "" || len(wantRules) != 4 {
+	if !reflect.DeepEqual(gotRules, wantRules) || wantRules["teams.example.com"] != "get,list,watch" || wantRules["configmaps"] == "" ||
+		len(wantRules) != 4 {
 		t.Errorf("got the rules %v, want those that the binary prints: %v", gotRules, wantRules)
 	}
 }
@@ -49,7 +51,8 @@ func TestExtraPlugins(t *testing.T) {
 func TestExtraPluginsAudit(t *testing.T) {
 	t.Parallel()
 	_, values := example(t)
-	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(), ""), "ClusterRole") {
+	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(), ""),
+		"ClusterRole") {
 		if !strings.HasSuffix(role.Name, "-audit") {
 			continue
 		}
@@ -104,7 +107,8 @@ func TestExtraPluginsRefused(t *testing.T) {
 	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
 	f("plugins: {TeamLabel: {}}", "add the values that your fastadmit prints with plugins -o chart")
 	f("plugins: {TeamLabel: {}}\nwebhooks: {create: false}", "plugins: got TeamLabel, want one of")
-	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}}",
+	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], "+
+		"resources: ['*']}]}}",
 		"extraPlugins: got LimitRanger, which is built in")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {A: {}}", "at '/extraPlugins/A'")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {a: {validate: []}}", "at '/extraPlugins'")

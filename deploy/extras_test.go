@@ -53,7 +53,8 @@ func TestCommonLabels(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Deployment", "CronJob", "Job", "ServiceAccount", "Service", "ConfigMap", "ClusterRole", "Role", "NetworkPolicy",
+	for _, kind := range []string{"Deployment", "CronJob", "Job", "ServiceAccount", "Service", "ConfigMap", "ClusterRole", "Role",
+		"NetworkPolicy",
 		"HorizontalPodAutoscaler", "ServiceMonitor", "PrometheusRule", "Certificate", "MutatingWebhookConfiguration", "FlowSchema"} {
 		if !kinds[kind] {
 			t.Errorf("got no %s", kind)
@@ -93,10 +94,14 @@ func TestExtras(t *testing.T) {
 	if last := container.Args[len(container.Args)-1]; last != "--max-review-memory-bytes=1000000" {
 		t.Errorf("got the last flag %s, want that of extraArgs, which overrides", last)
 	}
-	if len(container.Env) != 2 || container.Env[0].Name != "HTTPS_PROXY" || container.Env[1].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+	if len(container.Env) != 2 || container.Env[0].Name != "HTTPS_PROXY" ||
+		container.Env[1].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("got env %v", container.Env)
 	}
-	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "more" && m.MountPath == "/more" && m.ReadOnly }) {
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "more" && m.MountPath == "/more" &&
+			m.ReadOnly
+	}) {
 		t.Errorf("got volumeMounts %v", container.VolumeMounts)
 	}
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "more" && v.ConfigMap.Name == "more" }) {
@@ -156,7 +161,8 @@ func TestChartAnnotations(t *testing.T) {
 			t.Errorf("got crds entry %+v, want all fields", k)
 		}
 	}
-	all := "crds: {podPreset: true, podSecurityPolicy: true}\npolicies: {customResources: true}\nwebhookConfigurations: {customResources: true}\n"
+	all := "crds: {podPreset: true, podSecurityPolicy: true}\npolicies: {customResources: true}\nwebhookConfigurations: " +
+		"{customResources: true}\n"
 	for _, object := range render(t, somePlugins+all, "") {
 		if object.GetKind() == "CustomResourceDefinition" && !got[object.GetName()] {
 			t.Errorf("artifacthub.io/crds lacks %s", object.GetName())

@@ -57,7 +57,8 @@ func TestKustomizePolicies(t *testing.T) {
 			kinds[o.GetName()] = true
 		}
 	}
-	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
+		"mutatingadmissionpolicybindings"} {
 		if !kinds[want+".policies.fastadmit.io"] {
 			t.Errorf("got the definitions %v, want %s", kinds, want)
 		}
@@ -73,7 +74,8 @@ func TestKustomizePolicies(t *testing.T) {
 func TestKustomizeExample(t *testing.T) {
 	t.Parallel()
 	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/example"))
-	if image := one[appsv1.Deployment](t, built, "Deployment").Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/fastadmit:1" {
+	pod := one[appsv1.Deployment](t, built, "Deployment").Spec.Template.Spec
+	if image := pod.Containers[0].Image; image != "registry.example.com/fastadmit:1" {
 		t.Errorf("got image %s", image)
 	}
 	configuration := one[corev1.ConfigMap](t, built, "ConfigMap").Data["configuration.yaml"]

@@ -240,7 +240,8 @@ func TestCardinality(t *testing.T) {
 			t.Errorf("%d plugins: got %d series, want at most %d, and not a bound that says nothing", len(enabled), got, most)
 		}
 	}
-	want := fmt.Sprintf("at most %d series, %d more for each plugin, and %d for each kind of objects in the cache", seriesOfServer, seriesOfPlugin, seriesOfKind)
+	want := fmt.Sprintf("at most %d series, %d more for each plugin, and %d for each kind of objects in the cache", seriesOfServer,
+		seriesOfPlugin, seriesOfKind)
 	if text := strings.Join(strings.Fields(readFile(t, "../docs/operations.md")), " "); !strings.Contains(text, want) {
 		t.Errorf("docs/operations.md: want it to say %q", want)
 	}
@@ -293,7 +294,8 @@ func scrapeWith(t *testing.T, plugins ...string) string {
 	}
 	admission := "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [" + strings.Join(configured, ",") + "]}"
 	cmd := exec.Command(binary, "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-		"--allow-unauthenticated-writes", "--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+writeFile(t, "admission.yaml", admission),
+		"--allow-unauthenticated-writes", "--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+
+			writeFile(t, "admission.yaml", admission),
 		"--cluster-state-dir="+filepath.Dir(writeFile(t, "accounts.yaml", accounts())))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()

@@ -39,24 +39,28 @@ func TestRegistrationCheck(t *testing.T) {
 		pod := &jobs[0].Spec.Template.Spec
 		job := &pod.Containers[0]
 		if job.Image != container.Image || job.Args[0] != "await" || pod.ServiceAccountName != d.Spec.Template.Spec.ServiceAccountName ||
-			!reflect.DeepEqual(pod.ImagePullSecrets, d.Spec.Template.Spec.ImagePullSecrets) || pod.RestartPolicy != corev1.RestartPolicyNever {
+			!reflect.DeepEqual(pod.ImagePullSecrets, d.Spec.Template.Spec.ImagePullSecrets) ||
+			pod.RestartPolicy != corev1.RestartPolicyNever {
 			t.Errorf("got pod %v", pod)
 		}
 		for _, a := range job.Args[1:] {
 			if name, _, _ := strings.Cut(a, "="); !regexp.MustCompile(`(?m)^ +` + name + `\b`).MatchString(flags) {
 				t.Errorf("%s is no flag of fastadmit await", name)
 			}
-			if name, _, _ := strings.Cut(a, "="); name != "--timeout" && !slices.Contains(container.Args, a) && name != "--managed-path-token" {
+			if name, _, _ := strings.Cut(a, "="); name != "--timeout" && !slices.Contains(container.Args, a) &&
+				name != "--managed-path-token" {
 				t.Errorf("got %s, which the Deployment does not have", a)
 			}
 		}
 		_, kept := argument(job.Args, "managed-path-token")
 		if asks := slices.ContainsFunc(container.Args, func(a string) bool {
-			return regexp.MustCompile("^--(client-ca-file|token-auth-file|basic-auth-file|path-token-file|managed-path-token)=").MatchString(a)
+			return regexp.MustCompile("^--(client-ca-file|token-auth-file|basic-auth-file|path-token-file|managed-path-token)=").
+				MatchString(a)
 		}); asks != kept {
 			t.Errorf("got arguments %q where the Deployment has %q", job.Args, container.Args)
 		}
-		if !reflect.DeepEqual(job.SecurityContext, container.SecurityContext) || !reflect.DeepEqual(pod.SecurityContext, d.Spec.Template.Spec.SecurityContext) {
+		if !reflect.DeepEqual(job.SecurityContext, container.SecurityContext) ||
+			!reflect.DeepEqual(pod.SecurityContext, d.Spec.Template.Spec.SecurityContext) {
 			t.Errorf("got security contexts %v and %v, want those of the Deployment", job.SecurityContext, pod.SecurityContext)
 		}
 		checkMounts(t, pod)
@@ -125,7 +129,8 @@ func TestRegistrationCheckHooks(t *testing.T) {
 		if got := job.Annotations["helm.sh/hook-delete-policy"]; got != "before-hook-creation,hook-succeeded" {
 			t.Errorf("%s: got hook-delete-policy %s", values, got)
 		}
-		if got, _ := argument(job.Spec.Template.Spec.Containers[0].Args, "timeout"); got != timeout || *job.Spec.ActiveDeadlineSeconds != deadline {
+		if got, _ := argument(job.Spec.Template.Spec.Containers[0].Args, "timeout"); got != timeout ||
+			*job.Spec.ActiveDeadlineSeconds != deadline {
 			t.Errorf("%s: got --timeout=%s and %d s, want %s and %d s", values, got, *job.Spec.ActiveDeadlineSeconds, timeout, deadline)
 		}
 	}

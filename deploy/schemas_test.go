@@ -165,7 +165,8 @@ func definitions(t *testing.T) (all []definition) {
 		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 	} {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, "go", "-C", "../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		printed := run(t, "go", "-C", "../tools/crds", "mod", "download", "-json", module)
+		if err := json.Unmarshal([]byte(printed), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(downloaded.Dir, folder, "*.yaml"))

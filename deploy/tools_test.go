@@ -186,7 +186,8 @@ var ownCertificate = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		panic(err)
@@ -200,7 +201,8 @@ func settings(t *testing.T) []setting {
 	t.Helper()
 	all := []setting{
 		{"default", somePlugins, ""},
-		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, validating/a.example.com, validating/b]}", ""},
+		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, " +
+			"validating/a.example.com, validating/b]}", ""},
 		{"everything", somePlugins + `
 callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
 networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
@@ -215,13 +217,17 @@ imagePullSecrets: [{name: pull}]
 podLabels: {a: b}
 podAnnotations: {a: b}
 serviceAccount: {annotations: {a: b}}
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: ` +
+			`Exists}]}]}}}
 `, "monitoring.yaml"},
 		{"network-policy-without-api", somePlugins +
 			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(), ""},
-		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
-		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: "!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
-		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
+		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}",
+			"cert-manager.yaml"},
+		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: ` +
+			`"!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
+		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, " +
+			"DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
 	}

@@ -45,7 +45,8 @@ func TestSchemaRefuses(t *testing.T) {
 	f("webhooks: {matchConditions: [{name: a}]}", "/webhooks/matchConditions/0")
 	f("plugins: {AlwaysPullImages: {matchConditions: [{name: a, expresion: b}]}}", "/plugins/AlwaysPullImages/matchConditions/0")
 	f("webhooks: {namespaceSelector: {matchLabel: {a: b}}}", "/webhooks/namespaceSelector")
-	f("webhooks: {namespaceSelector: {matchExpressions: [{key: a, operator: in}]}}", "/webhooks/namespaceSelector/matchExpressions/0/operator")
+	f("webhooks: {namespaceSelector: {matchExpressions: [{key: a, operator: in}]}}",
+		"/webhooks/namespaceSelector/matchExpressions/0/operator")
 	f("webhooks: {annotations: {a: true}}", "/webhooks/annotations/a")
 	f("certificates: {mode: self}", "/certificates/mode")
 	f("certificates: {mode: secret}", "/certificates/secretName")
@@ -142,7 +143,8 @@ func compareValues(t *testing.T, path string, values map[string]any, s *schema) 
 	}
 	for name, value := range values {
 		inner, isMap := value.(map[string]any)
-		if p := s.Properties[name]; p != nil && isMap && len(p.Properties) > 0 && !slices.Contains([]string{"resources", "plugins"}, name) {
+		if p := s.Properties[name]; p != nil && isMap && len(p.Properties) > 0 &&
+			!slices.Contains([]string{"resources", "plugins"}, name) {
 			compareValues(t, path+"/"+name, inner, p)
 		}
 	}

@@ -50,11 +50,13 @@ func TestWebhooks(t *testing.T) {
 	f("several", somePlugins, false)
 	f("registration", somePlugins+`
 service: {port: 1234}
-webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: b}},
+webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSelector: {matchLabels: {a: b}}, objectSelector: `+
+		`{matchLabels: {a: b}},
   matchConditions: [{name: a, expression: "true"}]}`, false)
 	f("same-selectors", `plugins:
   AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: Exists}]}}
-  DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: Exists}]}}`, false)
+  DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: `+
+		`Exists}]}}`, false)
 	f("other-selectors", `plugins:
   AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}
   DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: c}}}
@@ -77,7 +79,8 @@ func compareWebhooks(t *testing.T, got, want admissionregistrationv1.ValidatingW
 	if len(gotRules) != len(wantRules) && !narrower {
 		t.Errorf("%s: got rules %v, want %v", want.Name, slices.Sorted(maps.Keys(gotRules)), slices.Sorted(maps.Keys(wantRules)))
 	}
-	for _, s := range [][2]*metav1.LabelSelector{{got.NamespaceSelector, want.NamespaceSelector}, {got.ObjectSelector, want.ObjectSelector}} {
+	for _, s := range [][2]*metav1.LabelSelector{{got.NamespaceSelector, want.NamespaceSelector},
+		{got.ObjectSelector, want.ObjectSelector}} {
 		if requirements(t, s[0]) != requirements(t, s[1]) {
 			t.Errorf("%s: got selector %s, want %s", want.Name, requirements(t, s[0]), requirements(t, s[1]))
 		}
@@ -141,10 +144,12 @@ func requirements(t *testing.T, s *metav1.LabelSelector) string {
 
 // configurations are those of plugins that need one, as values of the chart.
 var configurations = map[string]string{
-	"EventRateLimit":        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
-	"ImagePolicyWebhook":    "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
-	"InitialResources":      "{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: http://127.0.0.1:1}}",
-	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}",
+	"EventRateLimit": "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: " +
+		"50, burst: 100}]}",
+	"ImagePolicyWebhook": "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
+	"InitialResources":   "{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: http://127.0.0.1:1}}",
+	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, " +
+		"id: d, labels: {a: b}}]}",
 }
 
 // backend returns the path of a kubeconfig for a backend, which is not asked.
@@ -204,7 +209,8 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "# What plugins are called for, as fastadmit manifests has it. Generated: cd deploy && go test . -run TestTable -update\n" + string(text)
+	want := "# What plugins are called for, as fastadmit manifests has it. Generated: cd deploy && go test . -run TestTable -update\n" +
+		string(text)
 	if *update {
 		if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -224,7 +230,8 @@ func table(t *testing.T) map[string]handled {
 		if name == "NAME" {
 			continue
 		}
-		admission := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: %s, configuration: %s}]}",
+		admission := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: %s, "+
+			"configuration: %s}]}",
 			name, configurations[name])
 		printed := webhooks(t, parse(t, run(t, binary, "manifests", "--enable-admission-plugins="+name,
 			"--admission-control-config-file="+writeFile(t, "admission.yaml", admission))))

@@ -82,7 +82,8 @@ func BenchmarkWebhook(b *testing.B) {
 	typed := admissiontest.MustChain(b, fastadmit.Plugin{
 		Name: "Typed", Rules: []fastadmit.Rule{fastadmit.Any()}, Mutates: true,
 		New: func(fastadmit.Setup) (fastadmit.Handler, error) {
-			return fastadmit.Handler{Admit: fastadmit.AdmitTyped(func(ctx context.Context, _ *codec.Review, pod, _ *corev1.Pod) fastadmit.Result {
+			return fastadmit.Handler{Admit: fastadmit.AdmitTyped(func(ctx context.Context, _ *codec.Review, pod,
+				_ *corev1.Pod) fastadmit.Result {
 				_ = pullAlways{}.Default(ctx, pod)
 				return fastadmit.Allowed()
 			})}, nil

@@ -50,7 +50,8 @@ func kind(k codec.GroupVersionKind) metav1.GroupVersionKind {
 }
 
 func resource(r codec.GroupVersionResource) metav1.GroupVersionResource {
-	return metav1.GroupVersionResource{Group: strings.Clone(r.Group), Version: strings.Clone(r.Version), Resource: strings.Clone(r.Resource)}
+	return metav1.GroupVersionResource{Group: strings.Clone(r.Group), Version: strings.Clone(r.Version),
+		Resource: strings.Clone(r.Resource)}
 }
 
 // raw returns a copy of a document, nothing for one that is missing.

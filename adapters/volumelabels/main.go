@@ -122,9 +122,11 @@ func parse(args []string, out io.Writer) (*program, error) {
 	flags.StringVar(&c.gce.project, "gce-project", "", "project of the disks (default: that of the machine)")
 	flags.StringVar(&c.gce.region, "gce-region", "", "region of the disks (default: that of the machine)")
 	flags.StringVar(&c.gceZones, "gce-zones", "", "zones of the disks, comma-separated (default: all of the region)")
-	flags.StringVar(&c.gce.endpoint, "gce-endpoint", "", "`URL` of the Compute Engine API, for Private Service Connect (default: the usual one)")
+	flags.StringVar(&c.gce.endpoint, "gce-endpoint", "", "`URL` of the Compute Engine API, for Private Service Connect (default: "+
+		"the usual one)")
 	flags.Int64Var(&c.limits.inFlight, "max-requests-inflight", 64, "maximum of requests in flight; further ones get code 503")
-	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "maximum time of the requests to a cloud for one disk, including retries")
+	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "maximum time of the requests to a cloud for one disk, "+
+		"including retries")
 	flags.DurationVar(&c.limits.age, "cache-ttl", time.Minute, "how long the labels of a disk are cached; 0 for no cache")
 	flags.StringVar(&c.certFile, "tls-cert-file", "", "certificate of the server; without it, the server uses plain HTTP")
 	flags.StringVar(&c.keyFile, "tls-private-key-file", "", "private key of --tls-cert-file")

@@ -72,7 +72,8 @@ func (r *release) nameImage(values string) error {
 	}
 	const unreleased = "\n  #\n  # There is no release yet: build and push your own with \"make image\".\n  repository: fastadmit\n"
 	if strings.Count(string(text), unreleased) != 1 {
-		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased), unreleased)
+		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased),
+			unreleased)
 	}
 	released := "\n  repository: " + r.registry + "/fastadmit\n"
 	return os.WriteFile(values, []byte(strings.Replace(string(text), unreleased, released, 1)), 0o644)

@@ -57,8 +57,10 @@ func run(ctx context.Context, arguments []string) error {
 		flags.PrintDefaults()
 	}
 	version := flags.String("version", "", "what is released, a semantic version without v")
-	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty for no signature")
-	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are published; the chart names the image there")
+	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty "+
+		"for no signature")
+	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are "+
+		"published; the chart names the image there")
 	out := flags.String("out", "", "the folder to make, dist/VERSION below the repository if empty")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -154,7 +156,8 @@ func (r *release) notes() (string, error) {
 			return "# fastadmit " + r.version + "\n\n" + notes + "\n", nil
 		}
 	}
-	return "", fmt.Errorf("CHANGELOG.md: got no heading \"## %s\"; rename \"## Unreleased\", or release a prerelease such as %s-rc.1", r.version, r.version)
+	return "", fmt.Errorf("CHANGELOG.md: got no heading \"## %s\"; rename \"## Unreleased\", or release a prerelease such as %s-rc.1",
+		r.version, r.version)
 }
 
 // section returns what stands below the heading of second order that begins with

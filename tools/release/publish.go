@@ -38,7 +38,8 @@ func (r *release) publish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return push(r.registry+"/charts/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.Write(to, chart, options...) })
+		return push(r.registry+"/charts/fastadmit:"+r.version, entry.Digest,
+			func(to name.Reference) error { return remote.Write(to, chart, options...) })
 	})
 }
 

@@ -28,7 +28,8 @@ func made(t *testing.T, key, registry string) *release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &release{version: "1.2.3-rc.1", root: root, registry: registry, out: t.TempDir(), commit: strings.Repeat("c", 40), time: time.Unix(1700000000, 0).UTC()}
+	r := &release{version: "1.2.3-rc.1", root: root, registry: registry, out: t.TempDir(), commit: strings.Repeat("c", 40),
+		time: time.Unix(1700000000, 0).UTC()}
 	for _, p := range platforms {
 		if err := os.WriteFile(r.path(binaryName(p.os, p.arch)), []byte("binary of "+p.os+" "+p.arch), 0o755); err != nil {
 			t.Fatal(err)
@@ -209,7 +210,8 @@ func TestWrongKey(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-rc.1": true, "v1.2.3": false, "1.2": false, "": false, "1.2.3+a": false} {
+	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-rc.1": true, "v1.2.3": false, "1.2": false, "": false,
+		"1.2.3+a": false} {
 		if _, err := newRelease(t.Context(), version, t.TempDir()); (err == nil) != ok {
 			t.Errorf("%q: got %v", version, err)
 		}

@@ -214,7 +214,8 @@ func TestStart(t *testing.T) {
 	}
 	wrong := *scenarios[0]
 	wrong.Plugins = []string{"NoSuchPlugin"}
-	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil || !strings.Contains(err.Error(), `unknown admission plugin`) {
+	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil ||
+		!strings.Contains(err.Error(), `unknown admission plugin`) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := arena.Start(Contender{Name: "nobody"}, scenarios[0], Settings{}, nil); !errors.Is(err, os.ErrNotExist) {

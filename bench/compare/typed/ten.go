@@ -210,7 +210,8 @@ func (c *Cluster) priority(pod *corev1.Pod) error {
 		value, policy = class.Value, *class.PreemptionPolicy
 	}
 	if p := pod.Spec.Priority; p != nil && *p != value {
-		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d", *p, value)
+		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller "+
+			"computed %d", *p, value)
 	}
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &value, &policy
 	return nil
