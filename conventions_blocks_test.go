@@ -21,6 +21,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/docs"
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
@@ -40,7 +41,7 @@ var (
 func blocks(t *testing.T) (all []block) {
 	t.Helper()
 	for _, name := range documents(t) {
-		text := comparedBlock.ReplaceAllString(generated.ReplaceAllString(read(t, name), ""), "")
+		text := comparedBlock.ReplaceAllString(docs.WithoutGenerated(read(t, name)), "")
 		for _, m := range writtenBlock.FindAllStringSubmatch(text, -1) {
 			if m[4] == "sh" && strings.HasPrefix(name, "handlers/") {
 				continue
@@ -98,7 +99,7 @@ func checkMessage(t *testing.T, b block) {
 	verb := regexp.MustCompile(`%[a-z]`)
 	found := false
 	for _, s := range sources(t) {
-		if s.name != b.message {
+		if s.Path != b.message {
 			continue
 		}
 		ast.Inspect(s.File, func(node ast.Node) bool {
@@ -141,7 +142,7 @@ func checkCode(t *testing.T, b block) {
 func walkthroughCalls(t *testing.T) (calls [][]string) {
 	t.Helper()
 	for _, s := range sources(t) {
-		if !s.isTest || !strings.HasPrefix(s.dir, "e2e/") {
+		if !s.IsTest || !strings.HasPrefix(s.Dir, "e2e/") {
 			continue
 		}
 		ast.Inspect(s.File, func(node ast.Node) bool {

@@ -1,41 +1,21 @@
 package fastadmit_test
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fastadmit/fastadmit/admission/example/creator"
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/docs"
 )
-
-// documents returns the names of all Markdown files.
-func documents(t *testing.T) []string {
-	t.Helper()
-	return slices.DeleteFunc(files(t), func(name string) bool { return path.Ext(name) != ".md" })
-}
-
-// fastadmit runs the command in this process.
-func fastadmit(args []string, options ...app.Option) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
-	cmd := app.NewCommand(options...)
-	cmd.SetArgs(args)
-	cmd.SetOut(&out)
-	cmd.SetErr(&errs)
-	code = app.Execute(cmd)
-	return out.String(), errs.String(), code
-}
 
 // pluginSections are what the README of a plugin has, in this order.
 var pluginSections = []string{"Name", "Description", "Configuration", "Examples", "Metrics", "See also"}
@@ -134,7 +114,7 @@ func checkExample(t *testing.T, command, plugin string) {
 	if !strings.Contains(command+" ", "-admission-plugins="+plugin+" ") {
 		t.Errorf("%s: want it to enable %s", command, plugin)
 	}
-	stdout, stderr, code := fastadmit(args[1:])
+	stdout, stderr, code := docs.Run(args[1:])
 	if stderr != "" || stdout == "" || code > 1 {
 		t.Errorf("%s: got exit code %d, standard error %q and standard output %q", command, code, stderr, stdout)
 	}
@@ -201,132 +181,40 @@ func fences(document, language string) (blocks []string) {
 
 func withoutFences(document string) string { return fence.ReplaceAllString(document, "") }
 
-// generated is a block that is not written by hand: what it is made of, and
-// the block.
-var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
-
-// TestConventionsGenerated makes the generated blocks of all documents anew:
-// "plugins" is the table of plugins, "not here" that of those that are not in it, "times" a sentence on the tables of "make compare", "dependencies" one on modules, "file NAME" a file beside the document,
-// "run ARGUMENTS" what bin/fastadmit prints, and "example ARGUMENTS" what the
-// binary with the plugin of admission/README.md does.
+// TestConventionsGenerated compares everything that "make docs" generates.
 func TestConventionsGenerated(t *testing.T) {
-	for _, name := range documents(t) {
-		document := read(t, name)
-		if begun := strings.Count(document, "<!-- generated:"); begun != len(generated.FindAllString(document, -1)) {
-			t.Errorf("%s: got %d generated blocks that do not all have an end", name, begun)
-		}
-		current := generated.ReplaceAllStringFunc(document, func(block string) string {
-			what := generated.FindStringSubmatch(block)[1]
-			want := fmt.Sprintf("<!-- generated: %s -->\n%s<!-- end -->", what, generate(t, name, what))
-			if block != want && !*update {
-				t.Errorf("%s is not current, make docs writes it anew\ngot\n%s\nwant\n%s", name, block, want)
+	texts, err := docs.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range texts {
+		got := strings.Split(read(t, name), "\n")
+		for i, line := range strings.Split(want, "\n") {
+			if i >= len(got) || got[i] != line {
+				t.Errorf("%s:%d is not current: run make docs. Want the line\n%s", name, i+1, line)
+				break
 			}
-			return want
-		})
-		if *update && current != document {
-			writeFile(t, name, current)
+		}
+		if len(got) > strings.Count(want, "\n")+1 {
+			t.Errorf("%s is not current: run make docs. Got %d lines, want %d", name, len(got), strings.Count(want, "\n")+1)
 		}
 	}
 }
 
-func generate(t *testing.T, document, what string) string {
-	verb, rest, _ := strings.Cut(what, " ")
-	switch what {
-	case "not here":
-		return notHereTable()
-	case "times":
-		return times(t)
-	case "dependencies":
-		return dependencies(t)
-	}
-	switch verb {
-	case "plugins":
-		return pluginTable(t)
-	case "flags":
-		return flagTable(t, rest)
-	case "metrics":
-		return metricTable(t)
-	case "crd":
-		file, kind, _ := strings.Cut(rest, " ")
-		return resourceTable(t, "deploy/chart/files/"+file, kind)
-	case "configuration":
-		return configurationTable(t, rest)
-	case "file":
-		language := strings.TrimPrefix(path.Ext(rest), ".")
-		return "```" + language + "\n" + read(t, path.Join(path.Dir(document), rest)) + "```\n"
-	case "run":
-		stdout, stderr, _ := fastadmit(strings.Fields(rest))
-		return "```console\n$ bin/fastadmit " + rest + "\n" + stdout + stderr + "```\n"
-	case "example":
-		stdout, stderr, _ := fastadmit(strings.Fields(rest), app.WithPlugin(creator.Plugin()))
-		return "```console\n$ go run ./admission/example " + rest + "\n" + stdout + stderr + "```\n"
-	}
-	t.Fatalf("%s: got a generated block of %q, want plugins, not here, times, dependencies, flags, metrics, configuration, crd, file, run or example", document, what)
-	return ""
-}
-
-var direct = regexp.MustCompile(`(?m)^(?:require )?\s*\S+ v\S+$`)
-
-// dependencies counts the modules of go.mod and of testdata/linked_modules.txt.
-func dependencies(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("fastadmit has %d direct dependencies. The binary links %d modules and has about 70 MB, in a release 50 MB.\n",
-		len(direct.FindAllString(read(t, "go.mod"), -1)), strings.Count(read(t, "testdata/linked_modules.txt"), "\n"))
-}
-
-var ratioInTable = regexp.MustCompile(`, ([0-9.]+)x`)
-
-// times says in a sentence what the tables of make compare say of controller-runtime: its ratio to fastadmit at 100 requests a
-// second in README.md, whose rows have ratios to the floor, and those at saturation in bench/README.md.
-func times(t *testing.T) string {
-	t.Helper()
-	ratios := func(document, row string) (all []float64) {
-		_, line, _ := strings.Cut(read(t, document), "\n| "+row)
-		line, _, _ = strings.Cut(line, "\n")
-		for _, m := range ratioInTable.FindAllStringSubmatch(line, -1) {
-			ratio, err := strconv.ParseFloat(m[1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, ratio)
-		}
-		if len(all) < 2 {
-			t.Fatalf("%s: got the row %q of %s, want one with ratios", document, line, row)
-		}
-		return all
-	}
-	const at100 = 1 // the column after 20 a second
-	rate := ratios("README.md", "controllerruntime |")[at100] / ratios("README.md", "fastadmit |")[at100]
-	full := ratios("bench/README.md", "sigs.k8s.io/controller-runtime")
-	return fmt.Sprintf("For the same call, a webhook written with controller-runtime needs %.0f times the processor time at 100 calls a second, and %.0f to %.0f times at saturation.\n",
-		rate, slices.Min(full), slices.Max(full))
-}
-
-func notHereTable() string {
-	table := "| plugin | in Kubernetes | why it is not here |\n|---|---|---|\n"
-	for _, p := range handlers.NotHere() {
-		table += fmt.Sprintf("| %s | v%s to v%s | It %s. |\n", p.Name, p.First, p.Last, p.Reason)
-	}
-	return table
-}
-
-// pluginTable makes what "fastadmit plugins" prints a Markdown table.
-func pluginTable(t *testing.T) string {
-	const columns = 6
-	stdout, _, _ := fastadmit([]string{"plugins", "-o", "wide"})
-	table := "| plugin | what it does | kind | in kube-apiserver | needs |\n|---|---|---|---|---|\n"
-	for i, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
-		cells := regexp.MustCompile(`  +`).Split(line, -1)
-		if len(cells) != columns {
-			t.Fatalf("fastadmit plugins -o wide: got %d columns, want %d in %q", len(cells), columns, line)
-		}
-		if i == 0 {
+// TestConventionsCommands wants a section for each command in docs/flags.md.
+func TestConventionsCommands(t *testing.T) {
+	page := read(t, "docs/flags.md")
+	for _, cmd := range app.NewCommand().Commands() {
+		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
 			continue
 		}
-		table += fmt.Sprintf("| [%s](../handlers/%s/README.md) | %s | %s | %s | %s |\n",
-			cells[0], strings.ToLower(cells[0]), cells[3], strings.ReplaceAll(cells[1], ",", ", "), cells[5], cells[4])
+		if !strings.Contains(page, "\n## fastadmit "+cmd.Name()+"\n") {
+			t.Errorf("docs/flags.md has no section on fastadmit %s", cmd.Name())
+		}
+		if cmd.HasAvailableLocalFlags() && !strings.Contains(page, "<!-- generated: flags "+cmd.Name()+" -->") {
+			t.Errorf("docs/flags.md does not have the flags of fastadmit %s", cmd.Name())
+		}
 	}
-	return table
 }
 
 var (
@@ -372,7 +260,7 @@ func anchors(document string) (names []string) {
 // up, what is new on top, and commands that exist.
 func TestConventionsDocuments(t *testing.T) {
 	const readmeLinesMax = 200
-	written := generated.ReplaceAllString(read(t, "README.md"), "")
+	written := docs.WithoutGenerated(read(t, "README.md"))
 	if lines := strings.Count(written, "\n"); lines >= readmeLinesMax {
 		t.Errorf("README.md: got %d lines, want less than %d", lines, readmeLinesMax)
 	}

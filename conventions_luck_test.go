@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/docs"
 )
 
 // randomPackages are those whose functions draw from a source that has another seed in
@@ -22,10 +24,10 @@ var randomPackages = map[string][]string{
 func TestConventionsSeeds(t *testing.T) {
 	for _, s := range sources(t) {
 		// Packages such as e2e/cluster are part of tests.
-		if !s.isTest && !strings.HasPrefix(s.dir, "e2e/") {
+		if !s.IsTest && !strings.HasPrefix(s.Dir, "e2e/") {
 			continue
 		}
-		names := s.randomNames()
+		names := randomNames(&s)
 		ast.Inspect(s.File, func(node ast.Node) bool {
 			selector, ok := node.(*ast.SelectorExpr)
 			if !ok {
@@ -34,10 +36,10 @@ func TestConventionsSeeds(t *testing.T) {
 			from, _ := selector.X.(*ast.Ident)
 			switch {
 			case slices.Contains([]string{"UnixNano", "UnixMicro", "UnixMilli", "Nanosecond"}, selector.Sel.Name) && (from == nil || from.Name != "time"):
-				t.Errorf("%s: got a number from the clock, want one from internal/seed, or rand.Text of crypto/rand for a name", s.at(node))
+				t.Errorf("%s: got a number from the clock, want one from internal/seed, or rand.Text of crypto/rand for a name", s.At(node))
 			case from == nil || names[from.Name] == "":
 			case !slices.Contains(randomPackages[names[from.Name]], selector.Sel.Name):
-				t.Errorf("%s: %s.%s has another seed in each run, want internal/seed", s.at(node), names[from.Name], selector.Sel.Name)
+				t.Errorf("%s: %s.%s has another seed in each run, want internal/seed", s.At(node), names[from.Name], selector.Sel.Name)
 			}
 			return true
 		})
@@ -45,9 +47,9 @@ func TestConventionsSeeds(t *testing.T) {
 }
 
 // randomNames returns the names that a file has for packages of random numbers.
-func (s *source) randomNames() map[string]string {
+func randomNames(s *docs.Source) map[string]string {
 	names := make(map[string]string)
-	for i, path := range s.imports() {
+	for i, path := range s.ImportPaths() {
 		if randomPackages[path] == nil {
 			continue
 		}

@@ -41,7 +41,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("pod-kinds", s.podKinds)
 }
 
-// ofOthers are other projects' CRDs for objects in the chart, by the modules in tools/crds/go.mod.
+// ofOthers are other projects' CRDs for objects in the chart, by the modules in tools/deploy/go.mod.
 var ofOthers = map[string]string{
 	"github.com/cert-manager/cert-manager":               "deploy/crds",
 	"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
@@ -52,8 +52,8 @@ func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(walkthrough.Run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)),
-			&downloaded); err != nil {
+		printed := walkthrough.Run(t, nil, "go", "-C", "../../tools/deploy", "mod", "download", "-json", module)
+		if err := json.Unmarshal([]byte(printed), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))

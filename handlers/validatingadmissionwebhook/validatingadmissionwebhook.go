@@ -5,7 +5,7 @@
 // them, and wants one webhook in kube-apiserver, bounded and measured in one place, wants
 // this.
 //
-// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/validating; see package
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/webhook/validating; see package
 // handlers/internal/webhook.
 package validatingadmissionwebhook
 
@@ -31,6 +31,7 @@ func Plugin() admission.Plugin {
 		Summary:     "calls other validating webhooks",
 		Rules:       []admission.Rule{admission.Any()},
 		Validates:   true,
+		Calls:       true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
 		NeedsOf:     webhook.ValidatingKind.NeedsOf,

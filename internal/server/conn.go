@@ -18,13 +18,10 @@ import (
 
 // timeouts bound how long a connection may do nothing.
 type timeouts struct {
-	// handshake bounds the TLS handshake. kube-apiserver gives up after 10 s
-	// (k8s.io/apimachinery pkg/util/net SetTransportDefaults).
+	// handshake bounds the TLS handshake.
 	handshake time.Duration
 	// idle is how long a connection may be unused, before its first request and
-	// after each. kube-apiserver drops it after 90 s and does not retry a call
-	// that meets a closed connection, so the server must be the more patient
-	// one.
+	// after each.
 	idle time.Duration
 	// read bounds the time from a request's first byte to its last.
 	read time.Duration
@@ -36,21 +33,34 @@ type timeouts struct {
 	// watch is the most time from one look for stuck calls to the next.
 	watch time.Duration
 	// fresh is how long after it was accepted a connection is left alone at
-	// shutdown, for its first request may be on the way. net/http has the same.
+	// shutdown.
 	fresh time.Duration
 	// maxAge is how long a connection is used, less up to a tenth of it; 0 for
-	// as long as it lasts. kube-apiserver would use one for ever, however many
-	// replicas there came to be.
+	// as long as it lasts.
 	maxAge time.Duration
 }
 
 var defaultTimeouts = timeouts{
-	handshake: 10 * time.Second, idle: 120 * time.Second, read: TimeoutMax, write: TimeoutMax, stuck: stuckGrace, watch: watchMax, fresh: 5 * time.Second, maxAge: ConnectionAgeMax,
+	handshake: handshakeMax, idle: idleMax, read: TimeoutMax, write: TimeoutMax, stuck: stuckGrace, watch: watchMax, fresh: freshMax, maxAge: ConnectionAgeMax,
 }
 
 const (
-	// ConnectionAgeMax is maxAge by default. A handshake costs what a hundred
-	// answers cost.
+	// handshakeMax is the time for a TLS handshake. kube-apiserver gives up after 10 s
+	// (k8s.io/apimachinery pkg/util/net SetTransportDefaults).
+	handshakeMax = 10 * time.Second
+
+	// idleMax is how long a connection may be idle, also before its first request.
+	// kube-apiserver closes its own idle connections after 90 s, and does not retry
+	// a call on a connection that the server has closed.
+	idleMax = 120 * time.Second
+
+	// freshMax is how long a new connection is kept at shutdown, because its first
+	// request may be on its way. net/http has the same.
+	freshMax = 5 * time.Second
+
+	// ConnectionAgeMax is how long a connection is used by default, less up to a
+	// tenth of it. Without a limit, kube-apiserver would stay with one replica. A
+	// handshake costs as much as a hundred answers.
 	ConnectionAgeMax = 10 * time.Minute
 
 	// lingerMax bounds how long, and lingerBytesMax how much, a connection is
@@ -105,8 +115,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// finish closes the connections without a request, now and later, as soon as
-// they are not fresh any more.
+// finish closes connections that have carried no request, now and later, as soon as they are
+// not fresh any more.
 func (l *listener) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +128,7 @@ func (l *listener) finish() {
 	})
 }
 
-// await gives a connection without a request so much time to go on.
+// await sets how long a connection without a request may wait.
 func (l *listener) await(c *conn, timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +139,7 @@ func (l *listener) await(c *conn, timeout time.Duration) error {
 	return c.SetReadDeadline(deadline)
 }
 
-// used says that the first byte of a request came.
+// used is called when the first byte of a request was read.
 func (l *listener) used(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,11 +153,11 @@ type conn struct {
 	*tls.Conn
 	listener  *listener
 	accepted  time.Time
-	maxAge    time.Duration // 0 for any
+	maxAge    time.Duration // 0 for no limit
 	fresh     atomic.Bool   // no byte of a request was read
-	known     bool          // whoever calls has shown who they are, or had a review answered
+	known     bool          // the client has shown a certificate or got a review answered
 	linger    bool
-	stranger  *codec.Status // why whoever is at the other end may not call
+	stranger  *codec.Status // why the client may not call; nil if it may
 	member    member        // of the listener's table
 	transport handshakeConn // what is under TLS
 

@@ -65,13 +65,15 @@ func navigation(repository string) ([]group, error) {
 		}
 		groups = append(groups, g)
 	}
-	documents, err := glob(repository, "docs/*.md")
-	if err != nil {
-		return nil, err
-	}
-	for _, source := range documents {
-		if !slices.Contains(known, source) {
-			return nil, fmt.Errorf("pages.yaml: %s is missing", source)
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		documents, err := glob(repository, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range documents {
+			if !slices.Contains(known, source) {
+				return nil, fmt.Errorf("pages.yaml: %s is missing", source)
+			}
 		}
 	}
 	return groups, nil
