@@ -12,11 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestSchemaRefuses shows values that are refused before anything is rendered,
-// and what is said.
-func TestSchemaRefuses(t *testing.T) {
+// schemaRefuses returns a function that checks that the chart's schema refuses values, at the path want.
+func schemaRefuses(t *testing.T) func(values, want string) {
 	t.Parallel()
-	f := func(values, want string) {
+	return func(values, want string) {
 		t.Helper()
 		if !strings.Contains(values, "plugins:") {
 			values = "plugins: {AlwaysPullImages: {}}\n" + values
@@ -26,6 +25,10 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Errorf("%s: got %v %s, want it refused at %s", values, err, stderr, want)
 		}
 	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	f := schemaRefuses(t)
 	f("replica: 2", "")
 	f("replicas: 0", "/replicas")
 	f("replicas: two", "/replicas")
@@ -68,6 +71,10 @@ func TestSchemaRefuses(t *testing.T) {
 	f("webhooks: {pathToken: "+strings.Repeat("a", 25)+"}", "/webhooks/pathToken")
 	f("webhooks: {pathToken: "+strings.Repeat("a", 64)+"}", "/webhooks/pathToken")
 	f("webhooks: {pathToken: "+strings.Repeat("A", 26)+"}", "/webhooks/pathToken")
+}
+
+func TestSchemaRefusesPods(t *testing.T) {
+	f := schemaRefuses(t)
 	f("networkPolicy: {enabled: sometimes}", "/networkPolicy/enabled")
 	f("image: {pullPolicy: Sometimes}", "/image/pullPolicy")
 	f("image: {digest: 'sha256:abc'}", "/image/digest")
@@ -99,6 +106,10 @@ func TestSchemaRefuses(t *testing.T) {
 	f("topologySpreadConstraints: [{topologyKey: a}]", "/topologySpreadConstraints/0")
 	f("networkPolicy: {enabled: true}", "/networkPolicy/apiServerCIDRs") // nobody could call
 	f("networkPolicy: {apiServerCIDRs: [10.0.0.1]}", "/networkPolicy/apiServerCIDRs/0")
+}
+
+func TestSchemaRefusesPlugins(t *testing.T) {
+	f := schemaRefuses(t)
 	f("plugins: {alwayspullimages: {}}", "/plugins")
 	f("plugins: {AlwaysPullImages: {failurePolicy: fail}}", "/plugins/AlwaysPullImages/failurePolicy")
 	f("plugins: {AlwaysPullImages: {policy: Fail}}", "/plugins/AlwaysPullImages")

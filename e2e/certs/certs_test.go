@@ -254,6 +254,41 @@ func startCallers(servers []*cluster.APIServer) *callers {
 	return c
 }
 
+// awaitCalls waits until both API servers call the four webhooks.
+func awaitCalls(t *testing.T, servers []*cluster.APIServer, replicas []*replica) {
+	t.Helper()
+	for _, s := range servers {
+		cluster.Await(t, "the webhooks to be called", func() error {
+			before := replicas[0].calls.Load() + replicas[1].calls.Load()
+			if err := create(s); err != nil {
+				t.Fatalf("a webhook was registered that cannot be called: %v", err)
+			}
+			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
+				return fmt.Errorf("got %d calls, want 4", got)
+			}
+			return nil
+		})
+	}
+}
+
+// noneFailed stops the callers, and checks that no call failed.
+func (c *callers) noneFailed(t *testing.T, replicas []*replica) {
+	t.Helper()
+	c.stop()
+	for _, err := range c.errs {
+		t.Error(err)
+	}
+	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+}
+
+// noneForbidden checks that certs.Options.Rules allowed all requests.
+func noneForbidden(t *testing.T, log *cluster.Buffer) {
+	t.Helper()
+	if got := log.String(); strings.Contains(got, "forbidden") {
+		t.Errorf("the rules do not suffice:\n%s", got)
+	}
+}
+
 // TestManaged has two replicas made, renewed and healed while two API servers
 // call them.
 func TestManaged(t *testing.T) {
@@ -279,18 +314,7 @@ func TestManaged(t *testing.T) {
 	service.add(replicas[1])
 
 	ctx, secrets := context.Background(), servers[0].Client.CoreV1().Secrets(namespace)
-	for _, s := range servers {
-		cluster.Await(t, "the webhooks to be called", func() error {
-			before := replicas[0].calls.Load() + replicas[1].calls.Load()
-			if err := create(s); err != nil {
-				t.Fatalf("a webhook was registered that cannot be called: %v", err)
-			}
-			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
-				return fmt.Errorf("got %d calls, want 4", got)
-			}
-			return nil
-		})
-	}
+	awaitCalls(t, servers, replicas)
 	c := startCallers(servers)
 	defer c.stop()
 
@@ -343,11 +367,7 @@ func TestManaged(t *testing.T) {
 		return err
 	})
 	time.Sleep(2 * propagation) // what would go wrong now would be seen
-	c.stop()
-	for _, err := range c.errs {
-		t.Error(err)
-	}
-	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+	c.noneFailed(t, replicas)
 	for _, r := range replicas {
 		if err := r.Ready(ctx, r.address); err != nil {
 			t.Error(err)
@@ -356,9 +376,7 @@ func TestManaged(t *testing.T) {
 			t.Error("a replica was never called")
 		}
 	}
-	if got := log.String(); strings.Contains(got, "forbidden") {
-		t.Errorf("the rules do not suffice:\n%s", got)
-	}
+	noneForbidden(t, log)
 	uninstall(t, servers[0])
 }
 
