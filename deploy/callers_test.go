@@ -9,11 +9,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// writesAllowed are values with which plugins that write need not know who calls.
+// writesAllowed are values that allow plugins to write for unauthenticated callers.
 const writesAllowed = "callers: {allowUnauthenticatedWrites: true}\n"
 
-// TestWriters does not render plugins that anybody could make write to the
-// cluster, and renders the ways out.
+// TestWriters checks that the chart refuses plugins through which anybody could write to the
+// cluster, and accepts the ways to allow it.
 func TestWriters(t *testing.T) {
 	t.Parallel()
 	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], " +
@@ -22,7 +22,7 @@ func TestWriters(t *testing.T) {
 		t.Helper()
 		return one[appsv1.Deployment](t, render(t, plugins+values, preset), "Deployment").Spec.Template.Spec.Containers[0].Args
 	}
-	// By default, with what fastadmit does without a flag.
+	// By default, with the path token that fastadmit manages.
 	if got := flags("", ""); slices.ContainsFunc(got, func(a string) bool {
 		return strings.Contains(a, "path-token") || strings.Contains(a, "unauthenticated")
 	}) {
@@ -54,8 +54,7 @@ func TestWriters(t *testing.T) {
 	taken("--managed-path-token=false", "callers: {pathToken: false, allowUnauthenticatedWrites: true}", "")
 }
 
-// TestPathToken has the release's webhooks be called with the token that is
-// named.
+// TestPathToken checks that the release's webhooks are called with the configured token.
 func TestPathToken(t *testing.T) {
 	t.Parallel()
 	token := strings.Repeat("a", 32)
@@ -78,8 +77,8 @@ func TestPathToken(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy is on as soon as it is known where kube-apiserver is: one for the
-// pods, one for the Job that waits for the registration.
+// TestNetworkPolicy checks that there are NetworkPolicies once the address of kube-apiserver is
+// known: one for the pods, one for the Job that waits for the registration.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	f := func(values string, want int) {

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// A customResource is what a CustomResourceDefinition is made of.
+// A customResource describes a CustomResourceDefinition.
 type customResource struct {
 	kind    *cluster.Kind
 	object  reflect.Type // its Go type; nil for fastadmit's own kinds, which have only a status
@@ -24,7 +24,7 @@ type customResource struct {
 	columns []any
 }
 
-// TestCRDs makes the files of CustomResourceDefinitions of the Go types of
+// TestCRDs generates the files of CustomResourceDefinitions from the Go types of
 // admissionregistration.k8s.io/v1.
 func TestCRDs(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func crd(d *customResource) map[string]any {
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
 	metadata := map[string]any{"name": plural + "." + gvk.Group}
-	if d.object != nil { // what people wrote stays after helm uninstall
+	if d.object != nil { // users' objects stay after helm uninstall
 		metadata["annotations"] = map[string]string{"helm.sh/resource-policy": "keep"}
 	}
 	return map[string]any{
@@ -181,13 +181,13 @@ func replicaSchema() map[string]any {
 	}}
 }
 
-// listMap returns the schema of a list whose elements a key tells apart.
+// listMap returns the schema of a list with a key.
 func listMap(list map[string]any, key string) map[string]any {
 	list["x-kubernetes-list-type"], list["x-kubernetes-list-map-keys"] = "map", []string{key}
 	return list
 }
 
-// What the API server says when a field is left out, and which values a type has.
+// The API's default values, and the values of its enumerations.
 var (
 	schemaDefaults = map[string]any{
 		"failurePolicy": "Fail", "matchPolicy": "Equivalent", "scope": "*",
@@ -200,9 +200,9 @@ var (
 		"ReinvocationPolicyType": {"IfNeeded", "Never"}, "SideEffectClass": {"None", "NoneOnDryRun"},
 		"LabelSelectorOperator": {"DoesNotExist", "Exists", "In", "NotIn"},
 	}
-	// What more there is to say of fields (k8s.io/kubernetes
-	// pkg/apis/admissionregistration/validation), and of types. It accepts whatever
-	// kube-apiserver does. fastadmit checks all of it when it is asked.
+	// Further validation of fields (k8s.io/kubernetes pkg/apis/admissionregistration/validation)
+	// and of types. It accepts whatever kube-apiserver accepts. fastadmit checks all of it when it
+	// is called.
 	schemaMore = map[string]map[string]any{
 		"MutatingWebhook.name": webhookName, "ValidatingWebhook.name": webhookName,
 		"MutatingWebhook.timeoutSeconds": webhookTimeout, "ValidatingWebhook.timeoutSeconds": webhookTimeout,

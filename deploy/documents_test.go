@@ -51,7 +51,8 @@ func TestDocumentedValues(t *testing.T) {
 	}
 }
 
-// TestConfigurationSchema compares the schema for editors with the files that fastadmit takes and refuses.
+// TestConfigurationSchema compares the schema for editors with the files that fastadmit accepts and
+// refuses.
 func TestConfigurationSchema(t *testing.T) {
 	t.Parallel()
 	validate := func(file string) (string, error) {

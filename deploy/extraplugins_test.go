@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// example builds the binary with plugins of one's own, and returns its path and the
-// values by which the chart knows them.
+// example builds the binary with custom plugins, and returns its path and the values that describe
+// them to the chart.
 func example(t *testing.T) (path, values string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "example")
@@ -21,8 +21,8 @@ func example(t *testing.T) (path, values string) {
 	return path, run(t, path, "plugins", "-o", "chart")
 }
 
-// TestExtraPlugins installs a binary with plugins of one's own: webhooks and rules
-// are those that it prints itself.
+// TestExtraPlugins installs a binary with custom plugins: webhooks and rules are those that it
+// prints itself.
 func TestExtraPlugins(t *testing.T) {
 	t.Parallel()
 	path, values := example(t)
@@ -46,8 +46,7 @@ func TestExtraPlugins(t *testing.T) {
 	}
 }
 
-// TestExtraPluginsAudit shows that an audit may list and read what plugins of
-// others do.
+// TestExtraPluginsAudit checks that an audit may list and read what custom plugins need.
 func TestExtraPluginsAudit(t *testing.T) {
 	t.Parallel()
 	_, values := example(t)
@@ -92,7 +91,7 @@ func clusterRules(t *testing.T, r release) map[string]string {
 	return verbs
 }
 
-// TestExtraPluginsRefused shows that names and values are checked as before.
+// TestExtraPluginsRefused checks that names and values are validated as for other plugins.
 func TestExtraPluginsRefused(t *testing.T) {
 	t.Parallel()
 	_, values := example(t)

@@ -28,7 +28,8 @@ extraVolumes: [{name: more, configMap: {name: more}}]
 extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]
 `
 
-// TestCommonLabels wants commonLabels on every object and pod, and those of one kind before them.
+// TestCommonLabels checks that commonLabels are on every object and pod, and that labels of one
+// kind override them.
 func TestCommonLabels(t *testing.T) {
 	t.Parallel()
 	kinds := make(map[string]bool)
@@ -73,7 +74,8 @@ func TestCommonLabels(t *testing.T) {
 	f("registration", configuration.Registration.Labels, "platform")
 }
 
-// TestSelectorsStay shows that more labels change no selector, which Kubernetes would refuse in an upgrade.
+// TestSelectorsStay checks that more labels change no selector, because Kubernetes would refuse
+// that in an upgrade.
 func TestSelectorsStay(t *testing.T) {
 	t.Parallel()
 	want := one[appsv1.Deployment](t, render(t, somePlugins, ""), "Deployment").Spec.Selector.String()
@@ -118,7 +120,7 @@ func TestExtras(t *testing.T) {
 	}
 }
 
-// TestSecurityContexts wants the values in all pods of the release.
+// TestSecurityContexts checks that the values are in all pods of the release.
 func TestSecurityContexts(t *testing.T) {
 	t.Parallel()
 	const values = extras + "podSecurityContext: {fsGroup: 7}\nsecurityContext: {privileged: false}\n"
@@ -140,8 +142,8 @@ func TestSecurityContexts(t *testing.T) {
 	}
 }
 
-// TestChartAnnotations checks what Artifact Hub reads of Chart.yaml: texts, and documents of YAML where it wants lists. The kinds
-// are those that the chart installs.
+// TestChartAnnotations checks the annotations in Chart.yaml for Artifact Hub: texts, and YAML
+// documents where it requires lists. The kinds are those that the chart installs.
 func TestChartAnnotations(t *testing.T) {
 	t.Parallel()
 	var about struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
-// TestRemovedKinds has the chart install kinds that Kubernetes no longer has, only if it
-// is told to, with the fields that the plugins read.
+// TestRemovedKinds checks that the chart installs kinds that Kubernetes has removed only on
+// request, with the fields that the plugins read.
 func TestRemovedKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {

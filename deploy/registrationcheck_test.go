@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestRegistrationCheck looks at the Job that waits for the registration: there
-// is one wherever fastadmit registers itself, with the rights of the pods, and
-// nothing takes its pod for one of them.
+// TestRegistrationCheck checks the Job that waits for the registration: it exists whenever
+// fastadmit registers itself, it has the rights of the pods, and nothing selects its pod as one of
+// fastadmit's.
 func TestRegistrationCheck(t *testing.T) {
 	t.Parallel()
 	flags := run(t, binary, "await", "--help")
@@ -71,8 +71,8 @@ func TestRegistrationCheck(t *testing.T) {
 	}
 }
 
-// checkApart has the Job's pod be none of fastadmit's, and its own NetworkPolicy
-// let it do what it does.
+// checkApart checks that the Job's pod is none of fastadmit's, and that its own NetworkPolicy
+// allows its calls.
 func checkApart(t *testing.T, r release, d *appsv1.Deployment, pod labels.Set) {
 	selectors := []*metav1.LabelSelector{d.Spec.Selector}
 	for _, s := range only[corev1.Service](t, r, "Service") {
@@ -117,7 +117,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector, pod labels.Set) bool
 	return s.Matches(pod)
 }
 
-// TestRegistrationCheckHooks shows when helm runs the Job, and for how long.
+// TestRegistrationCheckHooks checks when helm runs the Job, and for how long.
 func TestRegistrationCheckHooks(t *testing.T) {
 	t.Parallel()
 	f := func(values, hook, timeout string, deadline int64) {
@@ -137,7 +137,7 @@ func TestRegistrationCheckHooks(t *testing.T) {
 	f("", "post-install,post-upgrade,post-rollback,test", "180s", 240) // helm waits 300 s
 	f("registrationCheck: {enabled: false}", "test", "180s", 240)
 	f("registrationCheck: {timeoutSeconds: 20}", "post-install,post-upgrade,post-rollback,test", "20s", 80)
-	// What kubectl applies must not have what helm alone takes away.
+	// Manifests for kubectl must not have objects that only helm would delete.
 	for _, object := range parse(t, run(t, tool(t, "helm"), append(helm(t, "template", somePlugins, ""), "--skip-tests")...)) {
 		if object.GetKind() == "Job" {
 			t.Error("got the Job with --skip-tests")

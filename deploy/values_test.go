@@ -35,7 +35,7 @@ func TestSchemaRefuses(t *testing.T) {
 	f("securePort: 0", "/securePort")
 	f("securePort: 443", "/securePort") // needs a capability
 	f("securePort: 65536", "/securePort")
-	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's
+	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's port
 	f("metrics: {port: 80}", "/metrics/port")
 	f("metrics: {serviceMonitor: {interval: often}}", "/metrics/serviceMonitor/interval")
 	f("service: {port: 0}", "/service/port")
@@ -61,7 +61,7 @@ func TestSchemaRefuses(t *testing.T) {
 	f("certificates: {webhookConfigurations: [mutating/a, mutating/a]}", "/certificates/webhookConfigurations")
 	f("certificates: {mode: certManager, webhookConfigurations: [mutating/a]}", "/certificates/webhookConfigurations")
 	f("callers: {clientCAKey: ca.crt}", "/callers/secretName")
-	f("callers: {secretName: a}", "/callers/secretName") // of which nothing is used
+	f("callers: {secretName: a}", "/callers/secretName") // no key of it is used
 	f("callers: {secretName: a, tokensKey: b, allowedNames: [c]}", "/callers/clientCAKey")
 	f("callers: {secretName: a, tokensKey: ../b}", "/callers/tokensKey")
 	f("callers: {secretName: a, clientCAKey: b, allowedNames: ['a,b']}", "/callers/allowedNames/0")
@@ -88,13 +88,13 @@ func TestSchemaRefusesPods(t *testing.T) {
 	f("registrationCheck: {enabled: always}", "/registrationCheck/enabled")
 	f("registrationCheck: {timeout: 5m}", "/registrationCheck")
 	f("resources: {limits: {memory: null}}", "/resources/limits")                        // bounds the memory of the heap
-	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // blocks every drain
+	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // it would block every drain
 	f("podDisruptionBudget: {minAvailable: 1}", "/podDisruptionBudget")
 	f("autoscaling: {minReplicas: 0}", "/autoscaling/minReplicas")
 	f("audit: {enabled: sometimes}", "/audit/enabled")
 	f("audit: {schedule: ''}", "/audit/schedule")
 	f("audit: {operation: DELETE}", "/audit/operation")
-	f("commonLabels: {app.kubernetes.io/name: other}", "/commonLabels/app.kubernetes.io~1name") // selectors have it
+	f("commonLabels: {app.kubernetes.io/name: other}", "/commonLabels/app.kubernetes.io~1name") // selectors use it
 	f("commonLabels: {a: 1}", "/commonLabels/a")
 	f("deploymentAnnotations: {a: true}", "/deploymentAnnotations/a")
 	f("extraArgs: [profiling]", "/extraArgs/0")
@@ -122,14 +122,14 @@ func TestSchemaRefusesPlugins(t *testing.T) {
 	f("plugins: {AlwaysPullImages: {configuration: file.yaml}}", "/plugins/AlwaysPullImages/configuration")
 }
 
-// A schema, as far as it says which values there are.
+// A schema contains the parts of a JSON schema that describe values.
 type schema struct {
 	Ref                  string             `json:"$ref"`
 	Properties           map[string]*schema `json:"properties"`
 	AdditionalProperties any                `json:"additionalProperties"`
 }
 
-// TestValuesAreInSchema has values.yaml and the schema have the same values.
+// TestValuesAreInSchema checks that values.yaml and the schema have the same values.
 func TestValuesAreInSchema(t *testing.T) {
 	t.Parallel()
 	var s schema
@@ -161,8 +161,8 @@ func compareValues(t *testing.T, path string, values map[string]any, s *schema) 
 	}
 }
 
-// TestValuesHaveComments wants a comment right before each value, or before
-// the section that it is in.
+// TestValuesHaveComments checks that a comment stands right before each value, or before its
+// section.
 func TestValuesHaveComments(t *testing.T) {
 	t.Parallel()
 	key := regexp.MustCompile(`^( *)([A-Za-z]+):(.*)$`)
@@ -183,7 +183,7 @@ func TestValuesHaveComments(t *testing.T) {
 	}
 }
 
-// TestPresetsSayWhatFor wants a comment on top of each preset.
+// TestPresetsSayWhatFor checks that each preset begins with a comment.
 func TestPresetsSayWhatFor(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("chart/presets")

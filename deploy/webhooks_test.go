@@ -65,9 +65,8 @@ webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSe
   AlwaysPullImages: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, services]}]}`, true)
 }
 
-// compareWebhooks compares rules by what they match, and selectors by what they
-// require. Where the configured rules of a plugin are narrower than what it
-// handles, the chart may have kube-apiserver call for more.
+// compareWebhooks compares rules and selectors by what they match. If the configured rules of a
+// plugin are narrower than what it handles, the chart may have kube-apiserver call for more.
 func compareWebhooks(t *testing.T, got, want admissionregistrationv1.ValidatingWebhook, narrower bool) {
 	t.Helper()
 	gotRules, wantRules := atoms(got.Rules), atoms(want.Rules)
@@ -100,7 +99,7 @@ func show(t *testing.T, value any) string {
 	return string(text)
 }
 
-// atoms takes rules apart.
+// atoms splits rules.
 func atoms(rules []admissionregistrationv1.RuleWithOperations) map[string]bool {
 	all := make(map[string]bool)
 	for _, r := range rules {
@@ -121,8 +120,7 @@ func atoms(rules []admissionregistrationv1.RuleWithOperations) map[string]bool {
 	return all
 }
 
-// requirements is a selector as text: the same for those that select the same
-// in other words.
+// requirements returns a selector as text. Equivalent selectors have the same text.
 func requirements(t *testing.T, s *metav1.LabelSelector) string {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -152,7 +150,7 @@ var configurations = map[string]string{
 		"id: d, labels: {a: b}}]}",
 }
 
-// backend returns the path of a kubeconfig for a backend, which is not asked.
+// backend returns the path of a kubeconfig for a backend that is not called.
 func backend() string {
 	path, err := filepath.Abs("testdata/backend.kubeconfig")
 	if err != nil {
@@ -161,15 +159,15 @@ func backend() string {
 	return path
 }
 
-// A handled is what the chart knows of a plugin.
+// A handled is the chart's description of a plugin.
 type handled struct {
-	// Everything says that the plugin takes every resource, if no rules of its
-	// settings narrow it.
+	// Everything is set if the plugin handles every resource, unless rules in its settings narrow
+	// it.
 	Everything  bool   `json:"everything,omitempty"`
 	SideEffects string `json:"sideEffects,omitempty"`
-	// Cluster is what the plugin must be allowed to do in the cluster.
+	// Cluster contains the plugin's rights in the cluster.
 	Cluster []rbacv1.PolicyRule `json:"cluster,omitempty"`
-	// Writes says that the plugin writes to the cluster, and must know who calls.
+	// Writes is set if the plugin writes to the cluster and must therefore authenticate callers.
 	Writes   bool                                         `json:"writes,omitempty"`
 	Mutate   []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
 	Validate []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`
@@ -188,10 +186,10 @@ func needsWith(name string, config []byte) []cluster.Need {
 	return nil
 }
 
-// settingsOf returns settings with which the chart takes a plugin.
+// settingsOf returns settings that the chart accepts for a plugin.
 func settingsOf(name string, h handled) string {
 	if h.Everything {
-		scope := *slices.Concat(h.Mutate, h.Validate)[0].Scope // a template cannot narrow what the settings have
+		scope := *slices.Concat(h.Mutate, h.Validate)[0].Scope // a template cannot narrow the rules in settings
 		return fmt.Sprintf(`rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: "%s"}]`, scope)
 	}
 	if configuration := configurations[name]; configuration != "" {
@@ -202,7 +200,7 @@ func settingsOf(name string, h handled) string {
 
 const tableFile = "chart/files/plugins.yaml"
 
-// TestTable makes files/plugins.yaml anew.
+// TestTable generates files/plugins.yaml.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	text, err := yaml.Marshal(table(t))
@@ -221,7 +219,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// table asks fastadmit manifests about each plugin.
+// table runs fastadmit manifests for each plugin.
 func table(t *testing.T) map[string]handled {
 	t.Helper()
 	all := make(map[string]handled)

@@ -140,7 +140,7 @@ func TestPatches(t *testing.T) {
 	fails(raw(`[{"op":"remove","path":"/spec"}]`), fastadmit.Mutate, admissiontest.Body(codec.Delete, "v1/pods", "null"))
 }
 
-// TestMinimal has a webhook that replaces the whole object patch what differs.
+// TestMinimal checks that a webhook that replaces the whole object patches only the difference.
 func TestMinimal(t *testing.T) {
 	rewrites := webhook(func(_ context.Context, r admission.Request) admission.Response {
 		return admission.PatchResponseFromRaw([]byte(`{}`), []byte(strings.Replace(string(r.Object.Raw), `"name":"b"`, `"name":"c"`, 1)))
@@ -205,7 +205,7 @@ func TestRecordings(t *testing.T) {
 		body := corpus.MustRead(name)
 		strange := []byte(strings.Replace(string(body), `"metadata":{`, `"metadata":{"fieldOfTomorrow":{"a":[1e0,null]},`, 1))
 		for _, body := range [][]byte{body, strange} {
-			if !strings.Contains(string(body), `"operation":"CONNECT"`) { // of which nothing can be patched
+			if !strings.Contains(string(body), `"operation":"CONNECT"`) { // it has no object to patch
 				allowed[compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), fastadmit.Mutate, body).Allowed]++
 				compare.Same(t, admission.WithDefaulter(scheme, defaulter{}, prunes), fastadmit.Mutate, body)
 			}
@@ -225,7 +225,7 @@ func TestRecordings(t *testing.T) {
 	compare.Same(t, multi, fastadmit.Mutate, corpus.MustRead("pods-create-v1-1.json"))
 }
 
-// TestMutates has a Defaulter mutate twice, and looks at what it touches.
+// TestMutates lets a Defaulter mutate twice, and checks which fields it changes.
 func TestMutates(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -237,7 +237,7 @@ func TestMutates(t *testing.T) {
 		"/metadata/annotations", "/metadata/annotations/*", "/spec/containers/*/imagePullPolicy", "/spec/tolerations")
 }
 
-// TestContext looks at what a webhook finds in its context.
+// TestContext checks the values in a webhook's context.
 func TestContext(t *testing.T) {
 	var kept context.Context
 	w := webhook(func(ctx context.Context, request admission.Request) admission.Response {
@@ -288,7 +288,7 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// TestRules has rules decide before anything is decoded.
+// TestRules checks that rules decide before anything is decoded.
 func TestRules(t *testing.T) {
 	calls := 0
 	plugin := controllerruntime.Plugin(fastadmit.Plugin{Name: "Pods", Rules: []fastadmit.Rule{fastadmit.CreateUpdate("pods")}},
@@ -313,8 +313,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestChain has two plugins: the second sees what the first made, and what it
-// does itself is undone when it fails.
+// TestChain runs two plugins. The second sees the changes of the first, and its own changes are
+// undone when it fails.
 func TestChain(t *testing.T) {
 	seen := ""
 	adds := func(path string) *admission.Webhook {

@@ -39,7 +39,7 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// A program is what the flags say.
+// A program is the program with its settings from the flags.
 type program struct {
 	listen                      string
 	providers                   string
@@ -60,8 +60,8 @@ func main() {
 	}
 }
 
-// run serves until ctx is done, and then finishes the requests that it has. It calls
-// ready, if there is one, with the address once it listens.
+// run serves until ctx is done, and then finishes open requests. If ready is not nil, run calls it
+// with the address once it listens.
 func run(ctx context.Context, args []string, out io.Writer, ready func(net.Addr)) error {
 	c, err := parse(args, out)
 	if err != nil {
@@ -203,8 +203,8 @@ func (c *program) listener(ctx context.Context) (net.Listener, error) {
 	return l.Listen(ctx, "tcp", c.listen)
 }
 
-// tls returns the settings of the server, nil for HTTP. Files are read at each handshake, so
-// that those that are replaced hold.
+// tls returns the TLS settings of the server, nil for HTTP. Files are read at each handshake, so
+// that replaced ones take effect.
 func (c *program) tls() *tls.Config {
 	if c.certFile == "" {
 		return nil

@@ -20,8 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// made returns a release with files in place of the binaries, and all that is made of
-// them, signed with the key.
+// made returns a release made of placeholder binaries, signed with the key.
 func made(t *testing.T, key, registry string) *release {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -81,7 +80,7 @@ func read(t *testing.T, r *release, name string) []byte {
 func TestReproducible(t *testing.T) {
 	key, public := newKey(t, "secret")
 	a := made(t, key, "registry.example.com")
-	time.Sleep(1100 * time.Millisecond) // tar and gzip know seconds
+	time.Sleep(1100 * time.Millisecond) // tar and gzip store seconds
 	b := made(t, key, "registry.example.com")
 	if sums := read(t, a, sumsName); !bytes.Equal(sums, read(t, b, sumsName)) {
 		t.Errorf("got\n%s\nand\n%s", sums, read(t, b, sumsName))
@@ -99,7 +98,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestImportName wants containerd to import the image by the name that the chart has.
+// TestImportName checks that containerd imports the image by the name in the chart.
 func TestImportName(t *testing.T) {
 	r := made(t, "", "registry.example.com/owner")
 	if err := r.withLayout(imageArchive, func(_ v1.ImageIndex, entry v1.Descriptor) error {
@@ -158,7 +157,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("the chart does not run the image that was published (%v)", err)
 	}
 
-	// A file that is not the one that was signed is not published.
+	// A file that was changed after signing is not published.
 	if err := os.WriteFile(r.path("fastadmit-linux-amd64"), []byte("another"), 0o755); err != nil {
 		t.Fatal(err)
 	}

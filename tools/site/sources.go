@@ -104,7 +104,8 @@ func pageOf(source string) string {
 	return name + ".html"
 }
 
-// writeSources writes what hugo reads into a folder: content, data, and the configuration that names them.
+// writeSources writes hugo's input into a folder: content, data, and the configuration that names
+// them.
 func writeSources(repository, dir string, groups []group) error {
 	urls := make(map[string]string)
 	var errs []error

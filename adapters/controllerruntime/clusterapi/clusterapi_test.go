@@ -35,7 +35,7 @@ import (
 // object is an object of one of the kinds.
 type object = map[string]any
 
-// kinds are those that the webhooks are for, with a value to generate.
+// kinds are the kinds of the webhooks, with a value to generate.
 var kinds = map[schema.GroupVersionKind]func() any{
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):          func() any { return new(bootstrapv1.KubeadmConfig) },
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):  func() any { return new(bootstrapv1.KubeadmConfigTemplate) },
@@ -45,7 +45,7 @@ var kinds = map[schema.GroupVersionKind]func() any{
 	},
 }
 
-// paths are where the webhooks of a kind are, if it has them.
+// paths are the paths of a kind's webhooks, empty if it has none.
 func paths(kind schema.GroupVersionKind) map[string]admission.Phase {
 	name := strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
 	return map[string]admission.Phase{"/mutate-" + name: admission.Mutate, "/validate-" + name: admission.Validate}
@@ -84,7 +84,7 @@ func marshal(t testing.TB, v any) []byte {
 	return text
 }
 
-// A tally counts what webhooks answered, so that a test can say that it saw enough.
+// A tally counts the answers of webhooks, so that a test can check that it saw enough.
 type tally struct{ allowed, changed, denied int }
 
 // same compares the webhooks of a kind on a review.
@@ -186,9 +186,8 @@ func clone(t testing.TB, o object) (copied object) {
 	return copied
 }
 
-// TestGenerated compares the webhooks on generated objects, and on objects of the
-// documentation that parts of generated ones were put into, with a field that the
-// types do not know.
+// TestGenerated compares the webhooks on generated objects, and on objects of the documentation
+// with parts of generated ones and a field that the types do not have.
 func TestGenerated(t *testing.T) {
 	all, found := setUp(t), documented(t)
 	random := seed.Rand(t)
@@ -252,7 +251,7 @@ func graft(random *rand.Rand, o, from object) {
 	}
 }
 
-// TestScale compares the handler of a subresource, which asks for an object.
+// TestScale compares the handler of a subresource, which reads an object.
 func TestScale(t *testing.T) {
 	stacked := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "stacked", Namespace: "default"}}
 	external := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "external", Namespace: "default"}}

@@ -25,11 +25,11 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 )
 
-// webhooks are what the kubeadm providers serve, by path.
+// webhooks are the webhooks of the kubeadm providers, by path.
 type webhooks map[string]*admission.Webhook
 
-// setUp has the providers set their webhooks up. The client of the one that has
-// one knows the objects.
+// setUp lets the providers set up their webhooks. The only webhook with a client gets one that has
+// the objects.
 func setUp(t testing.TB, objects ...client.Object) webhooks {
 	t.Helper()
 	log.SetLogger(logr.Discard())
@@ -57,7 +57,7 @@ func setUp(t testing.TB, objects ...client.Object) webhooks {
 	return m.server.webhooks
 }
 
-// setupManager is a manager as far as setting up webhooks needs one.
+// setupManager is the part of a manager that setting up webhooks needs.
 type setupManager struct {
 	manager.Manager
 	scheme     *runtime.Scheme
