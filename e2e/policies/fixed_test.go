@@ -23,7 +23,7 @@ func everything() *admissionregistrationv1.MatchResources {
 	}
 }
 
-// large is a request with a custom resource that has lists and strings of that size.
+// large returns a request with a custom resource that has lists and strings of that size.
 func large(t testing.TB, size int) []byte {
 	t.Helper()
 	items := make([]string, size)
@@ -44,7 +44,7 @@ func large(t testing.TB, size int) []byte {
 		kind, kind, resource, resource, list, strings.Repeat("a", size))
 }
 
-// single is a policy with these expressions as validations, bound for everything.
+// single returns a policy with these expressions as validations, and a binding for everything.
 func single(expressions ...string) *Documents {
 	policy := admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	policy.Spec.MatchConstraints, policy.Spec.FailurePolicy = everything(), new(admissionregistrationv1.Fail)
@@ -70,7 +70,7 @@ func check(t *testing.T, documents *Documents, body []byte) (denied bool) {
 	return compare(t, documents, upstream, ours(t, documents), body)
 }
 
-// TestSelectors has expressions ask with selectors.
+// TestSelectors evaluates expressions with selectors.
 func TestSelectors(t *testing.T) {
 	body := large(t, 1)
 	const pods = "authorizer.group('').resource('pods')"

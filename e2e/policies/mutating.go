@@ -45,12 +45,12 @@ type MutatingDocuments struct {
 type UpstreamMutating struct {
 	dispatcher generic.Dispatcher[mutating.PolicyHook]
 	hooks      []mutating.PolicyHook
-	plugin     *mutating.Plugin // which says what operations it handles
+	plugin     *mutating.Plugin // for the operations that it handles
 }
 
-// NewUpstreamMutating compiles documents, which have the defaults of the API, for a
-// cluster with these namespaces. Kinds are merged by client-go's schemas; those that
-// Kubernetes' tests have are of an older release.
+// NewUpstreamMutating compiles documents, which have the API's defaults, for a cluster with these
+// namespaces. It merges with client-go's schemas, because those in Kubernetes' tests are of an
+// older release.
 func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer,
 	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -83,7 +83,7 @@ func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Aut
 	return u, nil
 }
 
-// compileMutating does what compilePolicy does there, which is not exported.
+// compileMutating does what compilePolicy does upstream, which is not exported.
 func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err error) {
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -120,8 +120,7 @@ func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err e
 	return e, err
 }
 
-// Answer evaluates the policies on a request, and returns the object too: as JSON of
-// its Go type.
+// Answer evaluates the policies on a request. It also returns the object, as JSON of its Go type.
 func (u *UpstreamMutating) Answer(request *admissionv1.AdmissionRequest) (*Answer, []byte, error) {
 	attributes, err := attributesOf(request)
 	if err != nil {

@@ -40,7 +40,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Answer is what either side says to a request.
+// Answer is either side's answer to a request.
 type Answer struct {
 	Denied      *metav1.Status
 	Warnings    []string
@@ -87,7 +87,7 @@ func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespa
 	return u, nil
 }
 
-// compile does what compilePolicy does there, which is not exported.
+// compile does what compilePolicy does upstream, which is not exported.
 func compile(policy *validating.Policy) (validating.Validator, error) {
 	spec := &policy.Spec
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: spec.ParamKind != nil}
@@ -170,7 +170,7 @@ func (u *Upstream) Validate(ctx context.Context, a admission.Attributes, o admis
 	return u.dispatcher.Dispatch(ctx, a, o, u.hooks)
 }
 
-// ownKey is what fastadmit calls an audit annotation.
+// ownKey returns fastadmit's key of an audit annotation.
 func ownKey(key string) string {
 	if policy, name := path.Split(key); policy != "validation.policy.admission.k8s.io/" {
 		return policy[:len(policy)-1] + "." + name
@@ -178,7 +178,7 @@ func ownKey(key string) string {
 	return path.Base(key)
 }
 
-// warnings are as kube-apiserver's filter lets them through.
+// warnings collects warnings as kube-apiserver's filter does.
 type warnings struct{ response codec.Response }
 
 // AddWarning implements warning.Recorder.

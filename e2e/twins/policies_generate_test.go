@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// paths are where objects of the kinds are created that policies are evaluated on.
+// paths are the paths at which objects are created, by kind.
 var paths = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Pod"}:                                 "/api/v1/namespaces/%s/pods",
 	{Version: "v1", Kind: "Service"}:                             "/api/v1/namespaces/%s/services",
@@ -96,8 +96,7 @@ func document(kind, name string, spec map[string]any) unstructured.Unstructured 
 	}}
 }
 
-// bases are objects that generated policies are about. Objects of example.com may have
-// anything in them.
+// bases are the objects of generated policies. Those of example.com may have any content.
 var bases = []string{
 	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"web"},"annotations":{"note":"x"}},` +
 		`"spec":{"containers":[{"name":"c","image":"nginx:1",
@@ -120,7 +119,7 @@ type policyGenerator struct {
 	*expressions.Generator
 	own    *scenario
 	base   string
-	object any // what base is
+	object any // base, decoded
 }
 
 func pick[T any](g *policyGenerator, all ...T) T { return all[g.IntN(len(all))] }
@@ -137,7 +136,7 @@ func generatedScenarios(t *testing.T) (all []*scenario) {
 		g.begin(r)
 		g.own.NamespaceLabels = map[string]string{"env": pick(g, "prod", "dev")}
 		g.given()
-		// One of each kind: kube-apiserver evaluates several in any order.
+		// One of each kind, because kube-apiserver evaluates several in any order.
 		g.validating(fmt.Sprintf("v.generated-%d", i))
 		if g.IntN(2) == 0 {
 			g.mutating(fmt.Sprintf("m.generated-%d", i))
@@ -150,22 +149,22 @@ func generatedScenarios(t *testing.T) (all []*scenario) {
 	return all
 }
 
-// begin has expressions know nothing but the object.
+// begin limits expressions to the object.
 func (g *policyGenerator) begin(r *rand.Rand) {
 	g.Generator = expressions.New(r, map[string]any{"object": g.object, "oldObject": g.object})
 }
 
-// paramKinds are those of parameters: ConfigMaps and Limits are in the namespace, and
-// ClusterLimits in none.
+// paramKinds are the kinds of parameters. ConfigMaps and Limits are namespaced, ClusterLimits are
+// cluster-scoped.
 var paramKinds = []map[string]any{
 	{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "example.com/v1", "kind": "Limit"},
 	{"apiVersion": "example.com/v1", "kind": "ClusterLimit"},
 }
 
-// given has some parameters in the scenario.
+// given adds some parameters to the scenario.
 func (g *policyGenerator) given() {
 	for _, kind := range paramKinds {
-		for n := range g.IntN(2) { // of several, kube-apiserver takes any first
+		for n := range g.IntN(2) { // of several, kube-apiserver takes any one first
 			u := unstructured.Unstructured{Object: map[string]any{"apiVersion": kind["apiVersion"], "kind": kind["kind"]}}
 			u.SetName(fmt.Sprintf("%s-param-%d", g.own.name, n))
 			if kind["kind"] != "ClusterLimit" {
@@ -195,7 +194,7 @@ func (g *policyGenerator) ref(kind map[string]any) map[string]any {
 	return ref
 }
 
-// common is what policies of both kinds have, and params what they have as paramKind.
+// common returns the fields that policies of both kinds have. params is the paramKind.
 func (g *policyGenerator) common(operations ...any) (spec, params map[string]any) {
 	g.begin(g.Rand)
 	match := map[string]any{"matchPolicy": pick(g, "Exact", "Equivalent"), "resourceRules": []any{map[string]any{
@@ -249,7 +248,7 @@ func (g *policyGenerator) validating(name string) {
 			v["reason"] = pick(g, "Forbidden", "Invalid", "RequestEntityTooLarge")
 		}
 		if g.IntN(20) == 0 {
-			v["reason"] = "Unauthorized" // which neither accepts
+			v["reason"] = "Unauthorized" // neither accepts it
 		}
 		validations = append(validations, v)
 	}
@@ -276,8 +275,8 @@ func (g *policyGenerator) binding(policy string, params map[string]any) map[stri
 	return spec
 }
 
-// mutations change metadata only, which nothing sets the defaults of: kube-apiserver
-// sets them after each mutation.
+// mutations change only metadata, because these have no defaults: kube-apiserver sets defaults
+// after each mutation.
 func (g *policyGenerator) mutation() map[string]any {
 	text := pick(g, g.Expression("", expressions.String), "'x'", "request.operation", "string(size(object.metadata.labels))")
 	if g.IntN(2) == 0 {
@@ -323,7 +322,7 @@ func (g *policyGenerator) requests() error {
 			if err != nil {
 				return err
 			}
-			var object unstructured.Unstructured // numbers as webhooks get them
+			var object unstructured.Unstructured // for numbers as webhooks get them
 			if err := object.UnmarshalJSON(spoilt); err != nil {
 				return err
 			}

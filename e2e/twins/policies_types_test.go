@@ -18,8 +18,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// typeNumber is what kube-controller-manager puts behind the kind in names of types, the
-// nanoseconds of the moment.
+// typeNumber matches the number that kube-controller-manager appends to the kind in names of types:
+// the time in nanoseconds.
 var typeNumber = regexp.MustCompile(`\b([A-Z][A-Za-z]+?)\d+\b`)
 
 // compareTypes compares the warnings in the status of the ValidatingAdmissionPolicies that
@@ -57,7 +57,7 @@ func (tw *policyTwins) compareTypes(t *testing.T) {
 	warned := 0
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Status.TypeChecking == nil { // it does not compile
+		if p.Status.TypeChecking == nil { // the policy does not compile
 			continue
 		}
 		got, want := shownWarnings(t, p.Status.TypeChecking.ExpressionWarnings), shownWarnings(t, upstream.Check(p))

@@ -21,8 +21,8 @@ type hookGenerator struct {
 	*rand.Rand
 	backend *hookBackend
 	own     *scenario
-	// scaled is a scenario about HorizontalPodAutoscalers, of which fastadmit gets one
-	// version alone: that of all rules.
+	// scaled is a scenario with HorizontalPodAutoscalers, of which fastadmit gets only the version
+	// in its rules.
 	scaled bool
 }
 
@@ -30,14 +30,14 @@ func one[T any](g *hookGenerator, all ...T) T { return all[g.IntN(len(all))] }
 
 func (g *hookGenerator) in(n int) bool { return g.IntN(n) == 0 }
 
-// harmless are what a webhook does that neither denies nor fails, of a phase.
+// harmless are behaviors of webhooks that neither deny nor fail, by phase.
 var harmless = map[string][]string{
 	"Mutating": {"append", "append", "append", "once", "once", "prod", "unlabeled", "empty", "echo", "echo", "warn",
 		"annotate", "allow"},
 	"Validating": {"echo", "echo", "warn", "annotate", "allow"},
 }
 
-// harmful are the others.
+// harmful are the other behaviors.
 var harmful = map[string][]string{
 	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text",
 		"status", "nothing",
@@ -47,12 +47,12 @@ var harmful = map[string][]string{
 		"dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
 }
 
-// scenario makes configurations of both kinds, and requests.
+// scenario generates configurations of both kinds, and requests.
 func (g *hookGenerator) scenario(name string) *scenario {
 	g.own = &scenario{name: name, NamespaceLabels: map[string]string{"env": one(g, "prod", "test")}}
 	g.scaled = g.in(5)
 	for _, phase := range []string{"Mutating", "Validating"} {
-		// Whose denial or failure comes first, where several validating webhooks have one, is chance.
+		// If several validating webhooks deny or fail, it is random which one comes first.
 		bad := one(g, 0, 1, 1)
 		for i := range 1 + g.IntN(2) {
 			var hooks []any
@@ -83,7 +83,7 @@ func configuration(phase, name string, hooks ...any) unstructured.Unstructured {
 	}}
 }
 
-// hook makes a webhook, for the namespace of the scenario.
+// hook generates a webhook for the namespace of the scenario.
 func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	h := fixedHook(g.backend, g.own.name, does, name)
 	set := func(field string, value any) {
@@ -132,7 +132,7 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	return h
 }
 
-// fixedHook is a webhook that is called for what there is in a namespace.
+// fixedHook returns a webhook that is called for everything in a namespace.
 func fixedHook(b *hookBackend, namespace, does, name string) map[string]any {
 	text, _ := json.Marshal(b.caBundle())
 	var ca string
@@ -211,7 +211,7 @@ func (g *hookGenerator) requests() {
 	add("PATCH /api/v1"+in, `{"metadata":{"labels":{"env":"other"}}}`)
 }
 
-// hookScenarios are those that are always there.
+// hookScenarios are the fixed scenarios.
 func hookScenarios(b *hookBackend) (all []*scenario) {
 	post := func(name string) string { return "POST /api/v1/namespaces/" + name + "/configmaps" }
 	body := json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"order":"-"}}}`)
@@ -253,12 +253,12 @@ func hookScenarios(b *hookBackend) (all []*scenario) {
 	f("hooks-hang-validating", hanging("Fail"), nil, []string{"hang"})
 	f("hooks-hang-validating-ignore", hanging("Ignore"), nil, []string{"hang", "hang", "warn"})
 	for _, own := range all[len(all)-4:] {
-		own.Requests = own.Requests[:1] // which takes a second
+		own.Requests = own.Requests[:1] // it takes a second
 	}
 	return all
 }
 
-// hookRules are what kube-apiserver calls fastadmit for.
+// hookRules are the rules with which kube-apiserver calls fastadmit.
 func hookRules() cluster.Webhook {
 	w := cluster.Webhook{Equivalent: true, Timeout: 30}
 	w.Rules = slices.Concat(cluster.Everything(), cluster.Rules("*", "autoscaling", "v2", "*/*"))

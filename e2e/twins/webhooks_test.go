@@ -69,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("Invalid", tw.invalid)
 }
 
-// compared sends both what the scenarios have.
+// compared sends the requests of the scenarios to both.
 func (tw *hookTwins) compared(t *testing.T) {
 	g := &hookGenerator{Rand: seed.Rand(t), backend: tw.backend}
 	scenarios := hookScenarios(tw.backend)
@@ -89,8 +89,8 @@ func (tw *hookTwins) compared(t *testing.T) {
 	}
 	tw.awaitHooks(t)
 	row := tally.Row{Plugin: "webhooks", Test: "generated twins"}
-	// Scenario after scenario, so that the API servers have heard of what a scenario wrote
-	// before: they ask about what they have cached, too, which may be older.
+	// One scenario after another, so that the API servers have read the objects of a scenario
+	// before: they also send objects from their caches to webhooks, which may be older.
 	for i, left := 0, true; left; i++ {
 		left = false
 		for _, own := range scenarios {
@@ -121,7 +121,7 @@ func (tw *hookTwins) compared(t *testing.T) {
 	tw.wantSome(t)
 }
 
-// wantSome wants that the requests were of use: some of each outcome.
+// wantSome checks that the requests had each outcome at least once.
 func (tw *hookTwins) wantSome(t *testing.T) {
 	t.Helper()
 	for part, want := range map[string]int{
@@ -142,8 +142,8 @@ func (tw *hookTwins) wantSome(t *testing.T) {
 	}
 }
 
-// awaitHooks waits until both call what was written: they do when they call webhooks of
-// each kind that were written last.
+// awaitHooks waits until both call the webhooks. They do once they call webhooks of each kind that
+// were written last.
 func (tw *hookTwins) awaitHooks(t *testing.T) {
 	t.Helper()
 	last := rand.Text()
@@ -169,7 +169,7 @@ func (tw *hookTwins) awaitHooks(t *testing.T) {
 	}
 }
 
-// shownHookAnnotations are those of webhooks, with the keys that fastadmit gives them.
+// shownHookAnnotations returns the annotations of webhooks, with fastadmit's keys.
 func shownHookAnnotations(side int, annotations map[string]string) string {
 	own := make(map[string]string)
 	for key, value := range annotations {
@@ -180,7 +180,7 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 			own[strings.TrimSuffix(prefix, "webhook.admission.k8s.io")+name] = value
 		case side == 0:
 			own[prefix+"."+name] = value
-		case prefix != cluster.WebhookName(0): // what kube-apiserver says of fastadmit
+		case prefix != cluster.WebhookName(0): // kube-apiserver's annotations of fastadmit
 		case name != "MutatingAdmissionWebhook" && name != "ValidatingAdmissionWebhook": // what every plugin says
 			own[name] = value
 		}
@@ -188,8 +188,7 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 	return cluster.Normal(own)
 }
 
-// invalidHooks are changes of a valid webhook that make it one which kube-apiserver
-// refuses, and the schema too.
+// invalidHooks are changes of a valid webhook that kube-apiserver refuses, and the schema too.
 var invalidHooks = []string{
 	`{"name":"a"}`, `{"name":"A.example.com"}`, `{"name":null}`, `{"sideEffects":null}`, `{"sideEffects":"Some"}`,
 	`{"sideEffects":"Unknown"}`,
@@ -207,8 +206,8 @@ var invalidHooks = []string{
 	`{"reinvocationPolicy":"Always"}`,
 }
 
-// refused wants the schema to refuse what kube-apiserver refuses of its own kinds: nobody
-// else is asked here. Beside each of them there is a valid one.
+// refused checks that the schema refuses what kube-apiserver refuses for its own kinds. No other
+// webhook is called here. Next to each invalid value there is a valid one.
 func (tw *hookTwins) refused(t *testing.T) {
 	t.Helper()
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -251,8 +250,8 @@ func (tw *hookTwins) refused(t *testing.T) {
 	}
 }
 
-// storeInvalid stores webhooks that the schema accepts and nobody should: fastadmit is
-// not there yet.
+// storeInvalid stores webhooks that the schema accepts although they are invalid, before fastadmit
+// runs.
 func (tw *hookTwins) storeInvalid(t *testing.T) {
 	t.Helper()
 	good := fixedHook(tw.backend, "stored", "warn", "good")
