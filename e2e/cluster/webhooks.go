@@ -62,18 +62,8 @@ func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) 
 		}
 		configuration.Webhooks = append(configuration.Webhooks, hook)
 	}
-	client := s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if _, err := client.Create(context.Background(), configuration, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitMarker(t, name, "")
-	t.Cleanup(func() {
-		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		// The marker is called first. A validating webhook may still deny.
-		s.awaitMarker(t, name, Prefix(-1))
-	})
+	// The marker is called first. When it is gone, a validating webhook may still deny.
+	register(t, s, s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations(), configuration, Prefix(-1))
 }
 
 // Validating is Mutating for validating webhooks.
@@ -84,17 +74,30 @@ func (s *APIServer) Validating(t testing.TB, marker Webhook, webhooks ...Webhook
 	for i, w := range append([]Webhook{marker.asMarker("validate", name)}, webhooks...) {
 		configuration.Webhooks = append(configuration.Webhooks, w.validating(i))
 	}
-	client := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	// Validating webhooks are called concurrently, so any of them may deny.
+	register(t, s, s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), configuration, "denied the request")
+}
+
+// A registrar is the client of a kind of webhook configurations.
+type registrar[C metav1.Object] interface {
+	Create(context.Context, C, metav1.CreateOptions) (C, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// register creates a configuration and waits until the API server uses it. When the test ends, it deletes the configuration
+// and waits until the API server's answers no longer contain the text gone.
+func register[C metav1.Object](t testing.TB, s *APIServer, client registrar[C], configuration C, gone string) {
+	t.Helper()
 	if _, err := client.Create(context.Background(), configuration, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	name := configuration.GetName()
 	s.awaitMarker(t, name, "")
 	t.Cleanup(func() {
 		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		// Validating webhooks are called concurrently, so any of them may deny.
-		s.awaitMarker(t, name, "denied the request")
+		s.awaitMarker(t, name, gone)
 	})
 }
 

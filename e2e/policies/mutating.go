@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -26,10 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	listersv1 "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
@@ -53,13 +49,10 @@ type UpstreamMutating struct {
 // older release.
 func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer,
 	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, namespace := range namespaces {
-		if err := indexer.Add(namespace); err != nil {
-			return nil, err
-		}
+	matcher, err := newMatcher(namespaces)
+	if err != nil {
+		return nil, err
 	}
-	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
 	schemas := patch.NewTypeConverterManager(deducing{applyconfigurations.NewTypeConverter(scheme.Scheme)}, nil)
 	plugin, err := mutating.NewPlugin(nil)
 	if err != nil {

@@ -62,13 +62,10 @@ type Upstream struct {
 // NewUpstream compiles documents, which have the defaults of the API, for a cluster
 // with these namespaces.
 func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, namespace := range namespaces {
-		if err := indexer.Add(namespace); err != nil {
-			return nil, err
-		}
+	matcher, err := newMatcher(namespaces)
+	if err != nil {
+		return nil, err
 	}
-	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
 	u := &Upstream{dispatcher: validating.NewDispatcher(authorizer, generic.NewPolicyMatcher(matcher))}
 	for i := range documents.Policies {
 		policy := &documents.Policies[i]
@@ -85,6 +82,17 @@ func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespa
 		u.hooks = append(u.hooks, hook)
 	}
 	return u, nil
+}
+
+// newMatcher returns upstream's matcher for a cluster with these namespaces.
+func newMatcher(namespaces []*corev1.Namespace) (*matching.Matcher, error) {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, namespace := range namespaces {
+		if err := indexer.Add(namespace); err != nil {
+			return nil, err
+		}
+	}
+	return matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset()), nil
 }
 
 // compile does what compilePolicy does upstream, which is not exported.
