@@ -77,7 +77,7 @@ func TestConfigErrors(t *testing.T) {
 	f("got a timeout of 31s", func(c *Config) { c.Timeout = 31 * time.Second })
 	f("nothing to send", func(c *Config) { c.Mix = nil })
 	f("expected decision: got", func(c *Config) { c.Expect = "x" })
-	f("how many patches", func(c *Config) { c.PatchSample = -1 })
+	f("patch sample", func(c *Config) { c.PatchSample = -1 })
 }
 
 // A wire is a webhook that records connections and their TLS records.

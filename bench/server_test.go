@@ -84,7 +84,7 @@ func TestServerSideErrors(t *testing.T) {
 	}
 	f(func(c *Config) { c.Target.MetricsURL = missing.URL + "/metrics" }, "got status 404 Not Found")
 	f(func(c *Config) { c.Target.PID = 1 << 30 }, "cannot read process")
-	f(func(c *Config) { c.PprofDir = t.TempDir() }, "not where the server's pprof is")
+	f(func(c *Config) { c.PprofDir = t.TempDir() }, "without the target's PprofURL")
 }
 
 func TestServerSideFromProcess(t *testing.T) {

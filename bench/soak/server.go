@@ -332,7 +332,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 		}
 		l, err := s.look()
 		if err != nil {
-			w.err = errors.Join(w.err, fmt.Errorf("cannot look at the process: %w", err))
+			w.err = errors.Join(w.err, fmt.Errorf("cannot measure the process: %w", err))
 			continue
 		}
 		fmt.Printf("%s after %s: %s\n", time.Now().UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Second), l)
@@ -373,5 +373,5 @@ func (s *server) settles(before look) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("something is left behind: got %s after the load, and %s before it", l, before)
+	return fmt.Errorf("the process keeps goroutines or files after the load: got %s, want about as before it: %s", l, before)
 }

@@ -176,7 +176,7 @@ func (s *APIServer) awaitMarker(t testing.TB, name, gone string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the API server has not taken note of webhook configuration %s, the last answer is %v", name, err)
+			t.Fatalf("the API server does not use webhook configuration %s; its last answer: %v", name, err)
 		}
 	}
 }

@@ -148,14 +148,14 @@ func apply(patch, object []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w in %s", err, patch)
 	}
 	if object == nil {
-		return nil, errors.New("a patch of a request without an object")
+		return nil, errors.New("got a patch for a request without an object")
 	}
 	patched, err := operations.Apply(object)
 	if err != nil {
 		return nil, fmt.Errorf("%w in %s", err, patch)
 	}
 	if equalJSON(patched, object) {
-		return nil, fmt.Errorf("a patch that changes nothing: %s", patch)
+		return nil, fmt.Errorf("got a patch that changes nothing: %s", patch)
 	}
 	return patched, nil
 }

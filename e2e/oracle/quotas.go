@@ -90,7 +90,7 @@ func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
 				break
 			}
 			if time.Now().After(deadline) {
-				return nil, errors.Join(errors.New("the informer does not hear of a quota"), err)
+				return nil, errors.Join(errors.New("the informer has not received a quota"), err)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func awaitClasses(evaluators []quota.Evaluator, world *World) error {
 		class, ok := object.(*resourcev1.DeviceClass)
 		for deadline := time.Now().Add(time.Minute); ok && !knows(evaluators[at], class); time.Sleep(20 * time.Microsecond) {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("the evaluator of claims does not hear of %s", class.Name)
+				return fmt.Errorf("the evaluator of claims does not know %s", class.Name)
 			}
 		}
 	}

@@ -241,7 +241,7 @@ func (s *stepper) stop() (waits int, err error) {
 		}
 	}
 	if waits == 0 {
-		return 0, errors.New("no thread of it waits for the network")
+		return 0, errors.New("got no thread that waits for the network")
 	}
 	threads, err := s.threads()
 	for _, id := range threads {

@@ -199,7 +199,7 @@ func (s *Scenario) judge(answer []byte) error {
 		return err
 	}
 	if !reflect.DeepEqual(gotObject, wantObject) {
-		return fmt.Errorf("got the patch %s, want one that comes to %s", got.Response.Patch, s.Patch)
+		return fmt.Errorf("got the patch %s, want one with the same result as %s", got.Response.Patch, s.Patch)
 	}
 	return nil
 }

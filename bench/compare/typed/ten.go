@@ -54,7 +54,7 @@ func (c *Cluster) add(document []byte) error {
 	case "PriorityClass":
 		return put(document, func(p *schedulingv1.PriorityClass) { c.PriorityClasses[p.Name] = p })
 	}
-	return fmt.Errorf("got the kind %q, which the scenario has no use for", meta.Kind)
+	return fmt.Errorf("got the kind %q, which the scenario does not use", meta.Kind)
 }
 
 func put[T any](document []byte, put func(*T)) error {
