@@ -26,8 +26,8 @@ const (
 	// endpointLag is how long a terminating pod stays among the endpoints. Kubernetes starts both
 	// at once, and does not promise an order.
 	endpointLag = time.Second
-	// shutdownDelay covers that.
-	shutdownDelay = 2 * time.Second
+	// shutdownDelay covers that, and what a busy API server takes to hear of it.
+	shutdownDelay = 5 * time.Second
 
 	// noticeDelay is how long it takes the kubelet to notice that a container ended
 	// (k8s.io/kubernetes pkg/kubelet genericPlegRelistPeriod).
